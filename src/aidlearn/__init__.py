@@ -1,0 +1,20 @@
+"""aidlearn: exact, certified quantile regression and support vector machines for large data.
+
+An implementation of AID, "Aggregate and Iterative Disaggregate" (Park and Klabjan).
+"""
+
+from aidlearn.data import DataSource, as_source
+from aidlearn.engine.result import Iteration, Result, Status
+from aidlearn.estimators.quantile import LADRegressor, QuantileRegressor
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DataSource",
+    "Iteration",
+    "LADRegressor",
+    "QuantileRegressor",
+    "Result",
+    "Status",
+    "as_source",
+]

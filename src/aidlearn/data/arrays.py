@@ -1,0 +1,94 @@
+"""Sources over data in memory: NumPy arrays, scipy CSR matrices, pandas / polars / pyarrow tables.
+
+No source copies the table: arrays are sliced, tables are converted one chunk at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from aidlearn.data.source import Chunk, DataSource, Float
+
+
+class ArraySource(DataSource):
+    """A dense array (C or F ordered, float32 or float64) or a CSR matrix, sliced by rows."""
+
+    def __init__(self, X: Any, y: Float, weight: Float, n_jobs: int = 1) -> None:
+        self.X, self.y, self.weight = X, y, weight
+        self.n_entries, self.n_attributes = X.shape
+        self.n_jobs = n_jobs
+
+    def chunk(self, k: int) -> Chunk:
+        start = k * self.rows_per_chunk
+        stop = min(start + self.rows_per_chunk, self.n_entries)
+        rows = slice(start, stop)
+        return Chunk(start, stop, self.X[rows], self.y[rows], self.weight[rows])
+
+    def every(self, step: int, offset: int) -> Chunk:
+        return Chunk(0, self.n_entries, self.X, self.y, self.weight).every(step, offset)
+
+
+class TableSource(DataSource):
+    """A pandas, polars or pyarrow table whose columns are joined into an array chunk by chunk."""
+
+    def __init__(self, table: Any, y: Float, weight: Float, n_jobs: int = 1) -> None:
+        self.table, self.y, self.weight = table, y, weight
+        self.n_entries, self.n_attributes = table.shape
+        self.n_jobs = n_jobs
+        self.names = list(
+            map(str, table.column_names if hasattr(table, "column_names") else table.columns)
+        )
+
+    def chunk(self, k: int) -> Chunk:
+        start = k * self.rows_per_chunk
+        stop = min(start + self.rows_per_chunk, self.n_entries)
+        rows = slice(start, stop)
+        return Chunk(start, stop, table_to_array(self._slice(rows)), self.y[rows], self.weight[rows])
+
+    def _slice(self, rows: slice) -> Any:
+        if hasattr(self.table, "iloc"):
+            return self.table.iloc[rows]
+        return self.table.slice(rows.start, rows.stop - rows.start)
+
+    def column_name(self, column: int) -> str:
+        return f"{column} ({self.names[column]!r})"
+
+
+def is_table(X: Any) -> bool:
+    """Whether ``X`` is a pandas or polars DataFrame or a pyarrow Table."""
+    return hasattr(X, "iloc") or (hasattr(X, "slice") and hasattr(X, "columns"))
+
+
+def table_to_array(table: Any) -> Float:
+    """A (slice of a) table as one float64 array; nulls become NaN."""
+    if hasattr(table, "column_names"):
+        columns = [table.column(name).to_numpy() for name in table.column_names]
+    elif hasattr(table, "iloc"):
+        columns = [table.iloc[:, j].to_numpy(dtype=np.float64, na_value=np.nan) for j in range(table.shape[1])]
+    else:
+        columns = [table.get_column(name).to_numpy() for name in table.columns]
+    array = np.empty((len(columns[0]), len(columns)))
+    for j, column in enumerate(columns):
+        array[:, j] = column
+    return array
+
+
+def homogeneous(table: Any) -> Any | None:
+    """The array behind a pandas frame of one float type (a view, not a copy), else None."""
+    if not hasattr(table, "iloc"):
+        return None
+    kinds = set(table.dtypes)
+    if len(kinds) != 1 or kinds.pop() not in (np.dtype(np.float64), np.dtype(np.float32)):
+        return None
+    array = table.to_numpy(copy=False)
+    same_memory = table.shape[0] == 0 or np.shares_memory(array, table.iloc[:, 0].to_numpy(copy=False))
+    return array if same_memory else None
+
+
+def to_csr(X: Any) -> Any:
+    """Any sparse matrix as CSR with float64 or float32 data (CSR input is not copied)."""
+    csr = sparse.csr_array(X) if X.format != "csr" else X
+    return csr if csr.dtype in (np.float32, np.float64) else csr.astype(np.float64)

@@ -1,0 +1,114 @@
+"""From what users pass to a data source: shapes and types are checked here, values in the first pass."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+
+from aidlearn.data.arrays import ArraySource, TableSource, homogeneous, is_table, table_to_array, to_csr
+from aidlearn.data.source import DataSource, Float
+
+
+def as_source(X: Any, y: Any, sample_weight: Any = None, n_jobs: int | None = None) -> DataSource:
+    """Wrap data without copying them.
+
+    Parameters
+    ----------
+    X : array, sparse matrix, or pandas / polars / pyarrow table of shape (n_samples, n_features)
+    y : array of shape (n_samples,)
+        Numeric targets.
+    sample_weight : array of shape (n_samples,), optional
+    n_jobs : int, optional
+        Threads for the passes; -1 for all cores.
+    """
+    X = check_features(X)
+    target = check_target(y)
+    check_consistent_length(X, target)
+    weight = check_weight(sample_weight, len(target))
+    kind = TableSource if is_table(X) else ArraySource
+    return kind(X, target, weight, n_threads(n_jobs))
+
+
+def check_features(X: Any, minimum: int = 1) -> Any:
+    """A 2-D float array, a CSR matrix or a numeric table (values are not looked at)."""
+    if is_table(X):
+        array = homogeneous(X)
+        if array is None:
+            _check_table(X)
+            return X
+        X = array
+    if sparse.issparse(X):
+        X = to_csr(X)
+    return check_array(
+        X,
+        accept_sparse="csr",
+        dtype=(np.float64, np.float32),
+        ensure_all_finite=False,
+        ensure_min_samples=minimum,
+        input_name="X",
+    )
+
+
+def check_target(y: Any) -> Float:
+    """A 1-D float64 array."""
+    if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
+        y = y.to_numpy()
+    flat = column_or_1d(y, warn=True)
+    if flat.dtype.kind not in "fiub":
+        try:
+            flat = flat.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"Unknown label type: y must be numeric, got dtype {flat.dtype}.") from None
+    return np.ascontiguousarray(flat, dtype=np.float64)
+
+
+def check_weight(sample_weight: Any, n: int) -> Float:
+    if sample_weight is None:
+        return np.ones(n)
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.ndim == 0:
+        return np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight.shape == {weight.shape}, expected {(n,)}: one weight per row.")
+    return np.ascontiguousarray(weight)
+
+
+def n_threads(n_jobs: int | None) -> int:
+    if n_jobs is None:
+        return 1
+    return max(1, (os.cpu_count() or 1) + 1 + n_jobs) if n_jobs < 0 else max(1, n_jobs)
+
+
+def linear_scores(X: Any, coef: Float, intercept: Any) -> Float:
+    """``X coef' + intercept`` for any kind of X, a table one chunk at a time."""
+    X = check_features(X)
+    if is_table(X):
+        source = TableSource(X, np.zeros(X.shape[0]), np.ones(X.shape[0]))
+        parts = [source.chunk(k).X @ coef.T for k in range(source.n_chunks)]
+        return np.concatenate(parts) + intercept
+    return np.asarray(X @ coef.T + intercept)
+
+
+def _check_table(table: Any) -> None:
+    if table.shape[0] == 0 or table.shape[1] == 0:
+        raise ValueError(
+            f"Found a table with {table.shape[0]} sample(s) and {table.shape[1]} feature(s) while a minimum of 1 "
+            "of each is required."
+        )
+    names = table.column_names if hasattr(table, "column_names") else list(table.columns)
+    first = table.iloc[:1] if hasattr(table, "iloc") else table.slice(0, 1)
+    for position, name in enumerate(names):
+        one = first.iloc[:, [position]] if hasattr(first, "iloc") else first.select([name])
+        try:
+            kind = np.asarray(table_to_array(one)).dtype.kind
+        except (TypeError, ValueError):
+            kind = "O"
+        if kind not in "fiub":
+            raise ValueError(
+                f"could not convert string to float: column {position} ({name!r}) of X is not numeric; "
+                "encode or drop it."
+            )

@@ -1,0 +1,186 @@
+"""Where the entries live: a source hands out row chunks and runs passes over them.
+
+The algorithm never needs all entries at once (paper, section 1): everything it asks of the data is a
+*pass*, a function mapped over the chunks whose results are folded in chunk order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from threadpoolctl import ThreadpoolController
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+CHUNK_ELEMENTS = 1 << 19
+"""Numbers in one chunk: 4 MB of float64, so that several products with a chunk read it from cache."""
+
+
+def chunk_rows(n_attributes: int) -> int:
+    """Rows of one chunk; it depends on the number of columns only, so every source cuts alike."""
+    return max(256, CHUNK_ELEMENTS // max(1, n_attributes))
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive entries ``start:stop``: attributes, target and weight of each."""
+
+    start: int
+    stop: int
+    X: Any
+    y: Float
+    weight: Float
+
+    @property
+    def n_entries(self) -> int:
+        return self.stop - self.start
+
+    def __matmul__(self, vector: Float) -> Float:
+        """``X @ vector`` in float64."""
+        return np.asarray(self.X @ vector, dtype=np.float64)
+
+    def transposed_times(self, vector: Float) -> Float:
+        """``X' vector`` in float64."""
+        return np.asarray(self.X.T @ vector, dtype=np.float64)
+
+    def every(self, step: int, offset: int = 0) -> Chunk:
+        """The entries ``offset, offset + step, ...`` of this chunk (a view of dense rows)."""
+        rows = slice(offset, None, step)
+        y = self.y[rows]
+        return Chunk(0, len(y), self.X[rows], y, self.weight[rows])
+
+    def dense_rows(self, rows: NDArray[Any]) -> Float:
+        """The selected rows as a dense float64 array."""
+        block = self.X[rows]
+        return np.asarray(block.toarray() if sparse.issparse(block) else block, dtype=np.float64)
+
+
+def join(chunks: Sequence[Chunk]) -> Chunk:
+    """Several chunks as one."""
+    stack: Callable[..., Any] = sparse.vstack if sparse.issparse(chunks[0].X) else np.concatenate
+    return Chunk(
+        0,
+        sum(chunk.n_entries for chunk in chunks),
+        stack([chunk.X for chunk in chunks]),
+        np.concatenate([chunk.y for chunk in chunks]),
+        np.concatenate([chunk.weight for chunk in chunks]),
+    )
+
+
+class DataSource(ABC):
+    """Entries cut into chunks, and the passes over them.
+
+    Subclasses say how many entries and attributes there are and how to read chunk ``k``.
+    """
+
+    n_entries: int
+    n_attributes: int
+    n_jobs: int = 1
+    n_passes: int = 0
+
+    @abstractmethod
+    def chunk(self, k: int) -> Chunk:
+        """Read chunk ``k``."""
+
+    @property
+    def rows_per_chunk(self) -> int:
+        return chunk_rows(self.n_attributes)
+
+    @property
+    def n_chunks(self) -> int:
+        return -(-self.n_entries // self.rows_per_chunk)
+
+    def run(
+        self,
+        function: Callable[[Chunk, Any], tuple[Any, Any]],
+        states: Sequence[Any] | None = None,
+        collect: Callable[[Any], None] = lambda value: None,
+    ) -> list[Any]:
+        """One pass: ``value, state = function(chunk, state)`` for every chunk.
+
+        ``collect(value)`` is called in chunk order, so sums do not depend on the number of threads.
+        The states stay with their chunk and are returned for the next pass.
+        """
+        self.n_passes += 1
+        given = [None] * self.n_chunks if states is None else states
+        kept: list[Any] = []
+        for value, state in self._ordered(lambda k: function(self.chunk(k), given[k])):
+            collect(value)
+            kept.append(state)
+        return kept
+
+    def _ordered(self, task: Callable[[int], tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+        if self.n_jobs == 1 or self.n_chunks == 1:
+            yield from map(task, range(self.n_chunks))
+            return
+        waiting: deque[Future[tuple[Any, Any]]] = deque()
+        pool = ThreadPoolExecutor(self.n_jobs)
+        try:
+            for k in range(self.n_chunks):
+                waiting.append(pool.submit(task, k))
+                if len(waiting) > 2 * self.n_jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def every(self, step: int, offset: int) -> Chunk:
+        """The entries ``offset, offset + step, ...`` as one chunk (a systematic sample), by one pass."""
+        parts: list[Chunk] = []
+
+        def pick(chunk: Chunk, state: Any) -> tuple[Chunk, None]:
+            return chunk.every(step, (offset - chunk.start) % step), None
+
+        self.run(pick, collect=parts.append)
+        return join(parts)
+
+    def find_bad_cell(self, chunk: Chunk) -> str:
+        """Where the first NaN or infinity of a chunk is, as words for an error message."""
+        for name, values in (("y", chunk.y), ("sample_weight", chunk.weight)):
+            bad = np.flatnonzero(~np.isfinite(values))
+            if len(bad):
+                what = "NaN" if np.isnan(values[bad[0]]) else "infinity"
+                return f"Input {name} contains {what} at row {chunk.start + int(bad[0])}"
+        rows, columns = self._bad_positions(chunk)
+        if len(rows) == 0:
+            return "Input X has finite entries too large for float64 sums"
+        first = np.lexsort((columns, rows))[0]
+        row, column = int(rows[first]), int(columns[first])
+        cell = chunk.dense_rows(np.array([row]))[0, column]
+        what = "NaN" if np.isnan(cell) else "infinity"
+        return f"Input X contains {what} at row {chunk.start + row}, column {self.column_name(column)}"
+
+    @staticmethod
+    def _bad_positions(chunk: Chunk) -> tuple[NDArray[Any], NDArray[Any]]:
+        if sparse.issparse(chunk.X):
+            cells = chunk.X.tocoo()
+            bad = ~np.isfinite(cells.data)
+            return cells.row[bad], cells.col[bad]
+        return np.nonzero(~np.isfinite(chunk.X))
+
+    def column_name(self, column: int) -> str:
+        return str(column)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Pin BLAS to one thread: threads work on chunks, and results keep their last bit."""
+    with _blas().limit(limits=1):
+        yield

@@ -1,0 +1,257 @@
+"""Clusters of entries with incremental sums (paper, section 2: declustering).
+
+Labels stay with their chunk. A pass returns, for the entries that leave their cluster, the sums of
+the new clusters; the parent's sum is the old one minus those, so nothing else is summed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.source import Chunk, DataSource, Float, Int
+from aidlearn.engine.problem import Problem, Trial
+
+
+@dataclass(frozen=True)
+class ChunkLabels:
+    """Cluster of each entry of a chunk; ``moved`` entries get the id of their key at the next pass."""
+
+    labels: NDArray[np.int32]
+    moved: NDArray[np.int64]
+    keys: Int
+
+    def current(self, renamed: Renaming) -> NDArray[np.int32]:
+        if len(self.moved) == 0:
+            return self.labels
+        labels = self.labels.copy()
+        labels[self.moved] = renamed.ids[np.searchsorted(renamed.keys, self.keys)]
+        return labels
+
+
+@dataclass(frozen=True)
+class Renaming:
+    """New cluster id of every key (ascending) that entries moved to in the last pass."""
+
+    keys: Int
+    ids: NDArray[np.int32]
+
+
+NOTHING = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What one pass at a trial found: objectives, and the clusters its regions would split."""
+
+    objectives: Float
+    n_violated: int
+    states: list[ChunkLabels]
+    renaming: Renaming
+    parents: Int
+    homes: NDArray[np.int16]
+    counts: Int
+    sums: Float
+    flipped: Int
+    flipped_homes: NDArray[np.int16]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Initial group of each entry of a chunk, which entries stay alone, and the chunk's objective."""
+
+    labels: NDArray[np.int32]
+    single: NDArray[np.bool_] | None = None
+    objective: float = 0.0
+
+
+class Clusters:
+    """A partition of the entries: labels by chunk, and size, sum and home region of each cluster.
+
+    The home is the region most of a cluster's entries are expected in: entries elsewhere are the
+    ones a pass has to sum. It steers the work only, never the partition.
+    """
+
+    def __init__(
+        self,
+        source: DataSource,
+        problem: Problem,
+        states: Sequence[ChunkLabels],
+        renaming: Renaming,
+        counts: Int,
+        sums: Float,
+        homes: NDArray[np.int16],
+    ) -> None:
+        self.source, self.problem = source, problem
+        self._states, self._renaming = list(states), renaming
+        self.counts, self.sums, self.homes = counts, sums, homes
+
+    @classmethod
+    def build(
+        cls,
+        source: DataSource,
+        problem: Problem,
+        assign: Callable[[Chunk, Any], Assignment],
+        n_groups: int,
+        homes: NDArray[np.int16] | None = None,
+        states: Sequence[Any] | None = None,
+    ) -> tuple[Clusters, float]:
+        """Label every entry by ``assign(chunk, state)`` and sum, in one pass.
+
+        Entries marked ``single`` become clusters of their own behind the ``n_groups`` groups; groups
+        without an entry are dropped. Returns the clusters and the total of the objectives.
+        """
+        objective = 0.0
+        counts = np.zeros(n_groups, dtype=np.int64)
+        sums: Float | None = None
+        single_keys: list[Int] = []
+        single_sums: list[Float] = []
+
+        def assign_and_sum(chunk: Chunk, state: Any) -> tuple[Any, ChunkLabels]:
+            given = assign(chunk, state)
+            labels = given.labels
+            rows = NOTHING if given.single is None else np.flatnonzero(given.single)
+            here = np.flatnonzero(np.bincount(np.delete(labels, rows), minlength=n_groups))
+            position = np.zeros(n_groups, dtype=np.int32)
+            position[here] = np.arange(len(here), dtype=np.int32)
+            local = position[labels]
+            local[rows] = len(here) + np.arange(len(rows), dtype=np.int32)
+            total = problem.aggregate(chunk, local, len(here) + len(rows))
+            sizes = np.bincount(local, minlength=len(here))[: len(here)]
+            keys = rows + chunk.start
+            return (here, sizes, total, keys, given.objective), ChunkLabels(labels, rows, keys)
+
+        def collect(value: Any) -> None:
+            nonlocal sums, objective
+            here, sizes, total, keys, part = value
+            objective += part
+            if sums is None:
+                sums = np.zeros((n_groups, total.shape[1]))
+            counts[here] += sizes
+            sums[here] += total[: len(here)]
+            single_keys.append(keys)
+            single_sums.append(total[len(here) :])
+
+        kept = source.run(assign_and_sum, states, collect)
+        assert sums is not None
+        used = np.flatnonzero(counts)
+        position = np.zeros(n_groups, dtype=np.int32)
+        position[used] = np.arange(len(used), dtype=np.int32)
+        if len(used) < n_groups:
+            kept = [ChunkLabels(position[s.labels], s.moved, s.keys) for s in kept]
+        keys = np.concatenate(single_keys)
+        ids = (len(used) + np.arange(len(keys))).astype(np.int32)
+        home = np.zeros(n_groups, dtype=np.int16) if homes is None else homes
+        clusters = cls(
+            source,
+            problem,
+            kept,
+            Renaming(keys, ids),
+            np.concatenate([counts[used], np.ones(len(keys), dtype=np.int64)]),
+            np.concatenate([sums[used], *single_sums]),
+            np.concatenate([home[used], np.zeros(len(keys), dtype=np.int16)]),
+        )
+        return clusters, objective
+
+    @property
+    def n_clusters(self) -> int:
+        return len(self.counts)
+
+    @property
+    def aggregation_rate(self) -> float:
+        return self.n_clusters / self.source.n_entries
+
+    def labels(self) -> NDArray[np.int32]:
+        """The cluster of every entry (for tests, plots and models that need it)."""
+        return np.concatenate([state.current(self._renaming) for state in self._states])
+
+    def check(self, trial: Trial) -> Check:
+        """Evaluate a trial on all entries and find the clusters that lie in several regions.
+
+        One pass: the sums of the clusters a split would create come back with the objectives.
+        """
+        problem, renaming = self.problem, self._renaming
+        counts, homes = self.counts, self.homes
+        base = problem.n_regions
+        n_codes = base**trial.n_split
+        ones = sum(base**power for power in range(trial.n_split))
+
+        def evaluate(chunk: Chunk, state: ChunkLabels) -> tuple[Any, ChunkLabels]:
+            labels = state.current(renaming)
+            evaluation = problem.evaluate(chunk, trial)
+            home = homes[labels]
+            code = np.zeros(len(labels), dtype=np.int16)
+            for region in evaluation.regions:
+                code *= base
+                code += np.where(region < 0, home, region) if region.min() < 0 else region
+            moved = np.flatnonzero(code != home * np.int16(ones))
+            moved = moved[counts[labels[moved]] > 1]
+            keys = labels[moved].astype(np.int64) * n_codes + code[moved]
+            found, inverse = np.unique(keys, return_inverse=True)
+            part = Chunk(0, len(moved), chunk.X[moved], chunk.y[moved], chunk.weight[moved])
+            sums = problem.aggregate(part, inverse, len(found)) if len(moved) else None
+            value = (evaluation.objectives, found, np.bincount(inverse, minlength=len(found)), sums)
+            return value, ChunkLabels(labels, moved, keys)
+
+        objectives = np.zeros(len(trial.points))
+        found_in: list[tuple[Int, Int, Float]] = []
+
+        def collect(value: Any) -> None:
+            objectives[:] += value[0]
+            if len(value[1]):
+                found_in.append(value[1:])
+
+        states = self.source.run(evaluate, self._states, collect)
+        objectives += [problem.penalty(point) for point in trial.points]
+        return self._violations(objectives, states, found_in, n_codes)
+
+    def _violations(
+        self,
+        objectives: Float,
+        states: list[ChunkLabels],
+        found_in: list[tuple[Int, Int, Float]],
+        n_codes: int,
+    ) -> Check:
+        keys = np.unique(np.concatenate([f[0] for f in found_in])) if found_in else NOTHING
+        counts = np.zeros(len(keys), dtype=np.int64)
+        sums = np.zeros((len(keys), self.sums.shape[1]))
+        for chunk_keys, chunk_counts, chunk_sums in found_in:
+            at = np.searchsorted(keys, chunk_keys)
+            counts[at] += chunk_counts
+            sums[at] += chunk_sums
+        parents = keys // n_codes
+        homes = (keys % n_codes % self.problem.n_regions).astype(np.int16)
+        left = np.bincount(parents, weights=counts, minlength=self.n_clusters).astype(np.int64)
+        # A parent that every entry left keeps its first new code as home: that one is no new cluster.
+        first = np.concatenate([[True], parents[1:] != parents[:-1]]) if len(keys) else np.empty(0, bool)
+        stays = first & (left[parents] == self.counts[parents])
+        born = ~stays
+        ids = np.empty(len(keys), dtype=np.int32)
+        ids[stays] = parents[stays]
+        ids[born] = self.n_clusters + np.arange(born.sum())
+        return Check(
+            objectives=objectives,
+            n_violated=len(np.unique(parents[born])),
+            states=states,
+            renaming=Renaming(keys, ids),
+            parents=parents[born],
+            homes=homes[born],
+            counts=counts[born],
+            sums=sums[born],
+            flipped=parents[stays],
+            flipped_homes=homes[stays],
+        )
+
+    def decluster(self, check: Check) -> None:
+        """Split the clusters that a check found in several regions."""
+        np.subtract.at(self.counts, check.parents, check.counts)
+        np.subtract.at(self.sums, check.parents, check.sums)
+        self.homes[check.flipped] = check.flipped_homes
+        self.counts = np.concatenate([self.counts, check.counts])
+        self.sums = np.concatenate([self.sums, check.sums])
+        self.homes = np.concatenate([self.homes, check.homes])
+        self._states, self._renaming = check.states, check.renaming

@@ -1,0 +1,145 @@
+"""Algorithm 1 of the paper: aggregate, solve, check, decluster, until the gap is closed."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from aidlearn.engine.clusters import Check
+from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution
+from aidlearn.engine.result import Iteration, Result, Status, relative_gap
+
+logger = logging.getLogger("aidlearn")
+
+Callback = Callable[[Iteration], bool | None]
+"""Called once per iteration; a true return value stops the fit."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a run ends."""
+
+    tol: float = 1e-4
+    max_iter: int = 100
+    time_limit: float | None = None
+
+
+@dataclass
+class _Run:
+    """Bounds and records of a run."""
+
+    limits: Limits
+    incumbent: Incumbent | None
+    callbacks: Sequence[Callback]
+    started: float
+    lower_bound: float
+    stalled: bool = False
+    history: list[Iteration] = field(default_factory=list)
+
+    @property
+    def deadline(self) -> float:
+        return math.inf if self.limits.time_limit is None else self.started + self.limits.time_limit
+
+    @property
+    def objective(self) -> float:
+        return math.inf if self.incumbent is None else self.incumbent.objective
+
+    def accuracy(self) -> Accuracy:
+        """A tenth of the tolerance, so that the split and not the solver decides the gap."""
+        return Accuracy(0.0 if self.stalled else 0.1 * self.limits.tol, self.deadline)
+
+    def improve(self, points: Sequence[object], check: Check) -> None:
+        best = int(check.objectives.argmin())
+        if check.objectives[best] < self.objective:
+            self.incumbent = Incumbent(points[best], float(check.objectives[best]))
+
+    def record(self, n_clusters: int, n_entries: int, solution: Solution, check: Check) -> bool:
+        """Keep the iteration, tell the callbacks; whether one of them asked to stop."""
+        # Both bounds hold up to rounding: at the optimum they may cross in the last bits.
+        self.lower_bound = min(max(self.lower_bound, solution.lower_bound), self.objective)
+        entry = Iteration(
+            iteration=len(self.history) + 1,
+            n_clusters=n_clusters,
+            aggregation_rate=n_clusters / n_entries,
+            lower_bound=min(solution.lower_bound, self.objective),
+            objective=float(check.objectives[0]),
+            best_objective=self.objective,
+            best_lower_bound=self.lower_bound,
+            gap=relative_gap(self.objective, self.lower_bound),
+            n_violated=check.n_violated,
+            seconds=time.monotonic() - self.started,
+        )
+        self.history.append(entry)
+        logger.debug("%s", entry)
+        return any([bool(callback(entry)) for callback in self.callbacks])
+
+    def status(self, problem: Problem, solution: Solution, check: Check) -> Status | None:
+        """Why to stop after this iteration, or None to go on."""
+        if check.n_violated == 0 and solution.verified:
+            return problem.one_region_status
+        if relative_gap(self.objective, self.lower_bound) <= self.limits.tol:
+            return Status.gap
+        if check.n_violated == 0:
+            if self.stalled:
+                return Status.numerical
+            self.stalled = True  # only the solver's accuracy is left to improve
+        if time.monotonic() >= self.deadline:
+            return Status.time_limit
+        if len(self.history) >= self.limits.max_iter:
+            return Status.iteration_limit
+        return None
+
+
+def aid(problem: Problem, limits: Limits, callbacks: Sequence[Callback] = ()) -> Result:
+    """Solve a problem by Aggregate and Iterative Disaggregate.
+
+    Parameters
+    ----------
+    problem : Problem
+        The four components (see :mod:`aidlearn.engine.problem`).
+    limits : Limits
+        Tolerance on the certified gap, and limits on iterations and time.
+    callbacks : sequence of callables
+        Each is called with every :class:`Iteration`; a true return value stops the run.
+
+    Returns
+    -------
+    Result
+        The best point, its objective on all entries and the proven lower bound.
+    """
+    started = time.monotonic()
+    start = problem.start()
+    clusters = start.clusters
+    run = _Run(limits, start.incumbent, callbacks, started, problem.trivial_bound)
+    solution = None
+    status = None
+    try:
+        while status is None:
+            solution = problem.solve_aggregated(clusters, run.incumbent, run.accuracy())
+            trial = problem.trial(solution.point, run.incumbent)
+            check = clusters.check(trial)
+            run.improve(trial.points, check)
+            stop = run.record(clusters.n_clusters, clusters.source.n_entries, solution, check)
+            status = run.status(problem, solution, check) or (Status.interrupted if stop else None)
+            if status is None:
+                clusters.decluster(check)
+    except KeyboardInterrupt:
+        if run.incumbent is None:
+            raise
+        status = Status.interrupted
+    assert run.incumbent is not None and status is not None
+    logger.info("%s gap %.3g after %d iterations", status, run.history[-1].gap if run.history else 1, len(run.history))
+    return Result(
+        point=run.incumbent.point,
+        objective=run.incumbent.objective,
+        lower_bound=run.lower_bound,
+        status=status,
+        n_clusters=clusters.n_clusters,
+        aggregation_rate=clusters.aggregation_rate,
+        n_passes=clusters.source.n_passes,
+        history=run.history,
+        solution=solution,
+    )

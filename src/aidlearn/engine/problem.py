@@ -1,0 +1,118 @@
+"""The four components a problem supplies (paper, section 2); the engine knows nothing else.
+
+1. the aggregated data            -> :meth:`Problem.aggregate`
+2. the initial clusters           -> :meth:`Problem.start`
+3. the aggregated problem         -> :meth:`Problem.solve_aggregated`
+4. the optimality condition       -> :meth:`Problem.evaluate` (regions; a cluster in two regions violates it)
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.source import Chunk, Float
+from aidlearn.engine.result import Status
+
+if TYPE_CHECKING:
+    from aidlearn.engine.clusters import Clusters
+
+
+@dataclass(frozen=True)
+class Incumbent:
+    """The best point so far and its objective on all entries."""
+
+    point: Any
+    objective: float
+
+
+@dataclass(frozen=True)
+class Start:
+    """Initial clusters, and the point they were drawn around if it was evaluated on all entries."""
+
+    clusters: Clusters
+    incumbent: Incumbent | None = None
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """What the loop asks of an aggregated solver."""
+
+    relative: float
+    """Primal value minus proven bound, over the primal value, that is small enough; 0 asks for a verified optimum."""
+    deadline: float
+    """``time.monotonic()`` value after which the solver returns what it has."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solution of the aggregated problem.
+
+    ``lower_bound`` must be proven (from a dual-feasible point), ``-inf`` where it is not.
+    ``verified`` says that the point is optimal for the aggregated problem up to rounding.
+    """
+
+    point: Any
+    lower_bound: float
+    verified: bool = False
+    dual: Any = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Points to be evaluated in one pass; entries are put into regions at the first ``n_split``."""
+
+    points: Sequence[Any]
+    n_split: int = 1
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One chunk at the points of a trial."""
+
+    objectives: Float
+    """The chunk's part of the objective at each point."""
+    regions: NDArray[np.int8]
+    """``n_split x rows``: the linear piece each entry lies on; -1 on a kink (fits both sides)."""
+
+
+class Problem(ABC):
+    """A problem that AID can solve: minimise a sum over entries plus a term of the point alone."""
+
+    n_regions: int = 2
+    trivial_bound: float = -math.inf
+    """A bound that needs no proof (0 for a sum of losses)."""
+    one_region_status: Status = Status.optimal
+    """What it means that no cluster violates the condition at a verified solution."""
+
+    @abstractmethod
+    def start(self) -> Start:
+        """Draw the initial clusters."""
+
+    @abstractmethod
+    def aggregate(self, chunk: Chunk, labels: NDArray[Any], n_clusters: int) -> Float:
+        """Sum the chunk's rows by cluster: one row of additive data per cluster."""
+
+    @abstractmethod
+    def solve_aggregated(
+        self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy
+    ) -> Solution:
+        """Solve the weighted problem on the cluster sums; prove a lower bound."""
+
+    @abstractmethod
+    def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
+        """Objective and region of every entry of the chunk at the points of a trial."""
+
+    def trial(self, point: Any, incumbent: Incumbent | None) -> Trial:
+        """Which points to evaluate next to the aggregated solution."""
+        return Trial([point])
+
+    def penalty(self, point: Any) -> float:
+        """The part of the objective that does not depend on the entries."""
+        return 0.0

@@ -1,0 +1,85 @@
+"""What a run reports: its status, one record per iteration, and the final result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Status(Enum):
+    """Why a fit ended; the value is the sentence a user reads."""
+
+    optimal = "Optimal: no cluster violates the optimality condition and the solution was verified."
+    gap = "The certified optimality gap is within the tolerance."
+    one_region = (
+        "Every cluster lies in one region: a local optimum, which is not proven to be the global one."
+    )
+    certified = "A bound on the original non-convex problem certifies the solution to the tolerance."
+    iteration_limit = "Stopped at the iteration limit; the gap reported is the certified one."
+    time_limit = "Stopped at the time limit; the gap reported is the certified one."
+    interrupted = "Interrupted by the user or a callback; the gap reported is the certified one."
+    numerical = (
+        "Floating-point precision was reached before the tolerance; the gap reported is the certified one."
+    )
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def sentence(self) -> str:
+        return str(self.value)
+
+    @property
+    def reached_tolerance(self) -> bool:
+        """Whether the fit did what was asked (the alternative is a usable result with a larger gap)."""
+        return self in (Status.optimal, Status.gap, Status.one_region, Status.certified)
+
+
+def relative_gap(objective: float, lower_bound: float) -> float:
+    """``(E - F) / E``, the paper's optimality gap; 0 when the objective is 0."""
+    return (objective - lower_bound) / objective if objective > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One pass through the loop of Algorithm 1."""
+
+    iteration: int
+    n_clusters: int
+    aggregation_rate: float
+    lower_bound: float
+    """Proven bound from this iteration's aggregated problem (F_t)."""
+    objective: float
+    """Objective of the aggregated solution on all entries (E_t)."""
+    best_objective: float
+    best_lower_bound: float
+    gap: float
+    n_violated: int
+    """Clusters with entries in more than one region."""
+    seconds: float
+    """Time since the start of the fit."""
+
+
+@dataclass
+class Result:
+    """The best point found and what is proven about it."""
+
+    point: Any
+    objective: float
+    lower_bound: float
+    status: Status
+    n_clusters: int
+    aggregation_rate: float
+    n_passes: int
+    history: list[Iteration] = field(default_factory=list)
+    solution: Any = None
+    """The last aggregated solution (with its dual), for models that report dual variables."""
+
+    @property
+    def gap(self) -> float:
+        return relative_gap(self.objective, self.lower_bound)
+
+    @property
+    def n_iter(self) -> int:
+        return len(self.history)

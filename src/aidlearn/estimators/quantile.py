@@ -1,0 +1,265 @@
+"""Least absolute deviation and quantile regression (paper, section 3.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from aidlearn.data.convert import as_source, linear_scores
+from aidlearn.data.moments import inspect
+from aidlearn.data.source import DataSource, Float, one_blas_thread
+from aidlearn.engine.result import Result
+from aidlearn.estimators.base import AIDEstimator, check_number
+from aidlearn.problems.losses import Loss, absolute, pinball
+from aidlearn.starts import start_method
+from aidlearn.starts.band import Band
+
+ENGINE_PARAMETERS = """
+    fit_intercept : bool, default=True
+    alpha : float, default=0.0
+        L1 penalty ``alpha * sum(sample_weight) * |coef|_1``, scikit-learn's meaning.
+    tol : float, default=1e-4
+        Certified relative gap at which to stop; 0 asks for a verified optimum.
+    max_iter : int, default=100
+        Limit on iterations (aggregated problems solved).
+    time_limit : float, optional
+        Seconds after which the best solution so far is returned.
+    init : {"auto", "band", "kmeans", "birch"}, array of labels or callable, default="auto"
+        Initial clusters. "band" sharpens a start on all rows; "kmeans" is the paper's procedure.
+    initial_rate : float, optional
+        Initial clusters over rows (r^0).
+    solver : {"auto", "interior-point", "highs"}, default="auto"
+        Solver of the aggregated problems.
+    n_jobs : int, optional
+        Threads for the passes over the data; results do not depend on it.
+    random_state : int, default=0
+    verbose : int, default=0
+        1 logs every iteration.
+    callbacks : callable or list of callables, optional
+        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit."""
+
+FITTED_ATTRIBUTES = """
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float
+    objective_ : float
+        Objective of the returned coefficients on all rows (E).
+    lower_bound_ : float
+        Proven lower bound on the optimum (F).
+    gap_ : float
+        ``(objective_ - lower_bound_) / objective_``.
+    status_ : Status
+    n_iter_, n_passes_, n_clusters_ : int
+    aggregation_rate_ : float
+    history_ : list of Iteration
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when X has string column names."""
+
+
+class _LinearQuantile(RegressorMixin, AIDEstimator):
+    alpha: float
+
+    def _losses(self) -> tuple[list[Loss], bool]:
+        """The losses to fit, and whether the user asked for several."""
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> _LinearQuantile:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or DataSource of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+            Not given when X is a source that has a target.
+        sample_weight : array of shape (n_samples,), optional
+            Non-negative; an integer weight equals repeated rows.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        check_number("alpha", self.alpha, low=0, include_low=True)
+        losses, several = self._losses()
+        if isinstance(X, DataSource):
+            source = X
+            self.n_features_in_ = source.n_attributes
+        else:
+            if y is None:
+                raise ValueError(
+                    f"{type(self).__name__} requires y to be passed, but the target y is None."
+                )
+            validate_data(self, X, skip_check_array=True)
+            source = as_source(X, y, sample_weight, self.n_jobs)
+        source.n_passes = 0
+        start = start_method(self.init)
+        results: list[Result] = []
+        with one_blas_thread():
+            moments = inspect(source)
+            for loss in losses:
+                results.append(
+                    self._solve(source, moments, loss, start, l1=self.alpha * moments.weight)
+                )
+                if isinstance(start, Band):
+                    start.continue_from(results[-1].point)
+        points = np.array([result.point for result in results])
+        m = source.n_attributes
+        coef, intercept = points[:, :m], points[:, m] if self.fit_intercept else np.zeros(len(points))
+        self.coef_ = coef if several else coef[0]
+        self.intercept_ = intercept if several else float(intercept[0])
+        self._store_certificate(results, several)
+        return self
+
+    def predict(self, X: Any) -> Float:
+        """Predict the quantile of every row: shape (n_samples,), or one column per quantile asked for."""
+        check_is_fitted(self)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        scores = linear_scores(X, self.coef_, self.intercept_)
+        if not np.isfinite(scores).all() and not _finite(X):
+            raise ValueError("Input X contains NaN or infinity.")
+        return scores
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _finite(X: Any) -> bool:
+    values = X.data if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64)
+    return bool(np.isfinite(values).all())
+
+
+class LADRegressor(_LinearQuantile):
+    __doc__ = f"""Least absolute deviation regression with a certified optimality gap.
+
+    Minimises ``sum_i sample_weight_i |y_i - x_i'coef - intercept|`` by AID: rows are aggregated into clusters,
+    a small weighted problem is solved, and the clusters its solution cuts are split, until the proven lower
+    bound is within ``tol`` of the objective on all rows.
+
+    Parameters
+    ----------{ENGINE_PARAMETERS}
+
+    Attributes
+    ----------{FITTED_ATTRIBUTES}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor
+    >>> X = np.arange(10.0).reshape(-1, 1)
+    >>> y = 2 * X[:, 0] + 1
+    >>> y[3] = 100.0
+    >>> model = LADRegressor(tol=0).fit(X, y)
+    >>> model.coef_.round(6), round(model.intercept_, 6), str(model.status_)
+    (array([2.]), 1.0, 'optimal')
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 0.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        init: Any = "auto",
+        initial_rate: float | None = None,
+        solver: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.init = init
+        self.initial_rate = initial_rate
+        self.solver = solver
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _losses(self) -> tuple[list[Loss], bool]:
+        return [absolute()], False
+
+
+class QuantileRegressor(_LinearQuantile):
+    __doc__ = f"""Linear quantile regression with a certified optimality gap.
+
+    Minimises the weighted sum of the check function ``max(tau z, (tau - 1) z)`` of the residuals
+    ``z = y - X coef - intercept``; with ``alpha`` it is the model of
+    :class:`sklearn.linear_model.QuantileRegressor` (whose objective is this one divided by the sum of weights).
+
+    Parameters
+    ----------
+    quantile : float or sequence of floats, default=0.5
+        Each strictly between 0 and 1. With several, ``coef_`` has one row and ``predict`` one column for each,
+        attributes such as ``gap_`` one element, and each fit starts from the solution before it.{ENGINE_PARAMETERS}
+
+    Attributes
+    ----------{FITTED_ATTRIBUTES}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import QuantileRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 3))
+    >>> y = X @ [1.0, 2.0, 3.0] + rng.normal(size=5000)
+    >>> model = QuantileRegressor(quantile=[0.1, 0.9]).fit(X, y)
+    >>> model.coef_.shape, bool((model.gap_ <= 1e-4).all())
+    ((2, 3), True)
+    """
+
+    def __init__(
+        self,
+        *,
+        quantile: Any = 0.5,
+        alpha: float = 0.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        init: Any = "auto",
+        initial_rate: float | None = None,
+        solver: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.quantile = quantile
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.init = init
+        self.initial_rate = initial_rate
+        self.solver = solver
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _losses(self) -> tuple[list[Loss], bool]:
+        several = np.ndim(self.quantile) > 0
+        quantiles = list(self.quantile) if several else [self.quantile]
+        if not quantiles:
+            raise ValueError("quantile must hold at least one number, got an empty sequence.")
+        for quantile in quantiles:
+            check_number("quantile", quantile, low=0, high=1)
+        return [pinball(float(quantile)) for quantile in quantiles], several
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.single_output = True
+        return tags

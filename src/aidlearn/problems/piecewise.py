@@ -1,0 +1,235 @@
+"""Linear models with piecewise-linear loss: LAD and quantile regression (paper, section 3.1), SVM (3.2).
+
+    minimise over (w, b)   1/2 w'Pw + l1 |w|_1 + sum_i s_i loss(z_i),     z_i = e_i - sign_i (x_i'w + b)
+
+The aggregated row of a cluster is the weighted sum of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from aidlearn.data.moments import Moments
+from aidlearn.data.source import Chunk, DataSource, Float
+from aidlearn.engine.clusters import Clusters
+from aidlearn.engine.problem import (
+    Accuracy,
+    Evaluation,
+    Incumbent,
+    Problem,
+    Solution,
+    Start,
+    Trial,
+)
+from aidlearn.problems.losses import Loss
+from aidlearn.solvers.rows import EPS, HingeRows
+
+AggregatedSolver = Callable[[HingeRows, Float | None, bool, Accuracy], Solution]
+StartMethod = Callable[["PiecewiseLinear"], Start]
+
+
+@dataclass(frozen=True)
+class Segment(Trial):
+    """Points ``end + (1 - t)(origin - end)``: margins are affine, so all cost two products."""
+
+    STEPS: ClassVar[tuple[float, ...]] = (1.0, 0.1, 0.5, 0.25, 0.03)
+
+    origin: Float | None = None
+
+    @classmethod
+    def between(cls, origin: Float, end: Float) -> Segment:
+        points = [origin + t * (end - origin) for t in cls.STEPS]
+        points[0] = end
+        return cls(points, n_split=2, origin=origin)
+
+
+class PiecewiseLinear(Problem):
+    """The four components for a linear model.
+
+    Parameters
+    ----------
+    source : DataSource
+    loss : Loss
+    moments : Moments
+        Of the source, from the validating pass.
+    fit_intercept : bool
+    ridge : float
+        Diagonal of P on the slopes (1 for an SVM).
+    l1 : float
+        Weight of the l1 penalty on the slopes.
+    solver : callable
+        Solver of the aggregated problem.
+    start_method : callable
+        Draws the initial clusters.
+    paper_split : bool
+        Split at the aggregated solution only (the paper's rule). Otherwise also at a point close to the
+        incumbent on the segment between the two, along which the objective is searched.
+    initial_rate : float, optional
+        Number of initial clusters over the number of entries (r^0); the start's own rule by default.
+    rng : numpy.random.Generator
+    """
+
+    trivial_bound = 0.0
+
+    def __init__(
+        self,
+        source: DataSource,
+        loss: Loss,
+        moments: Moments,
+        *,
+        fit_intercept: bool = True,
+        ridge: float = 0.0,
+        l1: float = 0.0,
+        solver: AggregatedSolver,
+        start_method: StartMethod,
+        paper_split: bool = False,
+        initial_rate: float | None = None,
+        rng: np.random.Generator,
+    ) -> None:
+        self.source, self.loss, self.rng = source, loss, rng
+        self.fit_intercept, self.ridge, self.l1 = fit_intercept, ridge, l1
+        self.solver, self.start_method, self.paper_split = solver, start_method, paper_split
+        self.initial_rate = initial_rate
+        self.n_regions = loss.n_regions
+        self.weight = moments.weight
+        squares = moments.column_squares
+        self.column_squares = np.append(squares, moments.weight) if fit_intercept else squares
+
+    @property
+    def n_variables(self) -> int:
+        """Slopes, and the intercept last."""
+        return self.source.n_attributes + self.fit_intercept
+
+    @property
+    def ridge_diagonal(self) -> Float:
+        diagonal = np.full(self.n_variables, float(self.ridge))
+        diagonal[self.source.n_attributes :] = 0.0
+        return diagonal
+
+    # Margins: the one place that knows how an entry becomes a row.
+
+    def margins(self, chunk: Chunk, point: Float) -> Float:
+        """``z = e - sign * (X w + b)`` of the entries of a chunk."""
+        score = chunk @ point[: self.source.n_attributes]
+        if self.fit_intercept:
+            score += point[-1]
+        sign, e = self.loss.fold(chunk.y)
+        if sign is not None:
+            score *= sign
+        return e - score
+
+    def rows(self, chunk: Chunk, select: NDArray[Any]) -> Float:
+        """The selected rows ``a_i = sign_i (x_i, 1)``."""
+        block = chunk.dense_rows(select)
+        if self.fit_intercept:
+            block = np.column_stack([block, np.ones(len(block))])
+        sign, _ = self.loss.fold(chunk.y[select])
+        return block if sign is None else block * sign[:, None]
+
+    def forces(self, chunk: Chunk, slope: Float) -> Float:
+        """``sum_i slope_i a_i``: minus the gradient of the loss for slopes ``s_i loss'(z_i)``."""
+        sign, _ = self.loss.fold(chunk.y)
+        signed = slope if sign is None else slope * sign
+        total = chunk.transposed_times(signed)
+        return np.append(total, signed.sum()) if self.fit_intercept else total
+
+    # 1. Aggregated data
+
+    def aggregate(self, chunk: Chunk, labels: NDArray[Any], n_clusters: int) -> Float:
+        """Columns: sum of s_i a_i, sum of s_i e_i, sum of s_i."""
+        sign, e = self.loss.fold(chunk.y)
+        signed = chunk.weight if sign is None else chunk.weight * sign
+        m = self.source.n_attributes
+        sums = np.empty((n_clusters, self.n_variables + 2))
+        groups = sparse.csc_array(
+            (signed, labels, np.arange(chunk.n_entries + 1)), shape=(n_clusters, chunk.n_entries)
+        )
+        product = groups @ chunk.X
+        sums[:, :m] = product.toarray() if sparse.issparse(product) else product
+        if self.fit_intercept:
+            sums[:, m] = np.bincount(labels, weights=signed, minlength=n_clusters)
+        sums[:, -2] = np.bincount(labels, weights=chunk.weight * e, minlength=n_clusters)
+        sums[:, -1] = np.bincount(labels, weights=chunk.weight, minlength=n_clusters)
+        return sums
+
+    # 2. Initial clusters
+
+    def start(self) -> Start:
+        return self.start_method(self)
+
+    # 3. Aggregated problem
+
+    def solve_aggregated(
+        self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy
+    ) -> Solution:
+        """The same model on the weighted means of the clusters."""
+        point = None if incumbent is None else incumbent.point
+        return self.solver(self.aggregated_rows(clusters.sums), point, self.fit_intercept, accuracy)
+
+    def aggregated_rows(self, sums: Float) -> HingeRows:
+        """Each cluster gives one row per kink; the l1 penalty adds one row per slope."""
+        used = sums[:, -1] > 0
+        weight = sums[used, -1]
+        mean = sums[used, :-1] / weight[:, None]
+        blocks = [
+            (mean[:, :-1], mean[:, -1] - kink, self.loss.scale * weight, np.full(len(weight), tilt))
+            for kink, tilt in zip(self.loss.kinks, self.loss.tilts, strict=True)
+        ]
+        if self.l1 > 0:
+            # l1 |w_j| = 2 l1 max(z / 2, -z / 2) at z = 0 - w_j
+            m = self.source.n_attributes
+            blocks.append(
+                (np.eye(m, self.n_variables), np.zeros(m), np.full(m, 2 * self.l1), np.full(m, 0.5))
+            )
+        if len(blocks) == 1:
+            return HingeRows(*blocks[0], self.ridge_diagonal)
+        A, e, s, c = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        return HingeRows(A, e, s, c, self.ridge_diagonal)
+
+    # 4. Optimality condition
+
+    def trial(self, point: Float, incumbent: Incumbent | None) -> Trial:
+        if incumbent is None or self.paper_split:
+            return Trial([point])
+        return Segment.between(incumbent.point, point)
+
+    def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
+        end = self.margins(chunk, trial.points[0])
+        if isinstance(trial, Segment) and trial.origin is not None:
+            origin = self.margins(chunk, trial.origin)
+            change = end - origin
+            margins = [end] + [origin + t * change for t in Segment.STEPS[1:]]
+        else:
+            margins = [end]
+        objectives = np.array([chunk.weight @ self.loss.values(z) for z in margins])
+        objectives[0] = self._exact_zeros(chunk, end, float(objectives[0]))
+        regions = np.stack([self._regions(chunk, z) for z in margins[: trial.n_split]])
+        return Evaluation(objectives, regions)
+
+    def _exact_zeros(self, chunk: Chunk, z: Float, objective: float) -> float:
+        """Count margins below their own rounding error as zero (only where that could matter)."""
+        _, e = self.loss.fold(chunk.y)
+        if objective > 1e-10 * float(chunk.weight @ np.abs(e)):
+            return objective
+        noise = 16 * EPS * (np.abs(e) + np.abs(e - z))
+        return float(chunk.weight @ self.loss.values(np.where(np.abs(z) <= noise, 0.0, z)))
+
+    def _regions(self, chunk: Chunk, z: Float) -> NDArray[np.int8]:
+        regions = self.loss.regions(z)
+        # On a kink, and with weight 0, an entry fits every region.
+        fits_all = self.loss.distance(z) <= 1e-12 * np.abs(chunk.y)
+        if not chunk.weight.all():
+            fits_all |= chunk.weight == 0
+        if fits_all.any():
+            regions[fits_all] = -1
+        return regions
+
+    def penalty(self, point: Float) -> float:
+        slopes = point[: self.source.n_attributes]
+        return float(0.5 * self.ridge * slopes @ slopes + self.l1 * np.abs(slopes).sum())

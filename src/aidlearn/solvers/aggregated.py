@@ -1,0 +1,75 @@
+"""Solvers of the aggregated problem by name: our interior point and adapters (paper, section 4)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import linalg, optimize
+
+from aidlearn.data.source import Float
+from aidlearn.engine.problem import Accuracy, Solution
+from aidlearn.solvers import interior_point
+from aidlearn.solvers.certificate import certify
+from aidlearn.solvers.rows import Basis, HingeRows
+
+
+def solve_by_interior_point(
+    rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy
+) -> Solution:
+    """Solve around ``point`` in scaled coordinates."""
+    basis, scaled = _scaled(rows, point, has_intercept)
+    start = np.zeros(len(basis.scale)) if point is None else basis.to_coordinates(point)
+    found = interior_point.solve(scaled, start, accuracy.relative, accuracy.deadline)
+    return Solution(basis.to_point(found.w), found.certificate.bound, found.verified, found.certificate.dual)
+
+
+def solve_by_highs(
+    rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy
+) -> Solution:
+    """Solve the dual linear program with HiGHS; the bound is the value of its repaired dual."""
+    if rows.ridge.any():
+        raise ValueError("solver='highs' solves linear programs only; use solver='auto' for this model.")
+    basis, scaled = _scaled(rows, point, has_intercept)
+    left = max(accuracy.deadline - _now(), 0.01)
+    used = np.abs(scaled.A).max(axis=0) > 0
+    answer = optimize.linprog(
+        -scaled.e,
+        A_eq=scaled.A[:, used].T,
+        b_eq=np.zeros(int(used.sum())),
+        bounds=np.column_stack([scaled.lower, scaled.upper]),
+        method="highs",
+        options={"time_limit": left} if math.isfinite(left) else {},
+    )
+    if answer.x is None or answer.eqlin is None or len(answer.eqlin.marginals) == 0:
+        return solve_by_interior_point(rows, point, has_intercept, accuracy)
+    w = np.zeros(len(used))
+    w[used] = -answer.eqlin.marginals
+    certificate = certify(scaled, answer.x, w)
+    value = scaled.value(w)
+    verified = value - certificate.bound <= 1e-10 * abs(value)
+    return Solution(basis.to_point(w), certificate.bound, verified, certificate.dual)
+
+
+def _scaled(rows: HingeRows, point: Float | None, has_intercept: bool) -> tuple[Basis, HingeRows]:
+    """Coordinates around the point; without one, around the weighted least squares solution."""
+    if point is None and rows.free.all():
+        root = np.sqrt(rows.weight / rows.weight.max())[:, None]
+        size = np.abs(rows.A).max(axis=0)
+        size = np.where(size > 0, size, 1.0)
+        point = linalg.lstsq(rows.A / size * root, rows.e * root[:, 0], lapack_driver="gelsy")[0] / size
+    basis = Basis.of(rows, point, has_intercept)
+    return basis, basis.apply(rows)
+
+
+def _now() -> float:
+    import time
+
+    return time.monotonic()
+
+
+SOLVERS = {
+    "auto": solve_by_interior_point,
+    "interior-point": solve_by_interior_point,
+    "highs": solve_by_highs,
+}

@@ -1,0 +1,99 @@
+"""Proven lower bounds: turn an approximate dual into a feasible one and take its value.
+
+An interior-point primal value overstates the aggregated optimum; only the value of a dual-feasible point is
+a bound. Regularisation and tolerances of a solver never enter here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from aidlearn.data.source import Float
+from aidlearn.solvers.rows import EPS, HingeRows
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A dual-feasible point and the bound it proves (``-inf`` where no feasible point was found)."""
+
+    dual: Float
+    bound: float
+
+
+def certify(rows: HingeRows, dual: Float, w: Float) -> Certificate:
+    """Repair a dual so that it is feasible, and compute its value.
+
+    ``w`` is the primal point that belongs to it: the residual of the equalities that rounding leaves is
+    charged against the bound at the size of ``w``.
+    """
+    free = rows.free
+    p = np.clip(dual, rows.lower, rows.upper)
+    if free.sum() == 1:
+        p = _balance(rows.A[:, free][:, 0], p)
+    elif free.any():
+        p = _absorb(rows, rows.A[:, free], p)
+    outside = max(float((rows.lower - p).max()), float((p - rows.upper).max()))
+    if outside > 0 or not np.isfinite(p).all():
+        return Certificate(dual, -math.inf)
+    forces = rows.A.T @ p
+    linear = float(rows.e @ p)
+    quadratic = float(np.sum(forces[~free] ** 2 / rows.ridge[~free]))
+    if quadratic > 0 and linear < quadratic:
+        # Shrinking towards p = 0 stays feasible; linear / quadratic is the best multiple.
+        shrink = max(linear / quadratic, 0.0)
+        p, linear, quadratic, forces = p * shrink, linear * shrink, quadratic * shrink**2, forces * shrink
+    rounding = float(np.abs(forces[free]) @ np.abs(w[free])) + EPS * float(np.abs(rows.e) @ np.abs(p))
+    return Certificate(p, linear - 0.5 * quadratic - rounding)
+
+
+def _balance(column: Float, p: Float) -> Float:
+    """One equality ``column'p = 0``: scale down the heavier side (0 is inside every box)."""
+    parts = column * p
+    plus, minus = float(parts[parts > 0].sum()), float(-parts[parts < 0].sum())
+    if plus > minus:
+        return np.where(parts > 0, p * (minus / plus), p)
+    return np.where(parts < 0, p * (plus / minus), p) if minus > plus else p
+
+
+def _absorb(rows: HingeRows, A: Float, p: Float) -> Float:
+    """Equalities ``A'p = 0``: absorb the residual on rows strictly inside their box.
+
+    Each row may move in proportion to its room squared, so rows at a bound stay there; what still leaves its
+    box is pulled back towards the feasible p = 0.
+    """
+    lower, upper = rows.lower, rows.upper
+    scale = np.abs(A).T @ np.abs(p)
+    for _ in range(6):
+        residual = A.T @ p
+        if (np.abs(residual) <= 4 * EPS * scale).all():
+            break
+        room = np.minimum(p - lower, upper - p)
+        weighted = A * room[:, None]
+        normal = weighted.T @ weighted
+        normal[np.diag_indices_from(normal)] += 1e-13 * np.trace(normal) / len(normal) + 1e-300
+        try:
+            factor = linalg.cho_factor(normal, check_finite=False)
+        except linalg.LinAlgError:
+            break
+        for _ in range(3):
+            step = room * (weighted @ linalg.cho_solve(factor, residual, check_finite=False))
+            trial = p - step
+            left = A.T @ trial
+            if np.abs(left).max() >= np.abs(residual).max():
+                break
+            p, residual = trial, left
+        p = _pull_inside(p, lower, upper)
+    return p
+
+
+def _pull_inside(p: Float, lower: Float, upper: Float) -> Float:
+    """The multiple of p closest to it inside the box (rows whose box ends at 0 are clipped)."""
+    p = np.where((lower == 0) & (p < 0) | (upper == 0) & (p > 0), 0.0, p)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(p > upper, upper / p, np.where(p < lower, lower / p, 1.0))
+    factor = float(ratio.min(initial=1.0))
+    return np.clip(p * factor, lower, upper) if factor < 1 else p

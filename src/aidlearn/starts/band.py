@@ -1,0 +1,234 @@
+"""The default initial clustering: rows near the sharpened hyperplane alone, far rows binned by distance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aidlearn.data.source import Chunk, Float
+from aidlearn.engine.clusters import Assignment, Clusters
+from aidlearn.engine.problem import Incumbent, Start
+from aidlearn.problems.piecewise import PiecewiseLinear
+from aidlearn.starts.sharpen import (
+    STEPS,
+    Damping,
+    Metric,
+    Model,
+    at_quantile,
+    least_squares_point,
+    local_model,
+    newton_step,
+    quantile_width,
+    sharpen_on_sample,
+    thinning,
+    uncertain_fraction,
+)
+
+SMALL = 1000
+"""Up to this many entries there is nothing to gain from aggregation."""
+MAX_FULL_STEPS = 6
+MOST_BINS = 32
+"""Far clusters of a region: their rows seldom violate, and those that do split off anyway."""
+
+
+class Band:
+    """Sharpen a cheap start on all rows, then cluster around it.
+
+    One object serves several problems on the same entries (quantiles, classes): samples and leverages are
+    kept, and sharpening starts from the solution that :meth:`continue_from` was given last.
+    """
+
+    def __init__(self) -> None:
+        self._sharpening: _Sharpening | None = None
+        self._point: Float | None = None
+
+    def continue_from(self, point: Float) -> None:
+        self._point = point
+
+    def __call__(self, problem: PiecewiseLinear) -> Start:
+        n, p = problem.source.n_entries, problem.n_variables
+        if n <= max(SMALL, 4 * math.sqrt(p * n)):
+            return singletons(problem)
+        if self._sharpening is None:
+            self._sharpening = _Sharpening(problem)
+        sharp = self._sharpening
+        sharp.problem, sharp.damping = problem, Damping()
+        point, reach = sharp.on_all_entries(sharp.on_samples(self._point))
+        return _cluster(problem, sharp, point, reach)
+
+
+def _prime_from(number: int) -> int:
+    """The smallest prime that is at least ``number``."""
+    candidate = max(2, number)
+    while any(candidate % factor == 0 for factor in range(2, math.isqrt(candidate) + 1)):
+        candidate += 1
+    return candidate
+
+
+def singletons(problem: PiecewiseLinear) -> Start:
+    """Every entry its own cluster: the aggregated problem is the original one."""
+
+    def assign(chunk: Chunk, state: Any) -> Assignment:
+        rows = chunk.n_entries
+        return Assignment(np.zeros(rows, dtype=np.int32), np.ones(rows, dtype=bool))
+
+    return Start(Clusters.build(problem.source, problem, assign, 1)[0])
+
+
+@dataclass(frozen=True)
+class _View:
+    """Margins of a sample at a point, as a stand-in for those of all rows."""
+
+    problem: PiecewiseLinear
+    z: Float
+    leverage: Float
+
+    def fraction(self, ratio: float) -> float:
+        """Rows in doubt, relative to all, at an error of ``sqrt(ratio)``."""
+        return uncertain_fraction(self.problem, self.z, ratio)
+
+    def width(self, fraction: float) -> float:
+        """Distance (in leverages) within which a fraction of the rows lies."""
+        return quantile_width(self.problem, self.z, self.leverage, fraction)
+
+
+class _Sharpening:
+    """Nested samples, the metric, and the passes of the sharpened start.
+
+    Samples are systematic (every k-th row, k prime): views of an array, not copies. Periodic data could
+    mislead them, which costs iterations, never correctness.
+    """
+
+    def __init__(self, problem: PiecewiseLinear) -> None:
+        self.problem = problem
+        n, p = problem.source.n_entries, problem.n_variables
+        step = _prime_from(n // max(n // 12, min(n, 20 * p, 2000)))
+        self.largest = problem.source.every(step, int(problem.rng.integers(step)))
+        self.samples = [self.largest]
+        while self.samples[0].n_entries > 7 * max(20 * p, 2000):
+            self.samples.insert(0, self.samples[0].every(7))
+        # Enough rows for a Gram matrix within some ten percent, more while that is cheap.
+        affordable = max(20 * p, min(20_000, int(2e9 / p**2)))
+        self.first = self.largest.every(max(1, self.largest.n_entries // affordable))
+        metric = Metric.of(problem, self.first, float(self.first.weight.sum()) / problem.weight)
+        self.metric = metric.settled(problem, self.first)
+        self.sample_leverage = self.metric.leverage(problem, self.largest)
+        self.leverages: list[Any] | None = None
+        self.damping = Damping()
+
+    def on_samples(self, point: Float | None) -> Float:
+        """Newton steps on samples of growing size, from a given point or least squares."""
+        p = self.problem.n_variables
+        if point is None:
+            point = least_squares_point(self.problem, self.first, self.metric)
+        point = at_quantile(self.problem, self.first, point)
+        errors = [0.25, 0.16, 0.09]
+        for sample in self.samples:
+            point = sharpen_on_sample(self.problem, sample, self.metric, point, errors, self.damping)
+            reached = p / sample.n_entries
+            errors = [4 * reached, reached]
+        return point
+
+    def at(self, point: Float) -> _View:
+        """The largest sample seen from a point."""
+        return _View(self.problem, self.problem.margins(self.largest, point), self.sample_leverage)
+
+    def on_all_entries(self, point: Float) -> tuple[Float, float]:
+        """Full Newton steps until the next one would be short.
+
+        Returns the point and a distance (in leverages) within which rows may still change sides. The
+        unit is the distance that holds sqrt(p n) rows, the order of the error of a root-n estimate.
+        """
+        problem, p, n = self.problem, self.problem.n_variables, self.problem.source.n_entries
+        error = 4 * p / self.largest.n_entries
+        previous: tuple[Float, float] | None = None
+        self.damping = Damping()
+        for _ in range(MAX_FULL_STEPS):
+            view = self.at(point)
+            unit = view.width(view.fraction(p / n))
+            fraction = view.fraction(error)
+            kappa = view.width(fraction)
+            model = self._pass(point, kappa, thinning(fraction * n, p))
+            objective = model.objective + problem.penalty(point)
+            if previous is not None and objective > previous[1]:
+                self.damping.update(0.0)
+                point = self._search(previous[0], point, previous[1])
+                if point is previous[0]:
+                    break
+                continue
+            step = newton_step(problem, point, model, kappa, self.damping)
+            previous = (point, objective)
+            point = point + step
+            length = self.metric.length(step)
+            if length <= 0.6 * unit and self.damping.negligible:
+                return point, max(length, 0.3 * unit)
+            self.damping.update(1.0)
+            error = max(p / n, error / 16)
+        view = self.at(point)
+        return point, 2 * view.width(view.fraction(p / n))
+
+    def _pass(self, point: Float, kappa: float, thin: int) -> Model:
+        problem, metric = self.problem, self.metric
+        p = problem.n_variables
+        total = Model(0.0, np.zeros(p), [], 0.0)
+
+        def measure(chunk: Chunk, leverage: Any) -> tuple[Model, Any]:
+            if leverage is None:
+                leverage = metric.leverage(problem, chunk).astype(np.float32)
+            z = problem.margins(chunk, point)
+            return local_model(problem, chunk, z, leverage, kappa, thin), leverage
+
+        self.leverages = problem.source.run(measure, self.leverages, total.add)
+        return total
+
+    def _search(self, origin: Float, end: Float, objective: float) -> Float:
+        """The best point on the segment, or the origin itself when none is better."""
+        problem = self.problem
+        values = np.zeros(len(STEPS))
+
+        def measure(chunk: Chunk, state: Any) -> tuple[Float, None]:
+            z = problem.margins(chunk, origin)
+            change = problem.margins(chunk, end) - z
+            return np.array([chunk.weight @ problem.loss.values(z + t * change) for t in STEPS]), None
+
+        def collect(value: Float) -> None:
+            values[:] += value
+
+        problem.source.run(measure, collect=collect)
+        points = [origin + t * (end - origin) for t in STEPS]
+        values += [problem.penalty(at) for at in points]
+        best = int(values.argmin())
+        return points[best] if values[best] < objective else origin
+
+
+def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: float) -> Start:
+    """Label all rows at a point; the objective there comes with the same pass."""
+    loss, n_regions = problem.loss, problem.n_regions
+    n, p = problem.source.n_entries, problem.n_variables
+    view = sharp.at(point)
+    fewest, most = (5 * p + 50) / n, min(0.5, 3 * math.sqrt(p / n))
+    if problem.initial_rate is not None:
+        fewest = most = max(p + 1, problem.initial_rate * n - n_regions * p) / n
+    near = min(max(reach, view.width(fewest)), view.width(most))
+    nearness = loss.distance(view.z) / view.leverage
+    # Bins of equal size by distance; the sample is as good as all rows for drawing their edges.
+    far = nearness[nearness > near]
+    n_bins = max(1, min(MOST_BINS, p, len(far) // 4))
+    edges = np.quantile(far, np.linspace(0, 1, n_bins + 1)[1:-1]) if len(far) else np.empty(0)
+    n_bins = len(edges) + 1
+
+    def assign(chunk: Chunk, leverage: Any) -> Assignment:
+        z = problem.margins(chunk, point)
+        distance = loss.distance(z) / leverage
+        labels = loss.regions(z).astype(np.int32) * n_bins
+        labels += np.searchsorted(edges, distance).astype(np.int32)
+        return Assignment(labels, distance <= near, float(chunk.weight @ loss.values(z)))
+
+    homes = np.repeat(np.arange(n_regions, dtype=np.int16), n_bins)
+    clusters, objective = Clusters.build(
+        problem.source, problem, assign, n_regions * n_bins, homes, sharp.leverages
+    )
+    return Start(clusters, Incumbent(point, objective + problem.penalty(point)))
