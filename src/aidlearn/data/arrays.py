@@ -28,7 +28,7 @@ class ArraySource(DataSource):
         return Chunk(start, stop, self.X[rows], self.y[rows], self.weight[rows])
 
     def every(self, step: int, offset: int) -> Chunk:
-        return Chunk(0, self.n_entries, self.X, self.y, self.weight).every(step, offset)
+        return Chunk(0, self.n_entries, self.X, self.y, self.weight).select(slice(offset, None, step))
 
 
 class TableSource(DataSource):
@@ -38,9 +38,7 @@ class TableSource(DataSource):
         self.table, self.y, self.weight = table, y, weight
         self.n_entries, self.n_attributes = table.shape
         self.n_jobs = n_jobs
-        self.names = list(
-            map(str, table.column_names if hasattr(table, "column_names") else table.columns)
-        )
+        self.names = list(map(str, table.column_names if hasattr(table, "column_names") else table.columns))
 
     def chunk(self, k: int) -> Chunk:
         start = k * self.rows_per_chunk

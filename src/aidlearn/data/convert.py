@@ -84,13 +84,18 @@ def n_threads(n_jobs: int | None) -> int:
 
 
 def linear_scores(X: Any, coef: Float, intercept: Any) -> Float:
-    """``X coef' + intercept`` for any kind of X, a table one chunk at a time."""
-    X = check_features(X)
-    if is_table(X):
-        source = TableSource(X, np.zeros(X.shape[0]), np.ones(X.shape[0]))
-        parts = [source.chunk(k).X @ coef.T for k in range(source.n_chunks)]
-        return np.concatenate(parts) + intercept
-    return np.asarray(X @ coef.T + intercept)
+    """``X coef' + intercept`` for checked features, a table one chunk at a time."""
+    n = X.shape[0]
+    kind = TableSource if is_table(X) else ArraySource
+    source = kind(X, np.zeros(n), np.ones(n))
+    parts = []
+    for k in range(source.n_chunks):
+        chunk = source.chunk(k)
+        scores = chunk @ coef.T + intercept
+        if not np.isfinite(scores).all():
+            raise ValueError(source.find_bad_cell(chunk) + ".")
+        parts.append(scores)
+    return np.concatenate(parts)
 
 
 def _check_table(table: Any) -> None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -54,13 +54,16 @@ class Chunk:
         """``X' vector`` in float64."""
         return np.asarray(self.X.T @ vector, dtype=np.float64)
 
-    def every(self, step: int, offset: int = 0) -> Chunk:
-        """The entries ``offset, offset + step, ...`` of this chunk (a view of dense rows)."""
-        rows = slice(offset, None, step)
+    def select(self, rows: NDArray[Any] | slice) -> Chunk:
+        """The selected entries (a slice gives views of dense rows)."""
         y = self.y[rows]
         return Chunk(0, len(y), self.X[rows], y, self.weight[rows])
 
-    def dense_rows(self, rows: NDArray[Any]) -> Float:
+    def weighing(self, total: float) -> Chunk:
+        """The same entries with weights that sum to ``total``."""
+        return replace(self, weight=self.weight * (total / self.weight.sum()))
+
+    def dense_rows(self, rows: NDArray[Any] | slice) -> Float:
         """The selected rows as a dense float64 array."""
         block = self.X[rows]
         return np.asarray(block.toarray() if sparse.issparse(block) else block, dtype=np.float64)
@@ -141,7 +144,7 @@ class DataSource(ABC):
         parts: list[Chunk] = []
 
         def pick(chunk: Chunk, state: Any) -> tuple[Chunk, None]:
-            return chunk.every(step, (offset - chunk.start) % step), None
+            return chunk.select(slice((offset - chunk.start) % step, None, step)), None
 
         self.run(pick, collect=parts.append)
         return join(parts)
@@ -168,7 +171,8 @@ class DataSource(ABC):
             cells = chunk.X.tocoo()
             bad = ~np.isfinite(cells.data)
             return cells.row[bad], cells.col[bad]
-        return np.nonzero(~np.isfinite(chunk.X))
+        rows, columns = np.nonzero(~np.isfinite(chunk.X))
+        return rows, columns
 
     def column_name(self, column: int) -> str:
         return str(column)

@@ -43,6 +43,9 @@ class Renaming:
 
 NOTHING = np.empty(0, dtype=np.int64)
 
+CANCELLATION = 0.01
+"""A cluster whose sum has shrunk below this part of what was last summed is summed afresh."""
+
 
 @dataclass(frozen=True)
 class Check:
@@ -89,6 +92,7 @@ class Clusters:
         self.source, self.problem = source, problem
         self._states, self._renaming = list(states), renaming
         self.counts, self.sums, self.homes = counts, sums, homes
+        self._summed = _size(sums)
 
     @classmethod
     def build(
@@ -192,8 +196,7 @@ class Clusters:
             moved = moved[counts[labels[moved]] > 1]
             keys = labels[moved].astype(np.int64) * n_codes + code[moved]
             found, inverse = np.unique(keys, return_inverse=True)
-            part = Chunk(0, len(moved), chunk.X[moved], chunk.y[moved], chunk.weight[moved])
-            sums = problem.aggregate(part, inverse, len(found)) if len(moved) else None
+            sums = problem.aggregate(chunk.select(moved), inverse, len(found)) if len(moved) else None
             value = (evaluation.objectives, found, np.bincount(inverse, minlength=len(found)), sums)
             return value, ChunkLabels(labels, moved, keys)
 
@@ -254,4 +257,35 @@ class Clusters:
         self.counts = np.concatenate([self.counts, check.counts])
         self.sums = np.concatenate([self.sums, check.sums])
         self.homes = np.concatenate([self.homes, check.homes])
+        self._summed = np.concatenate([self._summed, _size(check.sums)])
         self._states, self._renaming = check.states, check.renaming
+        parents = np.unique(check.parents)
+        self._sum_again(parents[_size(self.sums[parents]) < CANCELLATION * self._summed[parents]])
+
+    def _sum_again(self, stale: Int) -> None:
+        """Sum clusters of which subtraction has left little but rounding errors."""
+        if len(stale) == 0:
+            return
+        renaming, problem = self._renaming, self.problem
+        position = np.full(self.n_clusters, -1, dtype=np.int32)
+        position[stale] = np.arange(len(stale), dtype=np.int32)
+        self.sums[stale] = 0.0
+
+        def sum_stale(chunk: Chunk, state: ChunkLabels) -> tuple[Float | None, ChunkLabels]:
+            place = position[state.current(renaming)]
+            rows = np.flatnonzero(place >= 0)
+            if len(rows) == 0:
+                return None, state
+            return problem.aggregate(chunk.select(rows), place[rows], len(stale)), state
+
+        def collect(sums: Float | None) -> None:
+            if sums is not None:
+                self.sums[stale] += sums
+
+        self.source.run(sum_stale, self._states, collect)
+        self._summed[stale] = _size(self.sums[stale])
+
+
+def _size(sums: Float) -> Float:
+    """Largest entry of each cluster's sums."""
+    return np.abs(sums).max(axis=1, initial=0.0)

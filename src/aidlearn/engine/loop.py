@@ -74,7 +74,8 @@ class _Run:
         )
         self.history.append(entry)
         logger.debug("%s", entry)
-        return any([bool(callback(entry)) for callback in self.callbacks])
+        answers = [callback(entry) for callback in self.callbacks]
+        return any(answers)
 
     def status(self, problem: Problem, solution: Solution, check: Check) -> Status | None:
         """Why to stop after this iteration, or None to go on."""
@@ -130,7 +131,7 @@ def aid(problem: Problem, limits: Limits, callbacks: Sequence[Callback] = ()) ->
         if run.incumbent is None:
             raise
         status = Status.interrupted
-    assert run.incumbent is not None and status is not None
+    assert run.incumbent is not None
     logger.info("%s gap %.3g after %d iterations", status, run.history[-1].gap if run.history else 1, len(run.history))
     return Result(
         point=run.incumbent.point,

@@ -100,9 +100,7 @@ class Problem(ABC):
         """Sum the chunk's rows by cluster: one row of additive data per cluster."""
 
     @abstractmethod
-    def solve_aggregated(
-        self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy
-    ) -> Solution:
+    def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
         """Solve the weighted problem on the cluster sums; prove a lower bound."""
 
     @abstractmethod

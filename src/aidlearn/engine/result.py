@@ -12,16 +12,12 @@ class Status(Enum):
 
     optimal = "Optimal: no cluster violates the optimality condition and the solution was verified."
     gap = "The certified optimality gap is within the tolerance."
-    one_region = (
-        "Every cluster lies in one region: a local optimum, which is not proven to be the global one."
-    )
+    one_region = "Every cluster lies in one region: a local optimum, which is not proven to be the global one."
     certified = "A bound on the original non-convex problem certifies the solution to the tolerance."
     iteration_limit = "Stopped at the iteration limit; the gap reported is the certified one."
     time_limit = "Stopped at the time limit; the gap reported is the certified one."
     interrupted = "Interrupted by the user or a callback; the gap reported is the certified one."
-    numerical = (
-        "Floating-point precision was reached before the tolerance; the gap reported is the certified one."
-    )
+    numerical = "Floating-point precision was reached before the tolerance; the gap reported is the certified one."
 
     def __str__(self) -> str:
         return self.name

@@ -11,9 +11,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from aidlearn.data.moments import Moments
-from aidlearn.data.source import DataSource, Float
+from aidlearn.data.source import DataSource
 from aidlearn.engine.loop import Limits, aid, logger
-from aidlearn.engine.problem import Start
 from aidlearn.engine.result import Iteration, Result
 from aidlearn.problems.losses import Loss
 from aidlearn.problems.piecewise import PiecewiseLinear, StartMethod
@@ -126,7 +125,7 @@ def check_number(
 ) -> None:
     """Raise a ValueError that names the parameter, its value and the range."""
     kind = Integral if whole else Real
-    sound = isinstance(value, kind) and not isinstance(value, bool) and not np.isnan(value)
+    sound = isinstance(value, kind) and not isinstance(value, bool) and value == value  # not NaN
     above = sound and (value >= low if include_low else value > low)
     below = sound and (value <= high if include_high else value < high)
     if above and below:

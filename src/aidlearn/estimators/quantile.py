@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from aidlearn.data.convert import as_source, linear_scores
+from aidlearn.data.convert import as_source, check_features, linear_scores
 from aidlearn.data.moments import inspect
 from aidlearn.data.source import DataSource, Float, one_blas_thread
 from aidlearn.engine.result import Result
@@ -89,9 +89,7 @@ class _LinearQuantile(RegressorMixin, AIDEstimator):
             self.n_features_in_ = source.n_attributes
         else:
             if y is None:
-                raise ValueError(
-                    f"{type(self).__name__} requires y to be passed, but the target y is None."
-                )
+                raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
             validate_data(self, X, skip_check_array=True)
             source = as_source(X, y, sample_weight, self.n_jobs)
         source.n_passes = 0
@@ -100,9 +98,7 @@ class _LinearQuantile(RegressorMixin, AIDEstimator):
         with one_blas_thread():
             moments = inspect(source)
             for loss in losses:
-                results.append(
-                    self._solve(source, moments, loss, start, l1=self.alpha * moments.weight)
-                )
+                results.append(self._solve(source, moments, loss, start, l1=self.alpha * moments.weight))
                 if isinstance(start, Band):
                     start.continue_from(results[-1].point)
         points = np.array([result.point for result in results])
@@ -116,21 +112,14 @@ class _LinearQuantile(RegressorMixin, AIDEstimator):
     def predict(self, X: Any) -> Float:
         """Predict the quantile of every row: shape (n_samples,), or one column per quantile asked for."""
         check_is_fitted(self)
+        checked = check_features(X)
         validate_data(self, X, skip_check_array=True, reset=False)
-        scores = linear_scores(X, self.coef_, self.intercept_)
-        if not np.isfinite(scores).all() and not _finite(X):
-            raise ValueError("Input X contains NaN or infinity.")
-        return scores
+        return linear_scores(checked, self.coef_, self.intercept_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _finite(X: Any) -> bool:
-    values = X.data if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64)
-    return bool(np.isfinite(values).all())
 
 
 class LADRegressor(_LinearQuantile):

@@ -97,9 +97,11 @@ class PiecewiseLinear(Problem):
         self.solver, self.start_method, self.paper_split = solver, start_method, paper_split
         self.initial_rate = initial_rate
         self.n_regions = loss.n_regions
-        self.weight = moments.weight
-        squares = moments.column_squares
-        self.column_squares = np.append(squares, moments.weight) if fit_intercept else squares
+        self.weight, self.effective = moments.weight, moments.effective
+        m = source.n_attributes
+        # With an intercept, starts work on centred columns: slopes stay, b' = b + centre'w.
+        self.centre = moments.mean if fit_intercept else np.zeros(m)
+        self.column_squares = np.append(moments.squares, moments.weight) if fit_intercept else moments.raw_squares
 
     @property
     def n_variables(self) -> int:
@@ -124,20 +126,35 @@ class PiecewiseLinear(Problem):
             score *= sign
         return e - score
 
-    def rows(self, chunk: Chunk, select: NDArray[Any]) -> Float:
-        """The selected rows ``a_i = sign_i (x_i, 1)``."""
+    def rows(self, chunk: Chunk, select: NDArray[Any] | slice) -> Float:
+        """The selected rows ``a_i = sign_i (x_i - centre, 1)``."""
         block = chunk.dense_rows(select)
+        rows = np.empty((len(block), self.n_variables))
+        np.subtract(block, self.centre, out=rows[:, : self.source.n_attributes])
         if self.fit_intercept:
-            block = np.column_stack([block, np.ones(len(block))])
+            rows[:, -1] = 1.0
         sign, _ = self.loss.fold(chunk.y[select])
-        return block if sign is None else block * sign[:, None]
+        if sign is not None:
+            rows *= sign[:, None]
+        return rows
 
     def forces(self, chunk: Chunk, slope: Float) -> Float:
-        """``sum_i slope_i a_i``: minus the gradient of the loss for slopes ``s_i loss'(z_i)``."""
+        """``sum_i slope_i a_i`` on centred rows: minus the gradient of the loss for slopes ``s_i loss'(z_i)``."""
         sign, _ = self.loss.fold(chunk.y)
         signed = slope if sign is None else slope * sign
         total = chunk.transposed_times(signed)
-        return np.append(total, signed.sum()) if self.fit_intercept else total
+        if not self.fit_intercept:
+            return total
+        intercept = signed.sum()
+        return np.append(total - self.centre * intercept, intercept)
+
+    def step(self, centred: Float) -> Float:
+        """A change of the point from one in centred coordinates."""
+        if not self.fit_intercept:
+            return centred
+        change = centred.copy()
+        change[-1] -= self.centre @ centred[:-1]
+        return change
 
     # 1. Aggregated data
 
@@ -147,9 +164,7 @@ class PiecewiseLinear(Problem):
         signed = chunk.weight if sign is None else chunk.weight * sign
         m = self.source.n_attributes
         sums = np.empty((n_clusters, self.n_variables + 2))
-        groups = sparse.csc_array(
-            (signed, labels, np.arange(chunk.n_entries + 1)), shape=(n_clusters, chunk.n_entries)
-        )
+        groups = sparse.csc_array((signed, labels, np.arange(chunk.n_entries + 1)), shape=(n_clusters, chunk.n_entries))
         product = groups @ chunk.X
         sums[:, :m] = product.toarray() if sparse.issparse(product) else product
         if self.fit_intercept:
@@ -165,9 +180,7 @@ class PiecewiseLinear(Problem):
 
     # 3. Aggregated problem
 
-    def solve_aggregated(
-        self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy
-    ) -> Solution:
+    def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
         """The same model on the weighted means of the clusters."""
         point = None if incumbent is None else incumbent.point
         return self.solver(self.aggregated_rows(clusters.sums), point, self.fit_intercept, accuracy)
@@ -184,9 +197,7 @@ class PiecewiseLinear(Problem):
         if self.l1 > 0:
             # l1 |w_j| = 2 l1 max(z / 2, -z / 2) at z = 0 - w_j
             m = self.source.n_attributes
-            blocks.append(
-                (np.eye(m, self.n_variables), np.zeros(m), np.full(m, 2 * self.l1), np.full(m, 0.5))
-            )
+            blocks.append((np.eye(m, self.n_variables), np.zeros(m), np.full(m, 2 * self.l1), np.full(m, 0.5)))
         if len(blocks) == 1:
             return HingeRows(*blocks[0], self.ridge_diagonal)
         A, e, s, c = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
@@ -208,16 +219,18 @@ class PiecewiseLinear(Problem):
         else:
             margins = [end]
         objectives = np.array([chunk.weight @ self.loss.values(z) for z in margins])
-        objectives[0] = self._exact_zeros(chunk, end, float(objectives[0]))
+        objectives[0] = self._exact_zeros(chunk, trial.points[0], end, float(objectives[0]))
         regions = np.stack([self._regions(chunk, z) for z in margins[: trial.n_split]])
         return Evaluation(objectives, regions)
 
-    def _exact_zeros(self, chunk: Chunk, z: Float, objective: float) -> float:
+    def _exact_zeros(self, chunk: Chunk, point: Float, z: Float, objective: float) -> float:
         """Count margins below their own rounding error as zero (only where that could matter)."""
         _, e = self.loss.fold(chunk.y)
         if objective > 1e-10 * float(chunk.weight @ np.abs(e)):
             return objective
-        noise = 16 * EPS * (np.abs(e) + np.abs(e - z))
+        absolute = Chunk(0, chunk.n_entries, abs(chunk.X), chunk.y, chunk.weight)
+        size = absolute @ np.abs(point[: self.source.n_attributes])
+        noise = 8 * EPS * (np.abs(e) + size + (abs(point[-1]) if self.fit_intercept else 0.0))
         return float(chunk.weight @ self.loss.values(np.where(np.abs(z) <= noise, 0.0, z)))
 
     def _regions(self, chunk: Chunk, z: Float) -> NDArray[np.int8]:

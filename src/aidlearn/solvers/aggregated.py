@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 from scipy import linalg, optimize
@@ -14,9 +15,7 @@ from aidlearn.solvers.certificate import certify
 from aidlearn.solvers.rows import Basis, HingeRows
 
 
-def solve_by_interior_point(
-    rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy
-) -> Solution:
+def solve_by_interior_point(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
     """Solve around ``point`` in scaled coordinates."""
     basis, scaled = _scaled(rows, point, has_intercept)
     start = np.zeros(len(basis.scale)) if point is None else basis.to_coordinates(point)
@@ -24,14 +23,12 @@ def solve_by_interior_point(
     return Solution(basis.to_point(found.w), found.certificate.bound, found.verified, found.certificate.dual)
 
 
-def solve_by_highs(
-    rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy
-) -> Solution:
+def solve_by_highs(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
     """Solve the dual linear program with HiGHS; the bound is the value of its repaired dual."""
     if rows.ridge.any():
         raise ValueError("solver='highs' solves linear programs only; use solver='auto' for this model.")
     basis, scaled = _scaled(rows, point, has_intercept)
-    left = max(accuracy.deadline - _now(), 0.01)
+    left = max(accuracy.deadline - time.monotonic(), 0.01)
     used = np.abs(scaled.A).max(axis=0) > 0
     answer = optimize.linprog(
         -scaled.e,
@@ -57,15 +54,10 @@ def _scaled(rows: HingeRows, point: Float | None, has_intercept: bool) -> tuple[
         root = np.sqrt(rows.weight / rows.weight.max())[:, None]
         size = np.abs(rows.A).max(axis=0)
         size = np.where(size > 0, size, 1.0)
-        point = linalg.lstsq(rows.A / size * root, rows.e * root[:, 0], lapack_driver="gelsy")[0] / size
+        least = linalg.lstsq(rows.A / size * root, rows.e * root[:, 0], cond=1e-11, lapack_driver="gelsy")
+        point = least[0] / size
     basis = Basis.of(rows, point, has_intercept)
     return basis, basis.apply(rows)
-
-
-def _now() -> float:
-    import time
-
-    return time.monotonic()
 
 
 SOLVERS = {

@@ -6,7 +6,6 @@ a bound. Regularisation and tolerances of a solver never enter here.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +17,7 @@ from aidlearn.solvers.rows import EPS, HingeRows
 
 @dataclass(frozen=True)
 class Certificate:
-    """A dual-feasible point and the bound it proves (``-inf`` where no feasible point was found)."""
+    """A dual-feasible point and the bound it proves."""
 
     dual: Float
     bound: float
@@ -36,17 +35,20 @@ def certify(rows: HingeRows, dual: Float, w: Float) -> Certificate:
         p = _balance(rows.A[:, free][:, 0], p)
     elif free.any():
         p = _absorb(rows, rows.A[:, free], p)
-    outside = max(float((rows.lower - p).max()), float((p - rows.upper).max()))
-    if outside > 0 or not np.isfinite(p).all():
-        return Certificate(dual, -math.inf)
     forces = rows.A.T @ p
+    sizes = np.abs(rows.A).T @ np.abs(p)
+    inside = ((rows.lower <= p) & (p <= rows.upper)).all()
+    if not (inside and (np.abs(forces[free]) <= 64 * EPS * sizes[free]).all()):
+        # Not repaired up to rounding, so it proves nothing; p = 0 is feasible and proves a bound of 0.
+        return Certificate(np.zeros_like(p), 0.0)
     linear = float(rows.e @ p)
     quadratic = float(np.sum(forces[~free] ** 2 / rows.ridge[~free]))
     if quadratic > 0 and linear < quadratic:
         # Shrinking towards p = 0 stays feasible; linear / quadratic is the best multiple.
         shrink = max(linear / quadratic, 0.0)
         p, linear, quadratic, forces = p * shrink, linear * shrink, quadratic * shrink**2, forces * shrink
-    rounding = float(np.abs(forces[free]) @ np.abs(w[free])) + EPS * float(np.abs(rows.e) @ np.abs(p))
+    rounding = float(np.abs(forces[free]) @ np.abs(w[free]))
+    rounding += float((EPS * np.abs(rows.e) + rows.noise) @ np.abs(p))
     return Certificate(p, linear - 0.5 * quadratic - rounding)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +24,7 @@ from aidlearn.solvers.rows import EPS, HingeRows
 
 MAX_ITERATIONS = 80
 STEP_TO_BOUNDARY = 0.995
+TINY = 1e-200
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,51 @@ class AggregatedSolution:
 
 @dataclass
 class _Iterate:
+    """w, u = p + c s, and the two parts of the margins z = xi - t; also used for steps."""
+
     w: Float
     u: Float
     xi: Float
     t: Float
+
+
+class _Newton:
+    """The Newton system of the optimality conditions at an iterate, factored once."""
+
+    def __init__(self, rows: HingeRows, it: _Iterate, linear: Float) -> None:
+        self.rows, self.it = rows, it
+        self.v = rows.weight - it.u
+        self.primal_residual = rows.e - rows.A @ it.w - it.xi + it.t
+        self.dual_residual = rows.A.T @ it.u - rows.ridge * it.w - linear
+        # A floor against 0/0 where a row's products have reached the smallest numbers.
+        self.D = 1.0 / np.maximum(it.xi / self.v + it.t / it.u, TINY)
+        self.factor = _factor(weighted_gram(rows.A, self.D), rows.ridge)
+
+    def direction(self, ut: Float | float, vxi: Float | float) -> _Iterate:
+        """The step towards complementarity products ``ut`` and ``vxi``."""
+        it, v, A, D = self.it, self.v, self.rows.A, self.D
+        shift = self.primal_residual - (vxi / v - it.xi) + (ut / it.u - it.t)
+        dw = linalg.cho_solve(self.factor, self.dual_residual + A.T @ (D * shift), check_finite=False)
+        du = D * (shift - A @ dw)
+        return _Iterate(dw, du, (vxi - v * it.xi + it.xi * du) / v, (ut - it.u * it.t - it.t * du) / it.u)
+
+    def longest(self, step: _Iterate, fraction: float) -> tuple[float, float]:
+        """Longest primal and dual steps that stay inside; one common length when P couples the two."""
+        it = self.it
+        primal = min(_longest(it.xi, step.xi), _longest(it.t, step.t))
+        dual = min(_longest(it.u, step.u), _longest(self.v, -step.u))
+        primal, dual = min(1.0, fraction * primal), min(1.0, fraction * dual)
+        return (min(primal, dual),) * 2 if self.rows.ridge.any() else (primal, dual)
+
+    def corrected(self, mu: float) -> _Iterate:
+        """Mehrotra's direction: predict with no centring, then centre as much as the prediction needs."""
+        it, v = self.it, self.v
+        ahead = self.direction(0.0, 0.0)
+        primal, dual = self.longest(ahead, 1.0)
+        after = (it.u + dual * ahead.u) @ (it.t + primal * ahead.t)
+        after += (v - dual * ahead.u) @ (it.xi + primal * ahead.xi)
+        centred = mu * (float(after) / (2 * len(v) * mu)) ** 3
+        return self.direction(centred - ahead.u * ahead.t, centred + ahead.u * ahead.xi)
 
 
 def solve(
@@ -55,73 +96,68 @@ def solve(
     relative: float,
     deadline: float = math.inf,
     max_iterations: int = MAX_ITERATIONS,
-    gram: Callable[[Float, Float], Float] | None = None,
 ) -> AggregatedSolution:
     """Minimise to a proven relative gap; ``relative = 0`` asks for an optimum verified up to rounding.
 
     Stops early at the deadline or when precision is exhausted; whatever it returns, its bound is proven.
     """
-    s, tilt, P = rows.weight, rows.tilt, rows.ridge
-    gram = gram or weighted_gram
+    rounding = float(rows.weight @ (EPS * np.abs(rows.e) + rows.noise))
+    wanted = max(relative, 1e-13)
+    best, dual = _iterate(rows, w, 1.0, wanted, rounding, deadline, max_iterations)
+    if best.gap > wanted * abs(best.value) + rounding and time.monotonic() < deadline:
+        # A cautious second attempt: far from every bound the first steps cannot be blocked.
+        second, dual = _iterate(rows, best.w, 100.0, wanted, rounding, deadline, max_iterations)
+        best = _better(best, second)
+    if relative < 1e-10:
+        polished = polish(rows, best.w, dual)
+        if polished is not None:
+            best = _better(best, AggregatedSolution(polished.w, rows.value(polished.w), polished.certificate))
+        verified = best.gap <= 1e-13 * abs(best.value) + 4 * rounding
+        best = AggregatedSolution(best.w, best.value, best.certificate, verified)
+    return best
+
+
+def _iterate(
+    rows: HingeRows,
+    w: Float,
+    slack: float,
+    target: float,
+    rounding: float,
+    deadline: float,
+    max_iterations: int,
+) -> tuple[AggregatedSolution, Float]:
+    """Predictor-corrector steps from w; the best certified pair and the last (uncertified) dual."""
+    s, tilt = rows.weight, rows.tilt
     linear = rows.A.T @ (tilt * s)
-    it = _starting_point(rows, w)
+    it = _starting_point(rows, w, slack)
     best = _certified(rows, it)
-    target = max(relative, 1e-13)
-    stalled = 0
+    without_progress = 0
     for iteration in range(max_iterations):
         v = s - it.u
         complementarity = float(it.u @ it.t + v @ it.xi)
-        if complementarity <= 2 * target * max(best.value, 0.0) or stalled or iteration == max_iterations - 1:
+        last = iteration == max_iterations - 1 or time.monotonic() > deadline
+        if last or without_progress or complementarity <= 2 * target * abs(best.value) + rounding:
+            gap = best.gap
             best = _better(best, _certified(rows, it))
-            if best.gap <= target * abs(best.value) or stalled > 3:
+            without_progress = 0 if best.gap < 0.5 * gap else without_progress + 1
+            if last or best.gap <= target * abs(best.value) + rounding or without_progress > 3:
                 break
-        if time.monotonic() > deadline:
-            best = _better(best, _certified(rows, it))
+        newton = _Newton(rows, it, linear)
+        if newton.factor is None:
             break
-        mu = complementarity / (2 * len(s))
-        primal_residual = rows.e - rows.A @ it.w - it.xi + it.t
-        dual_residual = rows.A.T @ it.u - P * it.w - linear
-        D = 1.0 / (it.xi / v + it.t / it.u)
-        factor = _factor(gram(rows.A, D), P)
-        if factor is None:
+        step = newton.corrected(complementarity / (2 * len(s)))
+        if not (np.isfinite(step.w).all() and np.isfinite(step.u).all()):
             break
-
-        def direction(ut: Float, vxi: Float) -> _Iterate:
-            """Newton step towards complementarity products ``ut`` and ``vxi``."""
-            shift = primal_residual - (vxi / v - it.xi) + (ut / it.u - it.t)
-            dw = linalg.cho_solve(factor, dual_residual + rows.A.T @ (D * shift), check_finite=False)
-            du = D * (shift - rows.A @ dw)
-            dxi = (vxi - v * it.xi + it.xi * du) / v
-            dt = (ut - it.u * it.t - it.t * du) / it.u
-            return _Iterate(dw, du, dxi, dt)
-
-        zero = np.zeros_like(s)
-        predictor = direction(zero, zero)
-        primal, dual = _step_lengths(it, v, predictor, 1.0, P)
-        mu_affine = float(
-            (it.u + dual * predictor.u) @ (it.t + primal * predictor.t)
-            + (v - dual * predictor.u) @ (it.xi + primal * predictor.xi)
-        ) / (2 * len(s))
-        centred = mu * (mu_affine / mu) ** 3
-        step = direction(centred - predictor.u * predictor.t, centred + predictor.u * predictor.xi)
-        primal, dual = _step_lengths(it, v, step, STEP_TO_BOUNDARY, P)
-        stalled = stalled + 1 if max(primal, dual) < 1e-3 or not np.isfinite(step.w).all() else 0
-        if not np.isfinite(step.w).all():
-            break
+        primal, dual = newton.longest(step, STEP_TO_BOUNDARY)
+        if max(primal, dual) < 1e-3:
+            without_progress += 1
         it = _Iterate(
             it.w + primal * step.w,
             np.clip(it.u + dual * step.u, EPS * EPS * s, s * (1 - EPS)),
-            it.xi + primal * step.xi,
-            it.t + primal * step.t,
+            np.maximum(it.xi + primal * step.xi, TINY),
+            np.maximum(it.t + primal * step.t, TINY),
         )
-    if relative < 1e-10:
-        polished = polish(rows, best.w, it.u - tilt * s)
-        if polished is not None:
-            candidate = AggregatedSolution(polished.w, rows.value(polished.w), polished.certificate)
-            best = _better(best, candidate)
-        verified = best.gap <= 1e-12 * (abs(best.value) + EPS * float(s @ np.abs(rows.e)))
-        best = AggregatedSolution(best.w, best.value, best.certificate, verified)
-    return best
+    return best, it.u - tilt * s
 
 
 def weighted_gram(A: Float, D: Float) -> Float:
@@ -130,12 +166,12 @@ def weighted_gram(A: Float, D: Float) -> Float:
     return np.asarray(B.T @ B)
 
 
-def _starting_point(rows: HingeRows, w: Float) -> _Iterate:
-    """Strictly inside, around the margins at w; slacks of the size of a typical margin keep it central."""
+def _starting_point(rows: HingeRows, w: Float, slack: float) -> _Iterate:
+    """Strictly inside, around the margins at w; slacks of the size of typical margins keep it central."""
     s = rows.weight
     z = rows.margins(w)
-    typical = float(s @ np.abs(z) / s.sum())
-    extra = max(typical, 1e-8 * float(np.abs(z).max(initial=0.0)), 1e-300)
+    typical = max(float(s @ np.abs(z) / s.sum()), float(np.abs(z).mean()))
+    extra = max(slack * typical, TINY)
     xi, t = np.maximum(z, 0) + extra, np.maximum(-z, 0) + extra
     # u = s xi / (xi + t): near s for a large positive margin, near 0 for a negative one.
     return _Iterate(w.copy(), s * np.clip(xi / (xi + t), 1e-3, 1 - 1e-3), xi, t)
@@ -153,14 +189,6 @@ def _factor(normal: Float, ridge: Float) -> tuple[Float, bool] | None:
         except (linalg.LinAlgError, ValueError):
             continue
     return None
-
-
-def _step_lengths(it: _Iterate, v: Float, step: _Iterate, fraction: float, ridge: Float) -> tuple[float, float]:
-    """Longest primal and dual steps that stay inside; one common length when P couples the two."""
-    primal = min(_longest(it.xi, step.xi), _longest(it.t, step.t))
-    dual = min(_longest(it.u, step.u), _longest(v, -step.u))
-    primal, dual = min(1.0, fraction * primal), min(1.0, fraction * dual)
-    return (min(primal, dual),) * 2 if ridge.any() else (primal, dual)
 
 
 def _longest(value: Float, step: Float) -> float:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from aidlearn.data.source import Float
 
@@ -32,6 +33,8 @@ class HingeRows:
     weight: Float
     tilt: Float
     ridge: Float
+    noise: Float | float = 0.0
+    """Rounding error of the margins that the origin of the coordinates has left in e."""
 
     @property
     def free(self) -> NDArray[np.bool_]:
@@ -83,8 +86,10 @@ class Basis:
         # Divided by the largest entry before squaring: 1e200 and 1e-200 are legitimate values.
         safe = np.where(spread > 0, spread, 1.0)
         rms = np.sqrt(s @ (columns / safe) ** 2 / s.sum())
-        # A column that centring has turned into rounding noise carries nothing: scale 0 drops it.
-        scale = np.where(spread > 64 * EPS * largest, safe * np.maximum(rms, 1e-4), 0.0)
+        # A column that centring has turned into rounding noise carries nothing: scale 0 fixes its variable.
+        scale = np.where(spread > 1e-12 * largest, safe * np.maximum(rms, 1e-4), 0.0)
+        if not rows.ridge.any():
+            scale[_dependent(columns, scale)] = 0.0
         return cls(origin, centre, scale)
 
     def apply(self, rows: HingeRows) -> HingeRows:
@@ -96,6 +101,7 @@ class Basis:
             rows.weight,
             rows.tilt,
             np.where(self.scale > 0, rows.ridge * inverse**2, rows.ridge),
+            EPS * (np.abs(rows.e) + np.abs(rows.A) @ np.abs(self.origin)),
         )
 
     def to_point(self, w: Float) -> Float:
@@ -111,3 +117,23 @@ class Basis:
 
 def _centred(A: Float, centre: Float) -> Float:
     return A - np.outer(A[:, -1], centre) if centre.any() else A
+
+
+def _dependent(columns: Float, scale: Float) -> NDArray[np.intp]:
+    """Columns that are combinations of others up to rounding (collinear, or more columns than rows).
+
+    Their variables stay at the origin: moving them could only exploit rounding errors, with huge coefficients.
+    """
+    used = np.flatnonzero(scale)
+    scaled = columns[:, used] / scale[used]
+    gram = scaled.T @ scaled
+    try:
+        factor = np.diag(linalg.cholesky(gram, check_finite=False))
+        if factor.min(initial=1.0) > 1e-5 * factor.max(initial=0.0):
+            return used[:0]
+    except linalg.LinAlgError:
+        pass
+    _, triangle, order = linalg.qr(scaled, mode="economic", pivoting=True, check_finite=False)
+    pivots = np.abs(np.diag(triangle))
+    rank = int((pivots > 1e-11 * pivots[0]).sum()) if len(pivots) else 0
+    return used[order[rank:]]

@@ -28,6 +28,5 @@ def start_method(init: Any) -> Callable[[PiecewiseLinear], Start]:
     elif np.ndim(init) == 1:
         return from_labels(init)
     raise ValueError(
-        f"init must be one of {', '.join(map(repr, NAMES))}, an array of cluster labels or a callable, "
-        f"got {init!r}."
+        f"init must be one of {', '.join(map(repr, NAMES))}, an array of cluster labels or a callable, got {init!r}."
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.data.source import Chunk, Float
+from aidlearn.data.source import Chunk, Float, join
 from aidlearn.engine.clusters import Assignment, Clusters
 from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.problems.piecewise import PiecewiseLinear
@@ -17,8 +17,8 @@ from aidlearn.starts.sharpen import (
     Damping,
     Metric,
     Model,
+    NormalEquations,
     at_quantile,
-    least_squares_point,
     local_model,
     newton_step,
     quantile_width,
@@ -30,6 +30,10 @@ from aidlearn.starts.sharpen import (
 SMALL = 1000
 """Up to this many entries there is nothing to gain from aggregation."""
 MAX_FULL_STEPS = 6
+CHEAP_COLUMNS = 32
+"""Up to this many columns a Gram matrix of all rows costs about as much as one product with X."""
+HEAVY = 0.02
+"""Leverage from which a row belongs to every sample: at most 50 rows per variable have it."""
 MOST_BINS = 32
 """Far clusters of a region: their rows seldom violate, and those that do split off anyway."""
 
@@ -105,30 +109,55 @@ class _Sharpening:
     def __init__(self, problem: PiecewiseLinear) -> None:
         self.problem = problem
         n, p = problem.source.n_entries, problem.n_variables
-        step = _prime_from(n // max(n // 12, min(n, 20 * p, 2000)))
-        self.largest = problem.source.every(step, int(problem.rng.integers(step)))
-        self.samples = [self.largest]
-        while self.samples[0].n_entries > 7 * max(20 * p, 2000):
-            self.samples.insert(0, self.samples[0].every(7))
+        fewest = max(20 * p, 2000)
+        step = _prime_from(n // max(n // 12, min(n, fewest)))
+        whole = problem.source.every(step, int(problem.rng.integers(step)))
+        self.samples = [whole.weighing(problem.weight)]
+        while self.samples[0].n_entries > 7 * fewest:
+            self.samples.insert(0, self._thinned(7))
         # Enough rows for a Gram matrix within some ten percent, more while that is cheap.
         affordable = max(20 * p, min(20_000, int(2e9 / p**2)))
-        self.first = self.largest.every(max(1, self.largest.n_entries // affordable))
-        metric = Metric.of(problem, self.first, float(self.first.weight.sum()) / problem.weight)
-        self.metric = metric.settled(problem, self.first)
-        self.sample_leverage = self.metric.leverage(problem, self.largest)
+        few = whole.select(slice(None, None, max(1, whole.n_entries // affordable))).weighing(problem.weight)
+        equations = NormalEquations.of(problem, few)
+        shown = equations.shows_all_columns(problem)
+        if p <= CHEAP_COLUMNS or not shown:
+            equations = NormalEquations.of_all(problem)
+        self.metric = Metric.of(problem, equations.gram)
+        self.least_squares = problem.step(self.metric.solve(equations.right))
         self.leverages: list[Any] | None = None
+        if shown:
+            self.metric = self.metric.settled(problem, few)
+        if self.metric.constant is None:
+            self._find_leverages()
+        self.largest = self.samples[-1]
+        self.sample_leverage = self.metric.leverage(problem, self.largest)
         self.damping = Damping()
+
+    def _thinned(self, step: int) -> Chunk:
+        return self.samples[0].select(slice(None, None, step)).weighing(self.problem.weight)
+
+    def _find_leverages(self) -> None:
+        """Leverage of all rows, by one pass; the few rows that carry a fit by themselves join every sample."""
+        problem, metric = self.problem, self.metric
+        heavy: list[Chunk] = []
+
+        def measure(chunk: Chunk, state: Any) -> tuple[Chunk, Any]:
+            leverage = metric.leverage(problem, chunk)
+            return chunk.select(np.flatnonzero(chunk.weight * leverage**2 > HEAVY)), leverage.astype(np.float32)
+
+        self.leverages = problem.source.run(measure, collect=heavy.append)
+        self.samples = [join([sample, *heavy]) for sample in self.samples]
 
     def on_samples(self, point: Float | None) -> Float:
         """Newton steps on samples of growing size, from a given point or least squares."""
         p = self.problem.n_variables
         if point is None:
-            point = least_squares_point(self.problem, self.first, self.metric)
-        point = at_quantile(self.problem, self.first, point)
+            point = self.least_squares
+        point = at_quantile(self.problem, self.samples[0], point)
         errors = [0.25, 0.16, 0.09]
         for sample in self.samples:
             point = sharpen_on_sample(self.problem, sample, self.metric, point, errors, self.damping)
-            reached = p / sample.n_entries
+            reached = p / sample.n_entries * self.problem.source.n_entries / self.problem.effective
             errors = [4 * reached, reached]
         return point
 
@@ -143,12 +172,13 @@ class _Sharpening:
         unit is the distance that holds sqrt(p n) rows, the order of the error of a root-n estimate.
         """
         problem, p, n = self.problem, self.problem.n_variables, self.problem.source.n_entries
-        error = 4 * p / self.largest.n_entries
+        smallest = p / problem.effective
+        error = 4 * smallest * n / self.largest.n_entries
         previous: tuple[Float, float] | None = None
         self.damping = Damping()
         for _ in range(MAX_FULL_STEPS):
             view = self.at(point)
-            unit = view.width(view.fraction(p / n))
+            unit = view.width(view.fraction(smallest))
             fraction = view.fraction(error)
             kappa = view.width(fraction)
             model = self._pass(point, kappa, thinning(fraction * n, p))
@@ -159,16 +189,16 @@ class _Sharpening:
                 if point is previous[0]:
                     break
                 continue
-            step = newton_step(problem, point, model, kappa, self.damping)
+            step = newton_step(problem, point, model, kappa, self.damping, self.metric)
             previous = (point, objective)
-            point = point + step
+            point = point + problem.step(step)
             length = self.metric.length(step)
             if length <= 0.6 * unit and self.damping.negligible:
                 return point, max(length, 0.3 * unit)
             self.damping.update(1.0)
-            error = max(p / n, error / 16)
+            error = max(smallest, error / 16)
         view = self.at(point)
-        return point, 2 * view.width(view.fraction(p / n))
+        return point, 2 * view.width(view.fraction(smallest))
 
     def _pass(self, point: Float, kappa: float, thin: int) -> Model:
         problem, metric = self.problem, self.metric
@@ -177,7 +207,7 @@ class _Sharpening:
 
         def measure(chunk: Chunk, leverage: Any) -> tuple[Model, Any]:
             if leverage is None:
-                leverage = metric.leverage(problem, chunk).astype(np.float32)
+                leverage = metric.leverage(problem, chunk)
             z = problem.margins(chunk, point)
             return local_model(problem, chunk, z, leverage, kappa, thin), leverage
 
@@ -225,10 +255,10 @@ def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: 
         distance = loss.distance(z) / leverage
         labels = loss.regions(z).astype(np.int32) * n_bins
         labels += np.searchsorted(edges, distance).astype(np.int32)
-        return Assignment(labels, distance <= near, float(chunk.weight @ loss.values(z)))
+        # Where few rows carry a coefficient its error is larger than the usual root-n one.
+        reach = near * (1 + 30 * chunk.weight * leverage**2)
+        return Assignment(labels, distance <= reach, float(chunk.weight @ loss.values(z)))
 
     homes = np.repeat(np.arange(n_regions, dtype=np.int16), n_bins)
-    clusters, objective = Clusters.build(
-        problem.source, problem, assign, n_regions * n_bins, homes, sharp.leverages
-    )
+    clusters, objective = Clusters.build(problem.source, problem, assign, n_regions * n_bins, homes, sharp.leverages)
     return Start(clusters, Incumbent(point, objective + problem.penalty(point)))

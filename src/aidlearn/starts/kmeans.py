@@ -84,6 +84,4 @@ def _sample_solution(problem: PiecewiseLinear) -> Float:
     sample = source.every(step, int(problem.rng.integers(step)))
     sums = problem.aggregate(sample, np.arange(sample.n_entries), sample.n_entries)
     rows = problem.aggregated_rows(sums)
-    return np.asarray(
-        problem.solver(rows, None, problem.fit_intercept, Accuracy(1e-4, np.inf)).point
-    )
+    return np.asarray(problem.solver(rows, None, problem.fit_intercept, Accuracy(1e-4, np.inf)).point)

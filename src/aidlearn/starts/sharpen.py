@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -21,53 +22,48 @@ STEPS = (1.0, 0.5, 0.25, 0.1, 0.03)
 
 @dataclass(frozen=True)
 class Metric:
-    """Leverage of rows, by a Gaussian sketch: ``|a_i|_{G^-1} ~ |a_i' R^-1 g| / sqrt(k)``."""
+    """Gram matrix of the (centred) rows, and from it the leverage of each row.
+
+    Leverages come from a Gaussian sketch: ``|a_i|_{G^-1} ~ |a_i' R^-1 g| / sqrt(k)``.
+    """
 
     gram: Float
     size: Float
     factor: Float
     sketch: Float
-    missing: float
     constant: float | None = None
     """The leverage of every row, where rows hardly differ in it."""
 
     @classmethod
-    def of(cls, problem: PiecewiseLinear, sample: Chunk, share: float) -> Metric:
-        """Gram matrix of all rows, estimated from a sample that holds ``share`` of the weight.
-
-        Columns that the sample misses (rare dummies) get their norm on all entries.
-        """
-        rows = problem.rows(sample, np.arange(sample.n_entries))
-        rows *= np.sqrt(sample.weight)[:, None]
-        gram = rows.T @ rows / share
-        squares = problem.column_squares
-        missing = np.maximum(squares - np.diag(gram), 0.0)
+    def of(cls, problem: PiecewiseLinear, gram: Float) -> Metric:
         diagonal = np.diag_indices_from(gram)
-        gram[diagonal] += missing + 1e-9 * squares + 1e-300
+        squares = np.maximum(problem.column_squares, np.finfo(float).tiny)
+        gram[diagonal] = np.maximum(gram[diagonal], 1e-12 * squares)
         size = np.sqrt(gram[diagonal])
         scaled = gram / np.outer(size, size)
-        scaled[diagonal] += 1e-10
-        factor = linalg.cholesky(scaled, check_finite=False)
+        ridge = 1e-14
+        while True:
+            scaled[diagonal] = 1 + ridge
+            try:
+                factor = linalg.cholesky(scaled, check_finite=False)
+                break
+            except linalg.LinAlgError:
+                ridge *= 100
         normal = np.random.default_rng(0).standard_normal((len(gram), SKETCH_COLUMNS))
         half = linalg.solve_triangular(factor, normal, check_finite=False)
-        unseen = float((missing / np.maximum(squares, 1e-300)).max())
-        return cls(gram, size, factor, half / (size[:, None] * math.sqrt(SKETCH_COLUMNS)), unseen)
+        return cls(gram, size, factor, half / (size[:, None] * math.sqrt(SKETCH_COLUMNS)))
 
     def solve(self, right: Float) -> Float:
         """``G^-1 right``."""
         return np.asarray(linalg.cho_solve((self.factor, False), right / self.size) / self.size)
 
     def settled(self, problem: PiecewiseLinear, sample: Chunk) -> Metric:
-        """This metric with one leverage for all rows, if a sample shows that they hardly differ.
-
-        Columns whose norm the sample does not show (rare dummies) rule that out.
-        """
+        """This metric with one leverage for all rows, if a sample shows that they hardly differ."""
         leverage = self.leverage(problem, sample)
         middle = float(np.median(leverage))
-        rare = self.missing > 0.5
         # A sketch of k columns scatters by 1/sqrt(2k) even where the leverages are equal.
         alike = np.quantile(leverage, [0.001, 0.999]) / middle
-        if rare or alike[0] < 0.25 or alike[1] > 2.5:
+        if alike[0] < 0.25 or alike[1] > 2.5:
             return self
         return replace(self, constant=middle)
 
@@ -76,14 +72,55 @@ class Metric:
             return np.full(chunk.n_entries, self.constant)
         m = problem.source.n_attributes
         projected = np.asarray(chunk.X @ self.sketch[:m])
-        if problem.fit_intercept:
-            projected = projected + self.sketch[m]
-        norm = np.sqrt(np.einsum("ij,ij->i", projected, projected, dtype=np.float64))
-        return np.maximum(norm, 1e-150)
+        offset = -problem.centre @ self.sketch[:m]
+        projected = projected + (offset + self.sketch[m] if problem.fit_intercept else offset)
+        square = np.einsum("ij,ij->i", projected, projected, dtype=np.float64)
+        # As if the row itself were part of the Gram matrix: no leverage exceeds 1 (for weight 1).
+        square /= 1 + chunk.weight * square
+        return np.sqrt(np.maximum(square, 1e-300))
 
     def length(self, step: Float) -> float:
-        """Typical ``|a_i'd| / s_i`` of a step."""
+        """Typical ``|a_i'd| / s_i`` of a step in centred coordinates."""
         return math.sqrt(max(float(step @ self.gram @ step), 0.0) / len(step))
+
+
+@dataclass(frozen=True)
+class NormalEquations:
+    """Gram matrix of the (centred) rows and their product with the target."""
+
+    gram: Float
+    right: Float
+
+    @classmethod
+    def of(cls, problem: PiecewiseLinear, chunk: Chunk) -> NormalEquations:
+        rows = problem.rows(chunk, slice(None))
+        right = rows.T @ (chunk.weight * chunk.y)
+        rows *= np.sqrt(chunk.weight)[:, None]
+        return cls(rows.T @ rows, right)
+
+    @classmethod
+    def of_all(cls, problem: PiecewiseLinear) -> NormalEquations:
+        """By one pass over all rows."""
+        p = problem.n_variables
+        total = cls(np.zeros((p, p)), np.zeros(p))
+
+        def measure(chunk: Chunk, state: Any) -> tuple[NormalEquations, None]:
+            return cls.of(problem, chunk), None
+
+        def collect(part: NormalEquations) -> None:
+            total.gram[:] += part.gram
+            total.right[:] += part.right
+
+        problem.source.run(measure, collect=collect)
+        return total
+
+    def shows_all_columns(self, problem: PiecewiseLinear) -> bool:
+        """Whether a sample's columns have about the norm they have on all entries.
+
+        Rare dummies and heavy tails are what a sample gets wrong.
+        """
+        ratio = np.diag(self.gram) / np.maximum(problem.column_squares, np.finfo(float).tiny)
+        return bool(((ratio > 0.6) & (ratio < 1.7) | (problem.column_squares == 0)).all())
 
 
 @dataclass
@@ -107,11 +144,9 @@ class Model:
         return np.asarray(rows.T @ rows)
 
 
-def local_model(
-    problem: PiecewiseLinear, chunk: Chunk, z: Float, leverage: Float, kappa: float, thin: int
-) -> Model:
+def local_model(problem: PiecewiseLinear, chunk: Chunk, z: Float, leverage: Float, kappa: float, thin: int) -> Model:
     """The model of one chunk; the Hessian uses every ``thin``-th row near a kink."""
-    width = kappa * leverage
+    width = kappa * leverage.astype(np.float64, copy=False)
     slope = chunk.weight * problem.loss.smoothed_slope(z, width)
     curvature = chunk.weight * problem.loss.smoothed_curvature(z, width)
     total = float(curvature.sum())
@@ -119,9 +154,7 @@ def local_model(
     kept = float(curvature[near].sum())
     rows = problem.rows(chunk, near)
     rows *= np.sqrt(curvature[near] * (total / kept if kept > 0 else 1.0))[:, None]
-    return Model(
-        float(chunk.weight @ problem.loss.values(z)), problem.forces(chunk, slope), [rows], total
-    )
+    return Model(float(chunk.weight @ problem.loss.values(z)), problem.forces(chunk, slope), [rows], total)
 
 
 @dataclass
@@ -146,15 +179,14 @@ def newton_step(
     model: Model,
     kappa: float,
     damping: Damping,
-    share: float = 1.0,
+    metric: Metric,
 ) -> Float:
-    """Solve ``(H + damping) d = -gradient`` for the smoothed objective.
-
-    A model of a sample stands for all rows: its sums are divided by its share of the weight.
-    """
+    """Solve ``(H + damping) d = -gradient`` for the smoothed objective, in centred coordinates."""
     ridge = problem.ridge_diagonal
-    hessian = model.hessian() / share
-    gradient = ridge * point - model.forces / share
+    hessian = model.hessian()
+    gradient = ridge * point - model.forces
+    # The Gram matrix has every column, also those without a row near a kink.
+    hessian += (damping.size * model.curvature / problem.weight) * metric.gram
     diagonal = np.diag_indices_from(hessian)
     hessian[diagonal] += ridge
     if problem.l1 > 0:
@@ -163,11 +195,16 @@ def newton_step(
         width = kappa / np.sqrt(np.maximum(problem.column_squares[:m], 1e-300))
         gradient[:m] += problem.l1 * np.clip(point[:m] / width, -1, 1)
         hessian[np.arange(m), np.arange(m)] += problem.l1 * (np.abs(point[:m]) < width) / width
-    size = np.sqrt(np.maximum(problem.column_squares, 1e-300))
+    size = np.sqrt(np.maximum(hessian[diagonal], 1e-300))
     scaled = hessian / np.outer(size, size)
-    scaled[diagonal] += damping.size * model.curvature / (share * problem.weight)
-    scaled[diagonal] += 1e-12 * float(np.abs(scaled[diagonal]).max()) + 1e-300
-    factor = linalg.cho_factor(scaled, check_finite=False)
+    relative = 1e-13
+    while True:
+        scaled[diagonal] = 1 + relative
+        try:
+            factor = linalg.cho_factor(scaled, check_finite=False)
+            break
+        except linalg.LinAlgError:
+            relative *= 100
     return np.asarray(-linalg.cho_solve(factor, gradient / size, check_finite=False) / size)
 
 
@@ -203,20 +240,19 @@ def sharpen_on_sample(
     errors: list[float],
     damping: Damping,
 ) -> Float:
-    """Newton steps on a sample, each with a smoothing width that fits the error (ratio) of the point."""
+    """Newton steps on a sample that stands for all rows, one for each assumed error (ratio) of the point."""
     leverage = metric.leverage(problem, sample)
-    share = float(sample.weight.sum()) / problem.weight
     z = problem.margins(sample, point)
 
     def objective(at: Float, margins: Float) -> float:
-        return float(sample.weight @ problem.loss.values(margins)) / share + problem.penalty(at)
+        return float(sample.weight @ problem.loss.values(margins)) + problem.penalty(at)
 
     current = objective(point, z)
     for error in errors:
         fraction = uncertain_fraction(problem, z, error)
         kappa = quantile_width(problem, z, leverage, fraction)
         model = local_model(problem, sample, z, leverage, kappa, thinning(fraction * len(z), len(point)))
-        step = newton_step(problem, point, model, kappa, damping, share)
+        step = problem.step(newton_step(problem, point, model, kappa, damping, metric))
         change = problem.margins(sample, point + step) - z
         values = [objective(point + t * step, z + t * change) for t in STEPS]
         best = int(np.argmin(values))
@@ -225,12 +261,6 @@ def sharpen_on_sample(
         damping.update(STEPS[best])
         point, z, current = point + STEPS[best] * step, z + STEPS[best] * change, values[best]
     return point
-
-
-def least_squares_point(problem: PiecewiseLinear, sample: Chunk, metric: Metric) -> Float:
-    """The least squares fit of the sample behind the metric."""
-    share = float(sample.weight.sum()) / problem.weight
-    return metric.solve(problem.forces(sample, sample.weight * sample.y) / share)
 
 
 def at_quantile(problem: PiecewiseLinear, sample: Chunk, point: Float) -> Float:
