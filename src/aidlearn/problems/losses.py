@@ -28,9 +28,14 @@ class Loss:
     def n_regions(self) -> int:
         return len(self.kinks) + 1
 
-    def fold(self, y: Float) -> tuple[Float | None, Float]:
+    def fold(self, y: Float) -> tuple[Float | None, Float | float]:
         """``sign, e`` of entries with target y; a sign of None means 1 for all."""
         return None, y
+
+    @property
+    def classifies(self) -> bool:
+        """Whether targets are classes (folded into the sign) rather than numbers."""
+        return False
 
     def position(self, y: Float, z: Float) -> Float:
         """Columns: a group never clustered with others, then what the paper's k-means compares."""
@@ -85,3 +90,35 @@ def pinball(quantile: float) -> Loss:
 def absolute() -> Loss:
     """``|z|``, twice the check function of the median."""
     return Loss(2.0, (0.0,), (0.5,))
+
+
+@dataclass(frozen=True)
+class Hinge(Loss):
+    """``C max(0, 1 - label * score)``; the label is +1 for the class with index ``positive``, else -1."""
+
+    positive: float = 1.0
+
+    def fold(self, y: Float) -> tuple[Float | None, Float | float]:
+        return np.where(y == self.positive, 1.0, -1.0), 1.0
+
+    @property
+    def classifies(self) -> bool:
+        return True
+
+    def position(self, y: Float, z: Float) -> Float:
+        return np.column_stack([y == self.positive, z])
+
+    def paper_rate(self, n: int, m: int) -> float:
+        return max(1.1 * m / n, 0.0001)
+
+
+def hinge(C: float, positive: float = 1.0) -> Hinge:
+    """Hinge loss of the SVM."""
+    return Hinge(C, (0.0,), (0.0,), positive)
+
+
+def epsilon_insensitive(C: float, epsilon: float) -> Loss:
+    """``C max(0, |z| - epsilon)``, as a hinge on either side of the tube."""
+    if epsilon == 0:
+        return Loss(2 * C, (0.0,), (0.5,))
+    return Loss(C, (-epsilon, epsilon), (1.0, 0.0))

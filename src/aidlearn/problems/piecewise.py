@@ -226,7 +226,7 @@ class PiecewiseLinear(Problem):
     def _exact_zeros(self, chunk: Chunk, point: Float, z: Float, objective: float) -> float:
         """Count margins below their own rounding error as zero (only where that could matter)."""
         _, e = self.loss.fold(chunk.y)
-        if objective > 1e-10 * float(chunk.weight @ np.abs(e)):
+        if objective > 1e-10 * float(np.sum(chunk.weight * np.abs(e))):
             return objective
         absolute = Chunk(0, chunk.n_entries, abs(chunk.X), chunk.y, chunk.weight)
         size = absolute @ np.abs(point[: self.source.n_attributes])
@@ -236,7 +236,8 @@ class PiecewiseLinear(Problem):
     def _regions(self, chunk: Chunk, z: Float) -> NDArray[np.int8]:
         regions = self.loss.regions(z)
         # On a kink, and with weight 0, an entry fits every region.
-        fits_all = self.loss.distance(z) <= 1e-12 * np.abs(chunk.y)
+        _, e = self.loss.fold(chunk.y)
+        fits_all = self.loss.distance(z) <= 1e-12 * np.abs(e)
         if not chunk.weight.all():
             fits_all |= chunk.weight == 0
         if fits_all.any():

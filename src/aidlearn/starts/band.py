@@ -13,16 +13,17 @@ from aidlearn.engine.clusters import Assignment, Clusters
 from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.problems.piecewise import PiecewiseLinear
 from aidlearn.starts.sharpen import (
-    STEPS,
     Damping,
     Metric,
     Model,
     NormalEquations,
     at_quantile,
+    balanced_sample,
     local_model,
-    newton_step,
+    bounded_step,
     quantile_width,
     sharpen_on_sample,
+    solved_point,
     thinning,
     uncertain_fraction,
 )
@@ -98,6 +99,10 @@ class _View:
         """Distance (in leverages) within which a fraction of the rows lies."""
         return quantile_width(self.problem, self.z, self.leverage, fraction)
 
+    def share(self, width: float) -> float:
+        """Fraction of the rows within a distance (in leverages)."""
+        return float(np.mean(self.problem.loss.distance(self.z) <= width * self.leverage))
+
 
 class _Sharpening:
     """Nested samples, the metric, and the passes of the sharpened start.
@@ -151,9 +156,12 @@ class _Sharpening:
     def on_samples(self, point: Float | None) -> Float:
         """Newton steps on samples of growing size, from a given point or least squares."""
         p = self.problem.n_variables
-        if point is None:
-            point = self.least_squares
-        point = at_quantile(self.problem, self.samples[0], point)
+        if self.problem.loss.classifies:
+            few = balanced_sample(self.problem, self.largest, max(20 * p, 2000))
+            point = solved_point(self.problem, few)
+        else:
+            start = self.least_squares if point is None else point
+            point = at_quantile(self.problem, self.samples[0], start)
         errors = [0.25, 0.16, 0.09]
         for sample in self.samples:
             point = sharpen_on_sample(self.problem, sample, self.metric, point, errors, self.damping)
@@ -166,43 +174,44 @@ class _Sharpening:
         return _View(self.problem, self.problem.margins(self.largest, point), self.sample_leverage)
 
     def on_all_entries(self, point: Float) -> tuple[Float, float]:
-        """Full Newton steps until the next one would be short.
+        """Damped Newton steps on all rows until the next one would be short.
 
-        Returns the point and a distance (in leverages) within which rows may still change sides. The
-        unit is the distance that holds sqrt(p n) rows, the order of the error of a root-n estimate.
+        Returns the point and a distance (in leverages) within which rows may still change sides. The unit is
+        the distance that holds the rows in doubt at a root-n error. The smoothing width follows the length of
+        the steps down to that unit.
         """
         problem, p, n = self.problem, self.problem.n_variables, self.problem.source.n_entries
+        damping = Damping()
         smallest = p / problem.effective
         error = 4 * smallest * n / self.largest.n_entries
-        previous: tuple[Float, float] | None = None
-        self.damping = Damping()
-        for _ in range(MAX_FULL_STEPS):
-            view = self.at(point)
-            unit = view.width(view.fraction(smallest))
-            fraction = view.fraction(error)
-            kappa = view.width(fraction)
-            model = self._pass(point, kappa, thinning(fraction * n, p))
-            objective = model.objective + problem.penalty(point)
-            if previous is not None and objective > previous[1]:
-                self.damping.update(0.0)
-                point = self._search(previous[0], point, previous[1])
-                if point is previous[0]:
-                    break
-                continue
-            step = newton_step(problem, point, model, kappa, self.damping, self.metric)
-            previous = (point, objective)
-            point = point + problem.step(step)
-            length = self.metric.length(step)
-            if length <= 0.6 * unit and self.damping.negligible:
-                return point, max(length, 0.3 * unit)
-            self.damping.update(1.0)
-            error = max(smallest, error / 16)
         view = self.at(point)
-        return point, 2 * view.width(view.fraction(smallest))
+        kappa = view.width(view.fraction(error))
+        model = self._pass(point, kappa, view.fraction(error))
+        length = kappa
+        for _ in range(MAX_FULL_STEPS):
+            step, length = bounded_step(problem, point, model, kappa, damping, self.metric)
+            trial = point + problem.step(step)
+            view = self.at(trial)
+            unit = view.width(view.fraction(smallest))
+            if length <= 0.6 * unit and damping.negligible:
+                return trial, max(length, view.width(0.3 * view.fraction(smallest)))
+            error = max(smallest, error / 16)
+            # An undamped step leaves a fraction of its length to go, a damped one as much again.
+            left = 0.3 * length if damping.negligible else length
+            width = max(view.width(view.fraction(error)), min(left, kappa))
+            there = self._pass(trial, width, view.share(width))
+            if there.objective > model.objective:
+                damping.more()
+                continue
+            damping.less()
+            point, model, kappa = trial, there, width
+        return point, max(length, 2 * unit)
 
-    def _pass(self, point: Float, kappa: float, thin: int) -> Model:
+    def _pass(self, point: Float, kappa: float, fraction: float) -> Model:
+        """The model at a point, where about a given fraction of the rows is near a kink."""
         problem, metric = self.problem, self.metric
         p = problem.n_variables
+        thin = thinning(fraction * problem.source.n_entries, p)
         total = Model(0.0, np.zeros(p), [], 0.0)
 
         def measure(chunk: Chunk, leverage: Any) -> tuple[Model, Any]:
@@ -212,26 +221,8 @@ class _Sharpening:
             return local_model(problem, chunk, z, leverage, kappa, thin), leverage
 
         self.leverages = problem.source.run(measure, self.leverages, total.add)
+        total.objective += problem.penalty(point)
         return total
-
-    def _search(self, origin: Float, end: Float, objective: float) -> Float:
-        """The best point on the segment, or the origin itself when none is better."""
-        problem = self.problem
-        values = np.zeros(len(STEPS))
-
-        def measure(chunk: Chunk, state: Any) -> tuple[Float, None]:
-            z = problem.margins(chunk, origin)
-            change = problem.margins(chunk, end) - z
-            return np.array([chunk.weight @ problem.loss.values(z + t * change) for t in STEPS]), None
-
-        def collect(value: Float) -> None:
-            values[:] += value
-
-        problem.source.run(measure, collect=collect)
-        points = [origin + t * (end - origin) for t in STEPS]
-        values += [problem.penalty(at) for at in points]
-        best = int(values.argmin())
-        return points[best] if values[best] < objective else origin
 
 
 def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: float) -> Start:
@@ -255,9 +246,11 @@ def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: 
         distance = loss.distance(z) / leverage
         labels = loss.regions(z).astype(np.int32) * n_bins
         labels += np.searchsorted(edges, distance).astype(np.int32)
-        # Where few rows carry a coefficient its error is larger than the usual root-n one.
-        reach = near * (1 + 30 * chunk.weight * leverage**2)
-        return Assignment(labels, distance <= reach, float(chunk.weight @ loss.values(z)))
+        # Where few rows carry a coefficient its error is larger than the usual root-n one; the at most
+        # 10 rows per variable with a leverage above 0.1 stay alone wherever they are.
+        share = chunk.weight * leverage**2
+        alone = (distance <= near * (1 + 30 * share)) | (share > 0.1)
+        return Assignment(labels, alone, float(chunk.weight @ loss.values(z)))
 
     homes = np.repeat(np.arange(n_regions, dtype=np.int16), n_bins)
     clusters, objective = Clusters.build(problem.source, problem, assign, n_regions * n_bins, homes, sharp.leverages)

@@ -13,11 +13,15 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from aidlearn.data.source import Chunk, Float
+from aidlearn.data.source import Chunk, Float, join
+from aidlearn.engine.problem import Accuracy
 from aidlearn.problems.piecewise import PiecewiseLinear
+from aidlearn.solvers.aggregated import solve_by_interior_point as interior_point_solution
 
 SKETCH_COLUMNS = 8
 STEPS = (1.0, 0.5, 0.25, 0.1, 0.03)
+TRUST = 4.0
+"""Longest step in smoothing widths."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class Metric:
     def of(cls, problem: PiecewiseLinear, gram: Float) -> Metric:
         diagonal = np.diag_indices_from(gram)
         squares = np.maximum(problem.column_squares, np.finfo(float).tiny)
+        # A ridge holds a coefficient as rows would: about 0.3 scale per row is the loss's mean curvature.
+        gram[diagonal] += problem.ridge_diagonal / (0.3 * problem.loss.scale)
         gram[diagonal] = np.maximum(gram[diagonal], 1e-12 * squares)
         size = np.sqrt(gram[diagonal])
         scaled = gram / np.outer(size, size)
@@ -163,9 +169,13 @@ class Damping:
 
     size: float = 1e-2
 
-    def update(self, length: float) -> None:
-        """More after a short step, less after a full one."""
-        self.size = min(1.0, self.size * 10) if length < 0.5 else max(1e-6, self.size / 10)
+    def more(self) -> None:
+        """After a step that was too long."""
+        self.size *= 10
+
+    def less(self) -> None:
+        """After a good one."""
+        self.size = max(1e-6, self.size / 10)
 
     @property
     def negligible(self) -> bool:
@@ -206,6 +216,23 @@ def newton_step(
         except linalg.LinAlgError:
             relative *= 100
     return np.asarray(-linalg.cho_solve(factor, gradient / size, check_finite=False) / size)
+
+
+def bounded_step(
+    problem: PiecewiseLinear,
+    point: Float,
+    model: Model,
+    kappa: float,
+    damping: Damping,
+    metric: Metric,
+) -> tuple[Float, float]:
+    """A Newton step and its length, damped until it stays where the smoothed model says something."""
+    while True:
+        step = newton_step(problem, point, model, kappa, damping, metric)
+        length = metric.length(step)
+        if length <= TRUST * kappa or damping.size >= 1e6:
+            return step, length
+        damping.more()
 
 
 def thinning(n_near: float, p: int) -> int:
@@ -258,7 +285,7 @@ def sharpen_on_sample(
         best = int(np.argmin(values))
         if not values[best] < current:
             continue  # as good as this width can make it on this sample
-        damping.update(STEPS[best])
+        (damping.less if STEPS[best] >= 0.5 else damping.more)()
         point, z, current = point + STEPS[best] * step, z + STEPS[best] * change, values[best]
     return point
 
@@ -271,3 +298,28 @@ def at_quantile(problem: PiecewiseLinear, sample: Chunk, point: Float) -> Float:
     residual = problem.margins(sample, point)
     shifted[-1] += float(np.quantile(residual, 1 - problem.loss.tilts[0]))
     return shifted
+
+
+def balanced_sample(problem: PiecewiseLinear, sample: Chunk, size: int) -> Chunk:
+    """Rows of a sample with the classes as equal in number as possible, weighted to stand for all of it."""
+    sign, _ = problem.loss.fold(sample.y)
+    assert sign is not None
+    classes = [np.flatnonzero(sign > 0), np.flatnonzero(sign < 0)]
+    rare = min(len(rows) for rows in classes)
+    parts = []
+    for rows in classes:
+        wanted = max(size // 2, size - rare) if len(rows) > rare else size // 2
+        if len(rows) == 0:
+            continue
+        chosen = sample.select(rows[:: max(1, len(rows) // max(wanted, 1))])
+        total = float(sample.weight[rows].sum())
+        if chosen.weight.sum() > 0:
+            parts.append(chosen.weighing(total))
+    return join(parts)
+
+
+def solved_point(problem: PiecewiseLinear, sample: Chunk) -> Float:
+    """The model fitted to a sample by the aggregated solver."""
+    sums = problem.aggregate(sample, np.arange(sample.n_entries), sample.n_entries)
+    rows = problem.aggregated_rows(sums)
+    return np.asarray(interior_point_solution(rows, None, problem.fit_intercept, Accuracy(1e-3, math.inf)).point)
