@@ -230,7 +230,9 @@ def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: 
     loss, n_regions = problem.loss, problem.n_regions
     n, p = problem.source.n_entries, problem.n_variables
     view = sharp.at(point)
-    fewest, most = (5 * p + 50) / n, min(0.5, 3 * math.sqrt(p / n))
+    # As many near rows as cost little to solve for: some coefficients err by more than the typical one.
+    doubt = math.sqrt(p / n)
+    fewest, most = max((5 * p + 50) / n, min(doubt, 0.5 / p)), min(0.5, 3 * doubt)
     if problem.initial_rate is not None:
         fewest = most = max(p + 1, problem.initial_rate * n - n_regions * p) / n
     near = min(max(reach, view.width(fewest)), view.width(most))
