@@ -10,7 +10,7 @@ from benchmarks.harness import COLUMNS, OURS, DataSet, Row, arguments, compare, 
 from benchmarks.peers import PEERS
 
 NYC = [DataSet("nycflights", "nycflights"), DataSet("nycflights full rank", "nycflights_full_rank")]
-QUICK = [gaussian(20_000, 10), gaussian(20_000, 50), gaussian(200_000, 10)]
+QUICK = [gaussian(5_000, 10), gaussian(20_000, 10), gaussian(200_000, 10)]
 MAIN = [
     gaussian(200_000, 10),
     gaussian(200_000, 100),

@@ -11,8 +11,9 @@ from aidlearn import QuantileRegressor, Status
 from aidlearn.data import as_source
 from aidlearn.data.moments import inspect
 from aidlearn.engine.clusters import Clusters
+from aidlearn.engine.problem import Trial
 from aidlearn.problems.losses import pinball
-from aidlearn.problems.piecewise import PiecewiseLinear
+from aidlearn.problems.piecewise import PiecewiseLinear, Segment
 from aidlearn.solvers.aggregated import SOLVERS
 from aidlearn.starts import start_method
 from conftest import highs_quantile
@@ -136,10 +137,8 @@ def test_clusters_stay_a_partition_with_exact_sums(init, points, monkeypatch):
         assert np.array_equal(np.bincount(labels), clusters.counts)
         assert clusters.sums == pytest.approx(exact_sums(problem, labels), abs=1e-8)
         point = rng.normal(size=5)
-        trial = problem.trial(point, None)
+        trial = Trial([point])
         if points == 2:
-            from aidlearn.problems.piecewise import Segment
-
             trial = Segment.between(np.zeros(5), point)
         before, n_before = labels, clusters.n_clusters
         check = clusters.check(trial)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from aidlearn.engine.clusters import Check
-from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution
+from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution, Trial
 from aidlearn.engine.result import Iteration, Result, Status, relative_gap
 
 logger = logging.getLogger("aidlearn")
@@ -51,10 +51,13 @@ class _Run:
         """A tenth of the tolerance, so that the split and not the solver decides the gap."""
         return Accuracy(0.0 if self.stalled else 0.1 * self.limits.tol, self.deadline)
 
-    def improve(self, points: Sequence[object], check: Check) -> None:
+    def improve(self, points: Sequence[object], check: Check) -> Incumbent | None:
+        """Keep the best of the points as incumbent; returns the one before."""
+        before = self.incumbent
         best = int(check.objectives.argmin())
         if check.objectives[best] < self.objective:
             self.incumbent = Incumbent(points[best], float(check.objectives[best]))
+        return before
 
     def record(self, n_clusters: int, n_entries: int, solution: Solution, check: Check) -> bool:
         """Keep the iteration, tell the callbacks; whether one of them asked to stop."""
@@ -120,12 +123,15 @@ def aid(problem: Problem, limits: Limits, callbacks: Sequence[Callback] = ()) ->
     try:
         while status is None:
             solution = problem.solve_aggregated(clusters, run.incumbent, run.accuracy())
-            trial = problem.trial(solution.point, run.incumbent)
-            check = clusters.check(trial)
-            run.improve(trial.points, check)
+            check = clusters.check(Trial([solution.point]))
+            before = run.improve([solution.point], check)
             stop = run.record(clusters.n_clusters, clusters.source.n_entries, solution, check)
             status = run.status(problem, solution, check) or (Status.interrupted if stop else None)
             if status is None:
+                elsewhere = before and problem.split_trial(solution.point, before)
+                if elsewhere:
+                    check = clusters.check(elsewhere)
+                    run.improve(elsewhere.points, check)
                 clusters.decluster(check)
     except KeyboardInterrupt:
         if run.incumbent is None:

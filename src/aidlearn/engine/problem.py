@@ -107,9 +107,9 @@ class Problem(ABC):
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
         """Objective and region of every entry of the chunk at the points of a trial."""
 
-    def trial(self, point: Any, incumbent: Incumbent | None) -> Trial:
-        """Which points to evaluate next to the aggregated solution."""
-        return Trial([point])
+    def split_trial(self, point: Any, incumbent: Incumbent) -> Trial | None:
+        """Points to split at in place of the aggregated solution alone (None: split there only)."""
+        return None
 
     def penalty(self, point: Any) -> float:
         """The part of the objective that does not depend on the entries."""

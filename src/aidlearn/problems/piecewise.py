@@ -205,9 +205,9 @@ class PiecewiseLinear(Problem):
 
     # 4. Optimality condition
 
-    def trial(self, point: Float, incumbent: Incumbent | None) -> Trial:
-        if incumbent is None or self.paper_split:
-            return Trial([point])
+    def split_trial(self, point: Float, incumbent: Incumbent) -> Trial | None:
+        if self.paper_split or incumbent.point is point:
+            return None
         return Segment.between(incumbent.point, point)
 
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:

@@ -31,8 +31,6 @@ from aidlearn.starts.sharpen import (
 SMALL = 1000
 """Up to this many entries there is nothing to gain from aggregation."""
 MAX_FULL_STEPS = 6
-CHEAP_COLUMNS = 32
-"""Up to this many columns a Gram matrix of all rows costs about as much as one product with X."""
 HEAVY = 0.02
 """Leverage from which a row belongs to every sample: at most 50 rows per variable have it."""
 MOST_BINS = 32
@@ -125,7 +123,7 @@ class _Sharpening:
         few = whole.select(slice(None, None, max(1, whole.n_entries // affordable))).weighing(problem.weight)
         equations = NormalEquations.of(problem, few)
         shown = equations.shows_all_columns(problem)
-        if p <= CHEAP_COLUMNS or not shown:
+        if not shown:
             equations = NormalEquations.of_all(problem)
         self.metric = Metric.of(problem, equations.gram)
         self.least_squares = problem.step(self.metric.solve(equations.right))
@@ -237,17 +235,16 @@ def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: 
         fewest = most = max(p + 1, problem.initial_rate * n - n_regions * p) / n
     near = min(max(reach, view.width(fewest)), view.width(most))
     nearness = loss.distance(view.z) / view.leverage
-    # Bins of equal size by distance; the sample is as good as all rows for drawing their edges.
+    # Bins of equal width by distance, up to where nearly all rows are.
     far = nearness[nearness > near]
     n_bins = max(1, min(MOST_BINS, p, len(far) // 4))
-    edges = np.quantile(far, np.linspace(0, 1, n_bins + 1)[1:-1]) if len(far) else np.empty(0)
-    n_bins = len(edges) + 1
+    scale = n_bins / max(float(np.quantile(far, 0.98)) if len(far) else 1.0, 1e-300)
 
     def assign(chunk: Chunk, leverage: Any) -> Assignment:
         z = problem.margins(chunk, point)
         distance = loss.distance(z) / leverage
         labels = loss.regions(z).astype(np.int32) * n_bins
-        labels += np.searchsorted(edges, distance).astype(np.int32)
+        labels += np.minimum(distance * scale, n_bins - 1).astype(np.int32)
         # Where few rows carry a coefficient its error is larger than the usual root-n one; the at most
         # 10 rows per variable with a leverage above 0.1 stay alone wherever they are.
         share = chunk.weight * leverage**2
