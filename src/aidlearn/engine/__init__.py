@@ -1,0 +1,23 @@
+"""The AID loop, and what a problem supplies to it."""
+
+from aidlearn.engine.clusters import Assignment, Clusters
+from aidlearn.engine.loop import Limits, aid
+from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
+from aidlearn.engine.result import Iteration, Result, Status
+
+__all__ = [
+    "Accuracy",
+    "Assignment",
+    "Clusters",
+    "Evaluation",
+    "Incumbent",
+    "Iteration",
+    "Limits",
+    "Problem",
+    "Result",
+    "Solution",
+    "Start",
+    "Status",
+    "Trial",
+    "aid",
+]
