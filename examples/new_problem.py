@@ -45,7 +45,7 @@ class ManhattanMedian(Problem):
     # 4. The optimality condition: objective and region of each entry at a point.
     def evaluate(self, chunk, trial):
         objectives = np.array([np.abs(chunk.X - point).sum() for point in trial.points])
-        sides = chunk.X > trial.points[0]
+        sides = trial.points[0] < chunk.X
         return Evaluation(objectives, (sides[:, 0] * 2 + sides[:, 1]).astype(np.int8)[None])
 
 

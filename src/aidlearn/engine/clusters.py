@@ -173,6 +173,15 @@ class Clusters:
         """The cluster of every entry (for tests, plots and models that need it)."""
         return np.concatenate([state.current(self._renaming) for state in self._states])
 
+    def map(self, function: Callable[[Chunk, NDArray[np.int32]], Any], collect: Callable[[Any], None]) -> None:
+        """One pass of ``function(chunk, labels)``."""
+        renaming = self._renaming
+
+        def with_labels(chunk: Chunk, state: ChunkLabels) -> tuple[Any, ChunkLabels]:
+            return function(chunk, state.current(renaming)), state
+
+        self.source.run(with_labels, self._states, collect)
+
     def check(self, trial: Trial) -> Check:
         """Evaluate a trial on all entries and find the clusters that lie in several regions.
 

@@ -149,4 +149,5 @@ def aid(problem: Problem, limits: Limits, callbacks: Sequence[Callback] = ()) ->
         n_passes=clusters.source.n_passes,
         history=run.history,
         solution=solution,
+        clusters=clusters,
     )

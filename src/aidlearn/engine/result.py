@@ -70,7 +70,9 @@ class Result:
     n_passes: int
     history: list[Iteration] = field(default_factory=list)
     solution: Any = None
-    """The last aggregated solution (with its dual), for models that report dual variables."""
+    """The last aggregated solution, with its dual."""
+    clusters: Any = None
+    """The clusters it belongs to."""
 
     @property
     def gap(self) -> float:

@@ -9,15 +9,54 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from aidlearn.data.convert import as_source, check_features, linear_scores
 from aidlearn.data.moments import Moments
-from aidlearn.data.source import DataSource
+from aidlearn.data.source import DataSource, Float
 from aidlearn.engine.loop import Limits, aid, logger
 from aidlearn.engine.result import Iteration, Result
 from aidlearn.problems.losses import Loss
 from aidlearn.problems.piecewise import PiecewiseLinear, StartMethod
 from aidlearn.solvers.aggregated import SOLVERS
 from aidlearn.starts import start_method
+
+ENGINE_PARAMETERS = """
+    fit_intercept : bool, default=True
+    tol : float, default=1e-4
+        Certified relative gap at which to stop; 0 asks for a verified optimum.
+    max_iter : int, default=100
+        Limit on iterations (aggregated problems solved).
+    time_limit : float, optional
+        Seconds after which the best solution so far is returned.
+    init : {"auto", "band", "kmeans", "birch"}, array of labels or callable, default="auto"
+        Initial clusters. "band" sharpens a start on all rows; "kmeans" is the paper's procedure.
+    initial_rate : float, optional
+        Initial clusters over rows (r^0).
+    solver : {"auto", "interior-point", "highs", "libsvm", "liblinear"}, default="auto"
+        Solver of the aggregated problems: our interior point, or HiGHS (LAD and quantiles), libsvm, liblinear (SVM).
+    n_jobs : int, optional
+        Threads for the passes over the data; results do not depend on it.
+    random_state : int, default=0
+    verbose : int, default=0
+        1 logs every iteration.
+    callbacks : callable or list of callables, optional
+        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit."""
+
+FITTED_ATTRIBUTES = """
+    objective_ : float
+        Objective of the returned coefficients on all rows (E).
+    lower_bound_ : float
+        Proven lower bound on the optimum (F).
+    gap_ : float
+        ``(objective_ - lower_bound_) / objective_``.
+    status_ : Status
+    n_iter_, n_passes_, n_clusters_ : int
+    aggregation_rate_ : float
+    history_ : list of Iteration
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when X has string column names."""
 
 
 class AIDEstimator(BaseEstimator):
@@ -34,6 +73,8 @@ class AIDEstimator(BaseEstimator):
     verbose: int
     callbacks: Any
     fit_intercept: bool
+    coef_: Float
+    intercept_: Any
 
     def _check_parameters(self) -> None:
         """One clear error for a parameter out of range, before the data are touched."""
@@ -47,6 +88,31 @@ class AIDEstimator(BaseEstimator):
             raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))}, got {self.solver!r}.")
         start_method(self.init)
 
+    def _source(self, X: Any, y: Any, sample_weight: Any) -> DataSource:
+        """The data as a source; X may be one already."""
+        if isinstance(X, DataSource):
+            source = X
+            self.n_features_in_ = source.n_attributes
+        else:
+            if y is None:
+                raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+            validate_data(self, X, skip_check_array=True)
+            source = as_source(X, y, sample_weight, self.n_jobs)
+        source.n_passes = 0
+        return source
+
+    def _scores(self, X: Any) -> Float:
+        """``X coef_' + intercept_``."""
+        check_is_fitted(self)
+        checked = check_features(X)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        return linear_scores(checked, self.coef_, self.intercept_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _solve(
         self,
         source: DataSource,
@@ -56,6 +122,7 @@ class AIDEstimator(BaseEstimator):
         *,
         ridge: float = 0.0,
         l1: float = 0.0,
+        three_way: bool = False,
     ) -> Result:
         problem = PiecewiseLinear(
             source,
@@ -67,6 +134,7 @@ class AIDEstimator(BaseEstimator):
             solver=SOLVERS[self.solver],
             start_method=start,
             paper_split=isinstance(self.init, str) and self.init in ("kmeans", "birch"),
+            three_way=three_way,
             initial_rate=self.initial_rate,
             rng=np.random.default_rng(_seed(self.random_state)),
         )

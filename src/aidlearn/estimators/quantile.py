@@ -6,57 +6,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from aidlearn.data.convert import as_source, check_features, linear_scores
 from aidlearn.data.moments import inspect
-from aidlearn.data.source import DataSource, Float, one_blas_thread
+from aidlearn.data.source import Float, one_blas_thread
 from aidlearn.engine.result import Result
-from aidlearn.estimators.base import AIDEstimator, check_number
+from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES, AIDEstimator, check_number
 from aidlearn.problems.losses import Loss, absolute, pinball
 from aidlearn.starts import start_method
 from aidlearn.starts.band import Band
-
-ENGINE_PARAMETERS = """
-    fit_intercept : bool, default=True
-    alpha : float, default=0.0
-        L1 penalty ``alpha * sum(sample_weight) * |coef|_1``, scikit-learn's meaning.
-    tol : float, default=1e-4
-        Certified relative gap at which to stop; 0 asks for a verified optimum.
-    max_iter : int, default=100
-        Limit on iterations (aggregated problems solved).
-    time_limit : float, optional
-        Seconds after which the best solution so far is returned.
-    init : {"auto", "band", "kmeans", "birch"}, array of labels or callable, default="auto"
-        Initial clusters. "band" sharpens a start on all rows; "kmeans" is the paper's procedure.
-    initial_rate : float, optional
-        Initial clusters over rows (r^0).
-    solver : {"auto", "interior-point", "highs"}, default="auto"
-        Solver of the aggregated problems.
-    n_jobs : int, optional
-        Threads for the passes over the data; results do not depend on it.
-    random_state : int, default=0
-    verbose : int, default=0
-        1 logs every iteration.
-    callbacks : callable or list of callables, optional
-        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit."""
-
-FITTED_ATTRIBUTES = """
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : float
-    objective_ : float
-        Objective of the returned coefficients on all rows (E).
-    lower_bound_ : float
-        Proven lower bound on the optimum (F).
-    gap_ : float
-        ``(objective_ - lower_bound_) / objective_``.
-    status_ : Status
-    n_iter_, n_passes_, n_clusters_ : int
-    aggregation_rate_ : float
-    history_ : list of Iteration
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Only when X has string column names."""
 
 
 class _LinearQuantile(RegressorMixin, AIDEstimator):
@@ -84,15 +41,7 @@ class _LinearQuantile(RegressorMixin, AIDEstimator):
         self._check_parameters()
         check_number("alpha", self.alpha, low=0, include_low=True)
         losses, several = self._losses()
-        if isinstance(X, DataSource):
-            source = X
-            self.n_features_in_ = source.n_attributes
-        else:
-            if y is None:
-                raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-            validate_data(self, X, skip_check_array=True)
-            source = as_source(X, y, sample_weight, self.n_jobs)
-        source.n_passes = 0
+        source = self._source(X, y, sample_weight)
         start = start_method(self.init)
         results: list[Result] = []
         with one_blas_thread():
@@ -111,15 +60,7 @@ class _LinearQuantile(RegressorMixin, AIDEstimator):
 
     def predict(self, X: Any) -> Float:
         """Predict the quantile of every row: shape (n_samples,), or one column per quantile asked for."""
-        check_is_fitted(self)
-        checked = check_features(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
-        return linear_scores(checked, self.coef_, self.intercept_)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+        return self._scores(X)
 
 
 class LADRegressor(_LinearQuantile):
@@ -130,10 +71,14 @@ class LADRegressor(_LinearQuantile):
     bound is within ``tol`` of the objective on all rows.
 
     Parameters
-    ----------{ENGINE_PARAMETERS}
+    ----------
+    alpha : float, default=0.0
+        L1 penalty ``alpha * sum(sample_weight) * |coef|_1``, scikit-learn's meaning.{ENGINE_PARAMETERS}
 
     Attributes
-    ----------{FITTED_ATTRIBUTES}
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float{FITTED_ATTRIBUTES}
 
     Examples
     --------
@@ -191,10 +136,14 @@ class QuantileRegressor(_LinearQuantile):
     ----------
     quantile : float or sequence of floats, default=0.5
         Each strictly between 0 and 1. With several, ``coef_`` has one row and ``predict`` one column for each,
-        attributes such as ``gap_`` one element, and each fit starts from the solution before it.{ENGINE_PARAMETERS}
+        attributes such as ``gap_`` one element, and each fit starts from the solution before it.
+    alpha : float, default=0.0
+        L1 penalty ``alpha * sum(sample_weight) * |coef|_1``, scikit-learn's meaning.{ENGINE_PARAMETERS}
 
     Attributes
-    ----------{FITTED_ATTRIBUTES}
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float{FITTED_ATTRIBUTES}
 
     Examples
     --------

@@ -30,6 +30,9 @@ from aidlearn.engine.problem import (
 from aidlearn.problems.losses import Loss
 from aidlearn.solvers.rows import EPS, HingeRows
 
+ON_KINK = 1e-7
+"""Margins up to this count as on the kink in the three-way split."""
+
 AggregatedSolver = Callable[[HingeRows, Float | None, bool, Accuracy], Solution]
 StartMethod = Callable[["PiecewiseLinear"], Start]
 
@@ -70,6 +73,9 @@ class PiecewiseLinear(Problem):
     paper_split : bool
         Split at the aggregated solution only (the paper's rule). Otherwise also at a point close to the
         incumbent on the segment between the two, along which the objective is searched.
+    three_way : bool
+        Split below, on and above the kink (the paper's dual procedure for the SVM): then the dual of each entry
+        is its share of the dual of its cluster, and satisfies the optimality conditions entry by entry.
     initial_rate : float, optional
         Number of initial clusters over the number of entries (r^0); the start's own rule by default.
     rng : numpy.random.Generator
@@ -89,6 +95,7 @@ class PiecewiseLinear(Problem):
         solver: AggregatedSolver,
         start_method: StartMethod,
         paper_split: bool = False,
+        three_way: bool = False,
         initial_rate: float | None = None,
         rng: np.random.Generator,
     ) -> None:
@@ -96,7 +103,8 @@ class PiecewiseLinear(Problem):
         self.fit_intercept, self.ridge, self.l1 = fit_intercept, ridge, l1
         self.solver, self.start_method, self.paper_split = solver, start_method, paper_split
         self.initial_rate = initial_rate
-        self.n_regions = loss.n_regions
+        self.three_way = three_way
+        self.n_regions = 3 if three_way else loss.n_regions
         self.weight, self.effective = moments.weight, moments.effective
         m = source.n_attributes
         # With an intercept, starts work on centred columns: slopes stay, b' = b + centre'w.
@@ -234,6 +242,8 @@ class PiecewiseLinear(Problem):
         return float(chunk.weight @ self.loss.values(np.where(np.abs(z) <= noise, 0.0, z)))
 
     def _regions(self, chunk: Chunk, z: Float) -> NDArray[np.int8]:
+        if self.three_way:
+            return (z >= -ON_KINK).astype(np.int8) + (z > ON_KINK)
         regions = self.loss.regions(z)
         # On a kink, and with weight 0, an entry fits every region.
         _, e = self.loss.fold(chunk.y)
@@ -243,6 +253,26 @@ class PiecewiseLinear(Problem):
         if fits_all.any():
             regions[fits_all] = -1
         return regions
+
+    def entry_duals(self, clusters: Clusters, dual: Float) -> Float:
+        """Dual of every entry, ``alpha_i = alpha_k s_i / s_k`` for i in cluster k.
+
+        It is feasible for the original problem and has the value of the aggregated dual, because the entries
+        of a cluster enter both only through their weighted sum.
+        """
+        weight = clusters.sums[:, -1]
+        used = weight > 0
+        share = np.zeros(clusters.n_clusters)
+        n_kinks = len(self.loss.kinks)
+        total = dual[: n_kinks * used.sum()].reshape(n_kinks, -1).sum(axis=0)
+        share[used] = total / weight[used]
+        parts: list[Float] = []
+
+        def spread(chunk: Chunk, labels: NDArray[np.int32]) -> Float:
+            return chunk.weight * share[labels]
+
+        clusters.map(spread, parts.append)
+        return np.concatenate(parts)
 
     def penalty(self, point: Float) -> float:
         slopes = point[: self.source.n_attributes]

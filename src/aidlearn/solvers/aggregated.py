@@ -11,6 +11,7 @@ from scipy import linalg, optimize
 from aidlearn.data.source import Float
 from aidlearn.engine.problem import Accuracy, Solution
 from aidlearn.solvers import interior_point
+from aidlearn.solvers.adapters import solve_by_liblinear, solve_by_libsvm
 from aidlearn.solvers.certificate import certify
 from aidlearn.solvers.rows import Basis, HingeRows
 
@@ -64,4 +65,6 @@ SOLVERS = {
     "auto": solve_by_interior_point,
     "interior-point": solve_by_interior_point,
     "highs": solve_by_highs,
+    "libsvm": solve_by_libsvm,
+    "liblinear": solve_by_liblinear,
 }

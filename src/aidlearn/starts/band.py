@@ -245,12 +245,15 @@ def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: 
         distance = loss.distance(z) / leverage
         labels = loss.regions(z).astype(np.int32) * n_bins
         labels += np.minimum(distance * scale, n_bins - 1).astype(np.int32)
+        sign, _ = loss.fold(chunk.y)
+        if sign is not None:
+            labels[sign > 0] += n_regions * n_bins
         # Where few rows carry a coefficient its error is larger than the usual root-n one; the at most
         # 10 rows per variable with a leverage above 0.1 stay alone wherever they are.
         share = chunk.weight * leverage**2
         alone = (distance <= near * (1 + 30 * share)) | (share > 0.1)
         return Assignment(labels, alone, float(chunk.weight @ loss.values(z)))
 
-    homes = np.repeat(np.arange(n_regions, dtype=np.int16), n_bins)
-    clusters, objective = Clusters.build(problem.source, problem, assign, n_regions * n_bins, homes, sharp.leverages)
+    homes = np.tile(np.repeat(np.arange(n_regions, dtype=np.int16), n_bins), 2 if loss.classifies else 1)
+    clusters, objective = Clusters.build(problem.source, problem, assign, len(homes), homes, sharp.leverages)
     return Start(clusters, Incumbent(point, objective + problem.penalty(point)))

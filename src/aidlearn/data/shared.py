@@ -1,0 +1,160 @@
+"""Several fits over one source that share its passes: each chunk is read once for all of them.
+
+Every fit runs in a thread of its own and sees a source whose passes wait until all other fits that are still
+running have asked for one too. At most ``n_jobs`` fits compute at a time; results do not depend on sharing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from aidlearn.data.source import Chunk, DataSource
+
+T = TypeVar("T")
+PassFunction = Callable[[Chunk, Any], tuple[Any, Any]]
+
+
+@dataclass
+class _Request:
+    """A pass that a fit waits for."""
+
+    function: PassFunction
+    states: Sequence[Any] | None
+    collect: Callable[[Any], None]
+    answered: threading.Event = field(default_factory=threading.Event)
+    kept: list[Any] = field(default_factory=list)
+    error: BaseException | None = None
+
+
+class _Abandoned(BaseException):
+    """Ends the threads of the other fits when one has failed or the user has interrupted."""
+
+
+class _Member(DataSource):
+    """The source as one fit sees it."""
+
+    def __init__(self, group: _Group) -> None:
+        self._group = group
+        self.n_entries, self.n_attributes = group.source.n_entries, group.source.n_attributes
+        self.n_jobs = 1
+
+    def chunk(self, k: int) -> Chunk:
+        return self._group.source.chunk(k)
+
+    def every(self, step: int, offset: int) -> Chunk:
+        return self._group.source.every(step, offset)
+
+    def column_name(self, column: int) -> str:
+        return self._group.source.column_name(column)
+
+    def run(
+        self,
+        function: PassFunction,
+        states: Sequence[Any] | None = None,
+        collect: Callable[[Any], None] = lambda value: None,
+    ) -> list[Any]:
+        self.n_passes += 1
+        return self._group.wait_for(_Request(function, states, collect))
+
+
+class _Group:
+    def __init__(self, source: DataSource) -> None:
+        self.source = source
+        self.computing = threading.Semaphore(source.n_jobs)
+        self.changed = threading.Condition()
+        self.waiting: list[_Request] = []
+        self.running = 0
+        self.failure: BaseException | None = None
+
+    def wait_for(self, request: _Request) -> list[Any]:
+        """Called by a fit: hand in a pass and sleep until it has been made."""
+        with self.changed:
+            self.waiting.append(request)
+            self.changed.notify_all()
+        self.computing.release()
+        request.answered.wait()
+        self.computing.acquire()
+        if request.error is not None:
+            raise request.error
+        return request.kept
+
+    def serve(self) -> None:
+        """Make shared passes until every fit has ended."""
+        while True:
+            with self.changed:
+                self.changed.wait_for(lambda: len(self.waiting) == self.running or self.failure is not None)
+                if self.failure is not None:
+                    raise self.failure
+                requests, self.waiting = self.waiting, []
+            if not requests:
+                return
+            self._one_pass(requests)
+            for request in requests:
+                request.answered.set()
+
+    def _one_pass(self, requests: list[_Request]) -> None:
+        n = self.source.n_chunks
+        states = [[None] * n if request.states is None else request.states for request in requests]
+
+        def together(chunk: Chunk, state: Any) -> tuple[list[Any], list[Any]]:
+            answers = [request.function(chunk, own) for request, own in zip(requests, state, strict=True)]
+            return [value for value, _ in answers], [kept for _, kept in answers]
+
+        def collect(values: list[Any]) -> None:
+            for request, value in zip(requests, values, strict=True):
+                request.collect(value)
+
+        for kept in self.source.run(together, list(zip(*states, strict=True)), collect):
+            for request, own in zip(requests, kept, strict=True):
+                request.kept.append(own)
+
+    def refuse(self, error: type[BaseException]) -> None:
+        """End the fits that wait for a pass."""
+        with self.changed:
+            for request in self.waiting:
+                request.error = error()
+                request.answered.set()
+            self.waiting = []
+
+
+def run_together(source: DataSource, fits: Sequence[Callable[[DataSource], T]]) -> list[T]:
+    """Run ``fit(source)`` for every fit, with shared passes; results in the order of the fits."""
+    if len(fits) == 1:
+        return [fits[0](source)]
+    group = _Group(source)
+    group.running = len(fits)
+    results: list[Any] = [None] * len(fits)
+
+    def work(k: int) -> None:
+        with group.computing:
+            failure: BaseException | None = None
+            try:
+                results[k] = fits[k](_Member(group))
+            except _Abandoned:
+                pass
+            except BaseException as error:
+                failure = error
+        with group.changed:
+            group.failure = group.failure or failure
+            group.running -= 1
+            group.changed.notify_all()
+
+    threads = [threading.Thread(target=work, args=(k,), daemon=True) for k in range(len(fits))]
+    for thread in threads:
+        thread.start()
+    ending: type[BaseException] = _Abandoned
+    try:
+        group.serve()
+    except KeyboardInterrupt:
+        ending = KeyboardInterrupt  # each fit returns the best it has
+    finally:
+        for thread in threads:
+            while thread.is_alive():
+                group.refuse(ending)
+                thread.join(0.05)
+    if any(result is None for result in results):
+        raise group.failure or KeyboardInterrupt
+    return results

@@ -1,0 +1,270 @@
+"""Linear support vector machines (paper, section 3.2) and epsilon-insensitive regression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from aidlearn.data.moments import Moments, inspect
+from aidlearn.data.shared import run_together
+from aidlearn.data.source import DataSource, Float, one_blas_thread
+from aidlearn.engine.result import Result
+from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES, AIDEstimator, check_number
+from aidlearn.problems.losses import epsilon_insensitive, hinge
+from aidlearn.problems.piecewise import PiecewiseLinear
+from aidlearn.starts import start_method
+
+
+class LinearSVC(ClassifierMixin, AIDEstimator):
+    __doc__ = f"""Linear support vector classifier with a certified optimality gap.
+
+    Minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i (x_i'w + b))`` by AID. The intercept b is not penalised (that
+    of :class:`sklearn.svm.LinearSVC` is; :class:`sklearn.svm.SVC` with a linear kernel solves the problem solved
+    here). More than two classes are fitted one against the rest, in shared passes over the data.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the losses.
+    class_weight : dict or "balanced", optional
+        Factors on the weights of the rows of each class.
+    dual : bool, default=False
+        Split clusters below, on and above the margin (the paper's dual procedure), so that ``dual_coef_`` satisfies
+        the optimality conditions row by row and not only in sum.{ENGINE_PARAMETERS}
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    support_ : ndarray of int
+        Rows with a dual variable that is not zero (for any class).
+    dual_coef_ : ndarray of shape (1, n_support) or (n_classes, n_support)
+        ``y_i alpha_i`` of these rows: a feasible dual of the original problem.{FITTED_ATTRIBUTES}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LinearSVC
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, "up", "down")
+    >>> model = LinearSVC(C=10).fit(X, y)
+    >>> model.predict([[1.0, 1.0]]), bool(model.gap_ <= 1e-4)
+    (array(['up'], dtype='<U4'), True)
+    """
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        class_weight: Any = None,
+        dual: bool = False,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        init: Any = "auto",
+        initial_rate: float | None = None,
+        solver: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.C = C
+        self.class_weight = class_weight
+        self.dual = dual
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.init = init
+        self.initial_rate = initial_rate
+        self.solver = solver
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVC:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table or DataSource of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+            Class of each row: numbers, strings or booleans.
+        sample_weight : array of shape (n_samples,), optional
+            Non-negative.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        check_number("C", self.C, low=0)
+        if self.solver == "highs":
+            raise ValueError("solver='highs' solves linear programs only; use 'auto', 'libsvm' or 'liblinear' here.")
+        codes = None if y is None else self._encode(y)
+        source = self._source(X, codes, sample_weight)
+        if codes is not None and self.class_weight is not None:
+            source.weight = source.weight * self._class_factors(codes)  # type: ignore[attr-defined]
+        n_classes = len(self.classes_)
+        with one_blas_thread():
+            moments = inspect(source)
+            positives = [1.0] if n_classes == 2 else [float(k) for k in range(n_classes)]
+            results = run_together(source, [self._one(positive, moments) for positive in positives])
+            points = np.array([result.point for result in results])
+            self._store_duals(source, results)
+        m = source.n_attributes
+        self.coef_ = points[:, :m]
+        self.intercept_ = points[:, m] if self.fit_intercept else np.zeros(len(points))
+        self._store_certificate(results, several=len(results) > 1)
+        self.n_passes_ = source.n_passes
+        return self
+
+    def _one(self, positive: float, moments: Moments) -> Callable[[DataSource], Result]:
+        """The fit of one class against the rest."""
+
+        def fit(source: DataSource) -> Result:
+            loss = hinge(float(self.C), positive)
+            return self._solve(source, moments, loss, start_method(self.init), ridge=1.0, three_way=self.dual)
+
+        return fit
+
+    def _encode(self, y: Any) -> Float:
+        """Index of each row's class."""
+        if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
+            y = y.to_numpy()
+        labels = column_or_1d(y, warn=True)
+        if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+            row = int(np.flatnonzero(~np.isfinite(labels))[0])
+            raise ValueError(f"Input y contains {'NaN' if np.isnan(labels[row]) else 'infinity'} at row {row}.")
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least 2 classes in y, but the data contains only one class: "
+                f"{self.classes_[0]!r}."
+            )
+        return codes.astype(np.float64)
+
+    def _class_factors(self, codes: Float) -> Float:
+        indices = codes.astype(int)
+        factors = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[indices])
+        return np.asarray(factors)[indices]
+
+    def _store_duals(self, source: DataSource, results: list[Result]) -> None:
+        rows = []
+        for result in results:
+            problem: PiecewiseLinear = result.clusters.problem
+            # Fits have ended: what is left of their shared passes is made on the source itself.
+            result.clusters.source = source
+            alpha = problem.entry_duals(result.clusters, result.solution.dual)
+            rows.append((alpha, problem.loss))
+        support = np.flatnonzero(np.any([alpha > 0 for alpha, _ in rows], axis=0))
+        self.support_ = support
+        target = np.concatenate([source.chunk(k).y for k in range(source.n_chunks)])[support]
+        signed = []
+        for alpha, loss in rows:
+            sign, _ = loss.fold(target)
+            assert sign is not None
+            signed.append(alpha[support] * sign)
+        self.dual_coef_ = np.array(signed)
+
+    def decision_function(self, X: Any) -> Float:
+        """Signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Any:
+        """Class of each row."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+
+class LinearSVR(RegressorMixin, AIDEstimator):
+    __doc__ = f"""Linear support vector regression with a certified optimality gap.
+
+    Minimises ``1/2 |w|^2 + C sum_i s_i max(0, |y_i - x_i'w - b| - epsilon)`` by AID; the intercept b is not penalised.
+
+    Parameters
+    ----------
+    epsilon : float, default=0.0
+        Half width of the tube in which errors are free.
+    C : float, default=1.0
+        Weight of the losses.{ENGINE_PARAMETERS}
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float{FITTED_ATTRIBUTES}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LinearSVR
+    >>> X = np.arange(20.0).reshape(-1, 1)
+    >>> model = LinearSVR(epsilon=0.5, C=100).fit(X, 2 * X[:, 0])
+    >>> bool(abs(model.predict(X) - 2 * X[:, 0]).max() <= 0.5 + 1e-6)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 0.0,
+        C: float = 1.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        init: Any = "auto",
+        initial_rate: float | None = None,
+        solver: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.C = C
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.init = init
+        self.initial_rate = initial_rate
+        self.solver = solver
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVR:
+        """Fit the model (see :meth:`LinearSVC.fit`; y holds numbers)."""
+        self._check_parameters()
+        check_number("C", self.C, low=0)
+        check_number("epsilon", self.epsilon, low=0, include_low=True)
+        if self.solver not in ("auto", "interior-point"):
+            raise ValueError(f"solver must be 'auto' or 'interior-point' for LinearSVR, got {self.solver!r}.")
+        source = self._source(X, y, sample_weight)
+        with one_blas_thread():
+            loss = epsilon_insensitive(float(self.C), float(self.epsilon))
+            result = self._solve(source, inspect(source), loss, start_method(self.init), ridge=1.0)
+        m = source.n_attributes
+        self.coef_ = result.point[:m]
+        self.intercept_ = float(result.point[m]) if self.fit_intercept else 0.0
+        self._store_certificate([result], several=False)
+        return self
+
+    def predict(self, X: Any) -> Float:
+        """Predict the target of every row."""
+        return self._scores(X)
