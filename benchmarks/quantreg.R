@@ -20,7 +20,6 @@ try(suppressWarnings(fit(small, rnorm(2000), tau = 0.5)), silent = TRUE)
 read <- function(name, count) readBin(file.path(folder, name), "double", count)
 x <- read("X", n * p); dim(x) <- c(n, p)
 y <- read("y", n)
-say("blas", extSoftVersion()[["BLAS"]])
 for (k in seq_len(repeats)) {
   z <- NULL
   invisible(gc())

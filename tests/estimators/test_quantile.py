@@ -66,7 +66,7 @@ def test_several_quantiles(data):
     assert several.coef_.shape == (3, 4)
     assert several.intercept_.shape == (3,)
     assert several.predict(data[0]).shape == (3000, 3)
-    assert several.status_ == [Status.gap] * 3
+    assert all(status.reached_tolerance for status in several.status_)
     for k, quantile in enumerate([0.1, 0.5, 0.9]):
         one = QuantileRegressor(quantile=quantile, tol=1e-7).fit(*data)
         assert several.objective_[k] == pytest.approx(one.objective_, rel=1e-6)

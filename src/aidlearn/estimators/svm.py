@@ -144,6 +144,8 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
         if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
             y = y.to_numpy()
         labels = column_or_1d(y, warn=True)
+        if len(labels) == 0:
+            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         if labels.dtype.kind == "f" and not np.isfinite(labels).all():
             row = int(np.flatnonzero(~np.isfinite(labels))[0])
             raise ValueError(f"Input y contains {'NaN' if np.isnan(labels[row]) else 'infinity'} at row {row}.")

@@ -196,7 +196,10 @@ def newton_step(
     hessian = model.hessian()
     gradient = ridge * point - model.forces
     # The Gram matrix has every column, also those without a row near a kink.
-    hessian += (damping.size * model.curvature / problem.weight) * metric.gram
+    # As if at least a few rows in ten thousand were near a kink, at the typical leverage sqrt(p / n).
+    typical = kappa * math.sqrt(len(point) / problem.weight)
+    curvature = max(model.curvature, 1e-4 * problem.loss.scale * problem.weight / typical)
+    hessian += (damping.size * curvature / problem.weight) * metric.gram
     diagonal = np.diag_indices_from(hessian)
     hessian[diagonal] += ridge
     if problem.l1 > 0:
@@ -244,7 +247,8 @@ def quantile_width(problem: PiecewiseLinear, z: Float, leverage: Float, fraction
     """Width (in leverages) within which a given fraction of the rows lies next to a kink."""
     nearness = problem.loss.distance(z) / leverage
     rank = min(len(z) - 1, max(0, math.ceil(fraction * len(z)) - 1))
-    return max(float(np.partition(nearness, rank)[rank]), 1e-150)
+    # Rows tied on a kink would make the width zero; no smoothing is not a smoothing.
+    return max(float(np.partition(nearness, rank)[rank]), 1e-6 * float(nearness.mean()), 1e-150)
 
 
 def uncertain_fraction(problem: PiecewiseLinear, z: Float, ratio: float) -> float:
