@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from aidlearn import LADRegressor, QuantileRegressor, Status
+from aidlearn import LADRegressor, QuantileRegressor
 
 
 @parametrize_with_checks([LADRegressor(), QuantileRegressor(quantile=0.3)])

@@ -1,5 +1,7 @@
 """LinearSVC and LinearSVR: against libsvm, by their own duals, and as a scikit-learn user meets them."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -119,7 +121,7 @@ def test_dual_procedure_satisfies_the_optimality_conditions(data):
 def test_paper_start_never_lowers_the_bound(data):
     model = LinearSVC(C=0.1, init="kmeans", tol=1e-6).fit(*data)
     bounds = [record.lower_bound for record in model.history_]
-    assert all(later >= earlier * (1 - 1e-7) for earlier, later in zip(bounds[:-1], bounds[1:], strict=True))
+    assert all(later >= earlier * (1 - 1e-7) for earlier, later in itertools.pairwise(bounds))
     assert model.history_[0].n_clusters <= 10
     assert model.gap_ <= 1e-6
 

@@ -15,7 +15,6 @@ from aidlearn.solvers.adapters import solve_by_liblinear, solve_by_libsvm
 from aidlearn.solvers.certificate import certify
 from aidlearn.solvers.rows import Basis, HingeRows
 
-
 SMALL = 500
 """Up to this many rows the verified optimum costs next to nothing."""
 
