@@ -65,7 +65,9 @@ class Chunk:
 
     def dense_rows(self, rows: NDArray[Any] | slice) -> Float:
         """The selected rows as a dense float64 array."""
-        block = self.X[rows]
+        # np.take copies whole rows, where fancy indexing goes cell by cell.
+        indexed = isinstance(rows, np.ndarray) and isinstance(self.X, np.ndarray)
+        block = self.X.take(rows, axis=0) if indexed else self.X[rows]
         return np.asarray(block.toarray() if sparse.issparse(block) else block, dtype=np.float64)
 
 
@@ -127,15 +129,20 @@ class DataSource(ABC):
         if self.n_jobs == 1 or self.n_chunks == 1:
             yield from map(task, range(self.n_chunks))
             return
-        waiting: deque[Future[tuple[Any, Any]]] = deque()
+        # Chunks are handed out in batches: waking a thread costs about as much as a chunk's arithmetic.
+        size = max(1, min(64, self.n_chunks // (4 * self.n_jobs)))
+        batches = deque(range(0, self.n_chunks, size))
+        waiting: deque[Future[list[tuple[Any, Any]]]] = deque()
+
+        def work(first: int) -> list[tuple[Any, Any]]:
+            return [task(k) for k in range(first, min(first + size, self.n_chunks))]
+
         pool = ThreadPoolExecutor(self.n_jobs)
         try:
-            for k in range(self.n_chunks):
-                waiting.append(pool.submit(task, k))
-                if len(waiting) > 2 * self.n_jobs:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            while batches or waiting:
+                while batches and len(waiting) <= self.n_jobs:
+                    waiting.append(pool.submit(work, batches.popleft()))
+                yield from waiting.popleft().result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

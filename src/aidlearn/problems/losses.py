@@ -67,19 +67,28 @@ class Loss:
             np.minimum(nearest, np.abs(z - kink), out=nearest)
         return nearest
 
-    def smoothed_slope(self, z: Float, width: Float) -> Float:
-        """Derivative of the loss with every kink rounded off over ``+- width``."""
-        slope = np.zeros_like(z)
-        for kink, tilt in zip(self.kinks, self.tilts, strict=True):
-            slope += np.clip(0.5 * (z - kink) / width + 0.5, 0.0, 1.0) - tilt
-        return slope if self.scale == 1 else self.scale * slope
+    def smoothed(self, z: Float, width: Float) -> tuple[Float, NDArray[np.intp], Float]:
+        """Slope of the loss with every kink rounded off over ``+- width``, and where it is curved.
 
-    def smoothed_curvature(self, z: Float, width: Float) -> Float:
-        """Second derivative of the same: ``1 / (2 width)`` within the width of a kink."""
-        curvature = np.zeros_like(z)
+        Returns the slope of every margin, the rows within the width of a kink and their second derivative,
+        ``scale / (2 width)`` for each such kink.
+        """
+        slope = np.full_like(z, 0.5 * len(self.kinks) - sum(self.tilts))
+        rows = []
         for kink in self.kinks:
-            curvature += (np.abs(z - kink) < width) * (0.5 / width)
-        return curvature if self.scale == 1 else self.scale * curvature
+            relative = (z - kink if kink else z) / width
+            rows.append(np.flatnonzero(np.abs(relative) < 1))
+            np.minimum(relative, 1.0, out=relative)
+            np.maximum(relative, -1.0, out=relative)
+            relative *= 0.5
+            slope += relative
+        near = rows[0]
+        kinks_near = np.ones(len(near))
+        if len(rows) > 1:
+            near, kinks_near = np.unique(np.concatenate(rows), return_counts=True)
+        if self.scale != 1:
+            slope *= self.scale
+        return slope, near, self.scale * kinks_near / (2 * width[near])
 
 
 def pinball(quantile: float) -> Loss:

@@ -13,6 +13,7 @@ from aidlearn.engine.clusters import Assignment, Clusters
 from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.problems.piecewise import PiecewiseLinear
 from aidlearn.starts.sharpen import (
+    HEAVY,
     Damping,
     Metric,
     Model,
@@ -31,8 +32,8 @@ from aidlearn.starts.sharpen import (
 SMALL = 1000
 """Up to this many entries there is nothing to gain from aggregation."""
 MAX_FULL_STEPS = 6
-HEAVY = 0.02
-"""Leverage from which a row belongs to every sample: at most 50 rows per variable have it."""
+VIEW_ROWS = 20_000
+"""Rows that quantiles of distances are read from."""
 MOST_BINS = 32
 """Far clusters of a region: their rows seldom violate, and those that do split off anyway."""
 
@@ -133,7 +134,9 @@ class _Sharpening:
         if self.metric.constant is None:
             self._find_leverages()
         self.largest = self.samples[-1]
-        self.sample_leverage = self.metric.leverage(problem, self.largest)
+        thin = max(1, self.largest.n_entries // VIEW_ROWS)
+        self.viewed = self.largest.select(slice(None, None, thin))
+        self.viewed_leverage = self.metric.leverage(problem, self.viewed)
         self.damping = Damping()
 
     def _thinned(self, step: int) -> Chunk:
@@ -168,8 +171,8 @@ class _Sharpening:
         return point
 
     def at(self, point: Float) -> _View:
-        """The largest sample seen from a point."""
-        return _View(self.problem, self.problem.margins(self.largest, point), self.sample_leverage)
+        """A sample seen from a point."""
+        return _View(self.problem, self.problem.margins(self.viewed, point), self.viewed_leverage)
 
     def on_all_entries(self, point: Float) -> tuple[Float, float]:
         """Damped Newton steps on all rows until the next one would be short.
@@ -228,9 +231,11 @@ def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: 
     loss, n_regions = problem.loss, problem.n_regions
     n, p = problem.source.n_entries, problem.n_variables
     view = sharp.at(point)
-    # As many near rows as cost little to solve for: some coefficients err by more than the typical one.
+    # As many near rows as cost little to solve for (K rows cost about as much as K p / 30 n passes): some
+    # coefficients err by more than the typical one, the more so where rows differ in leverage.
     doubt = math.sqrt(p / n)
-    fewest, most = max((5 * p + 50) / n, min(doubt, 0.5 / p)), min(0.5, 3 * doubt)
+    affordable = (0.5 if sharp.metric.constant is not None else 3.0) / p
+    fewest, most = max((5 * p + 50) / n, min(doubt, affordable)), min(0.5, 3 * doubt)
     if problem.initial_rate is not None:
         fewest = most = max(p + 1, problem.initial_rate * n - n_regions * p) / n
     near = min(max(reach, view.width(fewest)), view.width(most))

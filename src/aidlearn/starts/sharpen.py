@@ -20,6 +20,8 @@ from aidlearn.solvers.aggregated import solve_by_interior_point as interior_poin
 
 SKETCH_COLUMNS = 8
 STEPS = (1.0, 0.5, 0.25, 0.1, 0.03)
+HEAVY = 0.02
+"""Leverage from which a row always counts, whatever the sample: at most 50 rows per variable have it."""
 TRUST = 4.0
 """Longest step in smoothing widths."""
 
@@ -152,14 +154,20 @@ class Model:
 
 def local_model(problem: PiecewiseLinear, chunk: Chunk, z: Float, leverage: Float, kappa: float, thin: int) -> Model:
     """The model of one chunk; the Hessian uses every ``thin``-th row near a kink."""
-    width = kappa * leverage.astype(np.float64, copy=False)
-    slope = chunk.weight * problem.loss.smoothed_slope(z, width)
-    curvature = chunk.weight * problem.loss.smoothed_curvature(z, width)
+    slope, near, curvature = problem.loss.smoothed(z, kappa * leverage.astype(np.float64, copy=False))
+    slope *= chunk.weight
+    curvature *= chunk.weight[near]
     total = float(curvature.sum())
-    near = np.flatnonzero(curvature)[::thin]
-    kept = float(curvature[near].sum())
+    if thin > 1:
+        # Rows that carry a coefficient by themselves are never left out.
+        light = chunk.weight[near] * leverage[near] ** 2 <= HEAVY
+        dropped = light.copy()
+        dropped[::thin] = False
+        kept = float(curvature[light & ~dropped].sum())
+        curvature[light] *= float(curvature[light].sum()) / kept if kept > 0 else 1.0
+        near, curvature = near[~dropped], curvature[~dropped]
     rows = problem.rows(chunk, near)
-    rows *= np.sqrt(curvature[near] * (total / kept if kept > 0 else 1.0))[:, None]
+    rows *= np.sqrt(curvature)[:, None]
     return Model(float(chunk.weight @ problem.loss.values(z)), problem.forces(chunk, slope), [rows], total)
 
 
