@@ -82,13 +82,10 @@ class Loss:
             np.maximum(relative, -1.0, out=relative)
             relative *= 0.5
             slope += relative
-        near = rows[0]
-        kinks_near = np.ones(len(near))
-        if len(rows) > 1:
-            near, kinks_near = np.unique(np.concatenate(rows), return_counts=True)
+        near, times = np.unique(np.concatenate(rows), return_counts=True) if len(rows) > 1 else (rows[0], 1)
         if self.scale != 1:
             slope *= self.scale
-        return slope, near, self.scale * kinks_near / (2 * width[near])
+        return slope, near, self.scale * times / (2 * width[near])
 
 
 def pinball(quantile: float) -> Loss:

@@ -244,15 +244,19 @@ class PiecewiseLinear(Problem):
         noise = 8 * EPS * (np.abs(e) + size + (abs(point[-1]) if self.fit_intercept else 0.0))
         return float(chunk.weight @ self.loss.values(np.where(np.abs(z) <= noise, 0.0, z)))
 
-    def _regions(self, chunk: Chunk, z: Float) -> NDArray[np.int8]:
+    def region_of(self, z: Float) -> NDArray[np.int8]:
+        """The region of each margin."""
         if self.three_way:
             return (z >= -ON_KINK).astype(np.int8) + (z > ON_KINK)
-        regions = self.loss.regions(z)
-        # On a kink, and with weight 0, an entry fits every region.
+        return self.loss.regions(z)
+
+    def _regions(self, chunk: Chunk, z: Float) -> NDArray[np.int8]:
+        """The same, with -1 where an entry fits every region: on a kink, or with weight 0."""
+        regions = self.region_of(z)
         _, e = self.loss.fold(chunk.y)
-        fits_all = self.loss.distance(z) <= 1e-12 * np.abs(e)
-        if not chunk.weight.all():
-            fits_all |= chunk.weight == 0
+        fits_all = chunk.weight == 0
+        if not self.three_way:
+            fits_all |= self.loss.distance(z) <= 1e-12 * np.abs(e)
         if fits_all.any():
             regions[fits_all] = -1
         return regions

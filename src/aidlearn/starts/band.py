@@ -248,7 +248,7 @@ def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: 
     def assign(chunk: Chunk, leverage: Any) -> Assignment:
         z = problem.margins(chunk, point)
         distance = loss.distance(z) / leverage
-        labels = loss.regions(z).astype(np.int32) * n_bins
+        labels = problem.region_of(z).astype(np.int32) * n_bins
         labels += np.minimum(distance * scale, n_bins - 1).astype(np.int32)
         sign, _ = loss.fold(chunk.y)
         if sign is not None:

@@ -77,7 +77,7 @@ class Metric:
 
     def leverage(self, problem: PiecewiseLinear, chunk: Chunk) -> Float:
         if self.constant is not None:
-            return np.full(chunk.n_entries, self.constant)
+            return np.broadcast_to(self.constant, chunk.n_entries)
         m = problem.source.n_attributes
         projected = np.asarray(chunk.X @ self.sketch[:m])
         offset = -problem.centre @ self.sketch[:m]
