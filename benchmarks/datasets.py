@@ -1,9 +1,10 @@
-"""Named data sets; every function returns X (float64, C order) and y."""
+"""Named data sets; every function returns X (float64, C order), y and, where rows have them, weights."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,15 @@ DATA = Path(os.environ.get("AIDLEARN_DATA", Path(__file__).parents[1] / ".." / "
 """Folder of the real data sets that no package registry has."""
 
 Arrays = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a solver is given."""
+
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray | None = None
 
 
 class DataMissing(FileNotFoundError):
@@ -26,6 +36,21 @@ def gaussian(n: int, m: int, seed: int = 0) -> Arrays:
     rng.standard_normal(out=X)
     b = rng.standard_normal(m)
     return X, X @ b + rng.laplace(size=n)
+
+
+def two_classes(n: int, m: int, seed: int = 0) -> Arrays:
+    """Standard normal X, y = sign(X b / sqrt(m) + 0.5 noise - 0.3) in {-1, 1}, b and noise standard normal."""
+    rng = np.random.default_rng(seed)
+    X = np.empty((n, m))
+    rng.standard_normal(out=X)
+    b = rng.standard_normal(m)
+    return X, np.where(X @ b / np.sqrt(m) + 0.5 * rng.standard_normal(n) > 0.3, 1.0, -1.0)
+
+
+def weighted_classes(n: int, m: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two classes with weights log-uniform over 1..1e5."""
+    weight = 10.0 ** np.random.default_rng((seed, 1)).uniform(0, 5, n)
+    return *two_classes(n, m, seed), weight
 
 
 def nycflights() -> Arrays:
@@ -77,10 +102,29 @@ def _real(name: str) -> Arrays:
         return np.ascontiguousarray(file["X"], dtype=float), file["y"].ravel().astype(float)
 
 
-LOADERS: dict[str, Callable[..., Arrays]] = {
-    function.__name__: function for function in (gaussian, nycflights, nycflights_full_rank, celeba, campaign)
+def standardised(name: str) -> Arrays:
+    """A real data set with columns of mean 0 and standard deviation 1 (constant ones are 0) and y in {-1, 1}."""
+    X, y = {"celeba": celeba, "campaign": campaign}[name]()
+    X -= X.mean(axis=0)
+    scale = X.std(axis=0)
+    X /= np.where(scale > 1e-12, scale, np.inf)
+    return X, np.where(y > 0, 1.0, -1.0)
+
+
+LOADERS: dict[str, Callable[..., tuple[np.ndarray, ...]]] = {
+    function.__name__: function
+    for function in (
+        gaussian,
+        two_classes,
+        weighted_classes,
+        nycflights,
+        nycflights_full_rank,
+        celeba,
+        campaign,
+        standardised,
+    )
 }
 
 
-def load(name: str, **arguments: Any) -> Arrays:
-    return LOADERS[name](**arguments)
+def load(name: str, **arguments: Any) -> Data:
+    return Data(*LOADERS[name](**arguments))

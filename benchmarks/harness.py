@@ -1,96 +1,123 @@
-"""Runs every (data set, solver) cell in a fresh single-threaded process and prints one table."""
+"""Runs every (data set, solver) cell of a task in a fresh single-threaded process and prints one table."""
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import math
 import os
 import platform
+import signal
 import subprocess
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from benchmarks.peers import OURS, Solver
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-OURS = "aidlearn"
-EXACT = 1e-4
-"""A peer whose objective is further than this (relative) from the best is not the one we compare with."""
-TIMEOUT = 1800.0
+LOADING = 600.0
+"""Seconds a process may take besides the fit, which has a limit of its own."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A loader of benchmarks.datasets and its arguments."""
+    """A loader of benchmarks.datasets with its arguments, and the constants of the problem."""
 
     name: str
     loader: str
-    arguments: dict[str, int] = field(default_factory=dict)
-    shape: tuple[int, int] = (0, 0)
+    shape: tuple[int, int]
+    arguments: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, float] = field(default_factory=dict)
 
 
-def gaussian(n: int, m: int, seed: int = 0) -> DataSet:
-    return DataSet(f"{_count(n)} x {m}", "gaussian", {"n": n, "m": m, "seed": seed}, (n, m))
+def generated(loader: str, n: int, m: int, seed: int = 0, **settings: float) -> DataSet:
+    count = f"{n / 1e6:g}M" if n >= 1_000_000 else f"{n // 1000}k"
+    name = " ".join([f"{count} x {m}", *(f"{key}={value:g}" for key, value in settings.items())])
+    return DataSet(name, loader, (n, m), {"n": n, "m": m, "seed": seed}, settings)
 
 
-def _count(n: int) -> str:
-    return f"{n / 1e6:g}M" if n >= 1_000_000 else f"{n // 1000}k"
+@dataclass(frozen=True)
+class Task:
+    """A problem: its data sets, those who solve it and the one function that judges them all."""
+
+    name: str
+    """Module of benchmarks that holds this task as TASK."""
+    data: Sequence[DataSet]
+    quick: Sequence[DataSet]
+    solvers: dict[str, Solver]
+    objective: Callable[..., float]
+    """Of (data, coef, intercept, **settings)."""
+    exact: float = 1e-4
+    """A peer whose objective is further than this (relative) from the best is not the one we compare with."""
 
 
-def run_cell(data: DataSet, solver: str, *, repeat: int = 2, params: dict[str, Any] | None = None) -> Row:
+def run_cell(
+    task: Task, data: DataSet, solver: str = OURS, *, repeat: int = 2, params: dict[str, Any] | None = None
+) -> Row:
     """One cell, in its own process; a crash is a row that says so."""
     cell = {
+        "task": task.name,
         "data": data.name,
         "loader": data.loader,
+        "n": data.shape[0],
+        "m": data.shape[1],
         "arguments": data.arguments,
+        "settings": data.settings,
         "solver": solver,
         "repeat": repeat,
         "params": params or {},
     }
     one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    command = [sys.executable, "-m", "benchmarks.harness", json.dumps(cell)]
-    # The time limit of R's fit is set inside the cell, so that R ends with it.
+    which = task.solvers[solver]
+    command = [which.interpreter(), "-m", "benchmarks.cell", json.dumps(cell)]
+    limit = repeat * which.timeout + LOADING
+    over = {"failed": f"over {which.timeout:.0f} s", "cpu_over": which.timeout}
     try:
-        done = subprocess.run(
-            command, cwd=ROOT, env=os.environ | one, capture_output=True, text=True, timeout=TIMEOUT + 300
-        )
-        lines = done.stdout.splitlines()
-        problem = f"process ended with code {done.returncode}: {done.stderr.strip()[-300:]}"
-        found = json.loads(lines[-1]) if done.returncode == 0 and lines else {"failed": problem}
+        done = subprocess.run(command, cwd=ROOT, env=os.environ | one, capture_output=True, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
-        found = {"failed": f"over {TIMEOUT:.0f} s"}
-    return cell | found
+        return cell | over
+    except OSError as error:
+        return cell | {"skipped": f"the interpreter for peers does not start: {error.strerror}"}
+    if done.returncode == -signal.SIGALRM:
+        return cell | over
+    lines = done.stdout.splitlines()
+    if done.returncode != 0 or not lines:
+        return cell | {"failed": f"process ended with code {done.returncode}: {done.stderr.strip()[-300:]}"}
+    return cell | json.loads(lines[-1])
 
 
 def save(rows: Sequence[Row], name: str) -> None:
     """Append rows to results/<name>.jsonl with what is needed to read them later."""
-    import numpy as np
-
     RESULTS.mkdir(exist_ok=True)
     about = {"time": time.strftime("%Y-%m-%dT%H:%M:%S"), "python": platform.python_version(), "numpy": np.__version__}
     with open(RESULTS / f"{name}.jsonl", "a") as file:
         file.writelines(json.dumps(about | row) + "\n" for row in rows)
 
 
-def compare(rows: list[Row]) -> None:
+def compare(rows: Sequence[Row], exact: float) -> None:
     """Adds to the rows of one data set: objective over the best, and CPU over ours (ours: best exact peer's)."""
     done = [row for row in rows if "objective" in row]
     best = min((row["objective"] for row in done), default=math.nan)
     for row in done:
         row["excess"] = row["objective"] / best - 1
+        row["far"] = "far" if row["excess"] > exact else ""
     ours = next((row for row in done if row["solver"] == OURS), None)
     peers = [row for row in done if row["solver"] != OURS]
     if ours is not None:
         for row in peers:
             row["ratio"] = row["cpu"] / ours["cpu"]
-        ours["ratio"] = min((row["ratio"] for row in peers if row["excess"] <= EXACT), default=None)
+        ours["ratio"] = min((row["ratio"] for row in peers if not row["far"]), default=None)
+        for row in rows:
+            if "cpu_over" in row:
+                row["failed"] += f", {row['cpu_over'] / ours['cpu']:.0f} times ours"
 
 
 COLUMNS = {
@@ -99,12 +126,15 @@ COLUMNS = {
     "cpu": ("CPU s", "{:.3f}"),
     "wall": ("wall s", "{:.3f}"),
     "excess": ("obj/best-1", "{:.1e}"),
+    "far": ("", "{}"),
     "gap": ("gap", "{:.1e}"),
     "iterations": ("iter", "{}"),
+    "clusters": ("clusters", "{}"),
     "memory": ("mem/array", "{:.2f}"),
     "ratio": ("peer/ours", "{:.2f}"),
     "products": ("CPU/X@b", "{:.1f}"),
 }
+"""Data set and solver come first in every table."""
 
 
 def print_table(rows: Sequence[Row], columns: dict[str, tuple[str, str]] = COLUMNS) -> None:
@@ -119,7 +149,7 @@ def print_table(rows: Sequence[Row], columns: dict[str, tuple[str, str]] = COLUM
         pairs = zip(line, widths, text, strict=True)
         words = [word.ljust(width) if left else word.rjust(width) for word, width, left in pairs]
         reason = next((f"{key}: {row[key]}" for key in ("skipped", "failed") if row and row.get(key)), None)
-        print("  ".join([*words[: sum(text)], reason] if reason else words).rstrip())
+        print("  ".join([*words[:2], reason] if reason else words).rstrip())
     for row in rows:
         for note in row.get("notes", []):
             print(f"warning from {row['solver']} on {row['data']}: {note}")
@@ -128,86 +158,51 @@ def print_table(rows: Sequence[Row], columns: dict[str, tuple[str, str]] = COLUM
         print(f"warning: the source of {OURS} changed during the run ({', '.join(sorted(versions))})")
 
 
-def _cell(cell: Row) -> Row:
-    """What the process of a cell does."""
-    import numpy as np
-
-    from benchmarks.datasets import DataMissing, load
-    from benchmarks.measure import lad_objective, product_seconds
-    from benchmarks.peers import PEERS
-
-    arguments = cell["arguments"]
-    peer = PEERS.get(cell["solver"])
-    if peer is not None and arguments:
-        reason = peer.skip(arguments["n"], arguments["m"])
-        if reason:
-            return {"skipped": reason}
-    try:
-        X, y = load(cell["loader"], **arguments)
-    except DataMissing as error:
-        return {"skipped": str(error)}
-    n, m = X.shape
-    row: Row = {"n": n, "m": m}
-    if peer is None:
-        product = product_seconds(X, np.ones(m))
-        out, certificate = _fit_ours(X, y, cell["repeat"], cell["params"])
-        row |= certificate | {"product": product, "products": out.cpu / product, "source": _source()}
-    else:
-        reason = peer.skip(n, m)
-        if reason:
-            return row | {"skipped": reason}
-        out = peer.fit(X, y, cell["repeat"], TIMEOUT)
-    row |= {"cpu": out.cpu, "wall": out.wall, "runs": out.runs, "iterations": out.iterations, "notes": out.notes}
-    if out.failed is None and not np.isfinite(out.coef).all():
-        out.failed = "coefficients are not finite"
-    if out.failed is not None:
-        return row | {"failed": out.failed}
-    row["objective"] = lad_objective(X, y, out.coef, out.intercept)
-    row["memory"] = out.extra_bytes / X.nbytes
-    row["coef"] = [*map(float, out.coef), float(out.intercept)]
-    return row
+def table(task: Task, options: argparse.Namespace) -> None:
+    """Every solver on every data set; slow solvers after all others."""
+    sets = [
+        data
+        for data in (task.quick if options.quick else task.data)
+        if options.only is None or options.only in data.name
+    ]
+    rows: dict[tuple[str, str], Row] = {}
+    for slow in (False, True):
+        for data in sets:
+            for solver in task.solvers.values():
+                if solver.slow != slow:
+                    continue
+                params = {"tol": options.tol} if solver.name == OURS else {}
+                row = run_cell(task, data, solver.name, repeat=options.repeat, params=params)
+                rows[data.name, solver.name] = row
+                save([row], task.name)
+                note = row.get("skipped") or row.get("failed") or f"{row['cpu']:.2f} CPU s"
+                print(f"# {data.name}, {solver.name}: {note}", flush=True)
+    if not rows:
+        print("no data set of that name")
+        return
+    shown = [rows[data.name, solver] for data in sets for solver in task.solvers]
+    for data in sets:
+        compare([row for row in shown if row["data"] == data.name], task.exact)
+    print(f"\n{task.name}, tol={options.tol:g}, one thread, best of {options.repeat} (fits over 60 s run once)")
+    print_table(shown)
+    print(f"peer/ours of {OURS}: against the fastest peer within {task.exact:g} of the best objective; others are far")
 
 
-def _fit_ours(X: Any, y: Any, repeat: int, params: Row) -> tuple[Any, Row]:
-    from aidlearn import LADRegressor
-    from benchmarks.measure import measure
-
-    params = {"n_jobs": 1} | params
-    LADRegressor(**params).fit(X[:2000, :2], y[:2000])
-    out = measure(lambda: LADRegressor(**params).fit(X, y), repeat)
-    model = out.model
-    if model is None:
-        return out, {}
-    out.coef, out.intercept, out.iterations = model.coef_, model.intercept_, model.n_iter_
-    return out, {
-        "gap": float(model.gap_),
-        "lower_bound": float(model.lower_bound_),
-        "claimed": float(model.objective_),
-        "status": str(model.status_),
-        "rate": float(model.aggregation_rate_),
-        "passes": int(model.n_passes_),
-    }
+Mode = Callable[[argparse.Namespace], None]
 
 
-def _source() -> str:
-    """Short digest of the installed aidlearn, so that rows of different versions are not mixed up."""
-    import aidlearn
-
-    digest = hashlib.sha256()
-    for path in sorted(Path(aidlearn.__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:8]
-
-
-def arguments(description: str) -> argparse.ArgumentParser:
-    """Options every benchmark has."""
+def main(task: Task, description: str, modes: Sequence[Mode]) -> None:
+    """The table, or one of the modes, each of which is an option of its name."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="small data sets")
     parser.add_argument("--only", metavar="NAME", help="only data sets whose name contains NAME")
     parser.add_argument("--tol", type=float, default=1e-6)
     parser.add_argument("--repeat", type=int, default=2, help="runs of every fit; the best counts")
-    return parser
-
-
-if __name__ == "__main__":
-    print(json.dumps(_cell(json.loads(sys.argv[1]))))
+    which = parser.add_mutually_exclusive_group()
+    for mode in modes:
+        which.add_argument(f"--{mode.__name__}", dest="mode", action="store_const", const=mode, help=mode.__doc__)
+    options = parser.parse_args()
+    if options.mode:
+        options.mode(options)
+    else:
+        table(task, options)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import gc
 import resource
+import signal
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,12 @@ class Measured:
     iterations: int | None = None
     failed: str | None = None
     model: Any = None
+    certificate: dict[str, Any] = field(default_factory=dict)
+    """What the solver itself proves or says about its result."""
+
+    def add_run(self, cpu: float, wall: float) -> None:
+        self.runs.append(cpu)
+        self.cpu, self.wall = float(np.fmin(self.cpu, cpu)), float(np.fmin(self.wall, wall))
 
 
 def resident(peak: bool = False) -> float:
@@ -61,8 +69,18 @@ def forget_peak() -> float:
     return resident()
 
 
-def measure(fit: Callable[[], Any], repeat: int) -> Measured:
-    """Run ``fit`` up to ``repeat`` times; the model of the last run is kept."""
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """End this process with SIGALRM when the block takes longer: compiled code cannot be stopped otherwise."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def measure(fit: Callable[[], Any], repeat: int, timeout: float) -> Measured:
+    """Run ``fit`` up to ``repeat`` times, each within ``timeout`` seconds; the model of the last run is kept."""
     out = Measured()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -71,15 +89,15 @@ def measure(fit: Callable[[], Any], repeat: int) -> Measured:
             before = forget_peak()
             wall, cpu = time.perf_counter(), time.process_time()
             try:
-                out.model = fit()
+                with time_limit(timeout):
+                    out.model = fit()
             except Exception as error:
                 out.failed = f"{type(error).__name__}: {error}"
                 break
             cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
             if run == 0:
                 out.extra_bytes = resident(peak=True) - before
-            out.runs.append(cpu)
-            out.cpu, out.wall = float(np.fmin(out.cpu, cpu)), float(np.fmin(out.wall, wall))
+            out.add_run(cpu, wall)
             if wall > PATIENCE:
                 break
     out.notes = sorted({f"{w.category.__name__}: {w.message}" for w in caught})
@@ -94,10 +112,3 @@ def product_seconds(X: np.ndarray, b: np.ndarray, repeat: int = 5) -> float:
         X @ b
         best = min(best, time.process_time() - start)
     return best
-
-
-def lad_objective(X: np.ndarray, y: np.ndarray, coef: Any, intercept: float) -> float:
-    """sum |y - X coef - intercept|: the one function that judges every solver."""
-    coef = np.asarray(coef, dtype=float)
-    blocks = range(0, len(y), 65_536)
-    return float(sum(np.abs(y[i : i + 65_536] - X[i : i + 65_536] @ coef - intercept).sum() for i in blocks))

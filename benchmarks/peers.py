@@ -1,143 +1,147 @@
-"""The programs aidlearn is compared with: each fits X, y with an intercept at the median and is measured."""
+"""A solver of a benchmark: what it needs, when it is skipped, how it is measured. Peers are in a file for each task."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import os
 import shutil
-import subprocess
-import tempfile
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import PATIENCE, Measured, measure
+from benchmarks.datasets import Data
+from benchmarks.measure import Measured, measure, product_seconds
 
-SCRIPT = Path(__file__).with_name("quantreg.R")
+OURS = "aidlearn"
 
 
 @dataclass(frozen=True)
-class Peer:
-    """One program. ``skip`` says why it does not run on an n x m array, ``fit`` runs it."""
+class Job:
+    """One fit to measure."""
+
+    data: Data
+    settings: dict[str, float]
+    """Constants of the problem, the same for every solver."""
+    params: dict[str, Any]
+    """Arguments of our estimator."""
+    repeat: int
+
+    def sample(self) -> Job:
+        """About 1000 rows spread over the values of y, two columns: to warm up."""
+        data = self.data
+        rows = np.argsort(data.y, kind="stable")[:: max(1, len(data.y) // 1000)]
+        weight = None if data.weight is None else data.weight[rows]
+        return Job(Data(data.X[rows, :2], data.y[rows], weight), self.settings, self.params, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solver:
+    """One program and the largest data it is asked to fit."""
 
     name: str
-
-    def skip(self, n: int, m: int) -> str | None:
-        raise NotImplementedError
-
-    def fit(self, X: np.ndarray, y: np.ndarray, repeat: int, timeout: float) -> Measured:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Quantreg(Peer):
-    """R's quantreg without the overhead of formulas: rq.fit.fnb ("fn") or rq.fit.pfn ("pfn")."""
-
-    method: str
+    package: str | None = None
+    """Python package it needs; where this interpreter has none, the one named by AIDLEARN_PEERS_PYTHON is used."""
+    program: str | None = None
+    """Program it needs."""
+    max_rows: float = float("inf")
+    max_columns: float = float("inf")
     max_work: float = float("inf")
-    """Largest n m^2 it is asked to do."""
+    """Largest n m^2."""
+    timeout: float = 1800.0
+    """Seconds after which a fit is ended."""
+    slow: bool = False
+    """Measured after the cells of all other solvers."""
+
+    def interpreter(self) -> str:
+        if self.package is None or importlib.util.find_spec(self.package):
+            return sys.executable
+        return os.environ.get("AIDLEARN_PEERS_PYTHON", sys.executable)
 
     def skip(self, n: int, m: int) -> str | None:
-        if shutil.which("Rscript") is None:
-            return "Rscript is not installed"
-        if n * m**2 > self.max_work:
-            return f"too slow: n m^2 > {self.max_work:.0e}"
-        return None
+        """Why it does not run on an n x m array."""
+        if self.program is not None and shutil.which(self.program) is None:
+            return f"{self.program} is not installed"
+        if self.package is not None and importlib.util.find_spec(self.package) is None:
+            return f"{self.package} is not installed"
+        limits = (("n", n, self.max_rows), ("m", m, self.max_columns), ("n m^2", n * m**2, self.max_work))
+        return next((f"too slow: {name} > {limit:,.0f}" for name, value, limit in limits if value > limit), None)
 
-    def fit(self, X: np.ndarray, y: np.ndarray, repeat: int, timeout: float) -> Measured:
-        n, m = X.shape
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            with open(folder / "X", "wb") as file:
-                np.ones(n).tofile(file)
-                for j in range(m):
-                    np.ascontiguousarray(X[:, j]).tofile(file)
-            y.tofile(folder / "y")
-            call = ["Rscript", "--vanilla", str(SCRIPT), name, n, m + 1, self.method, repeat, PATIENCE]
-            try:
-                done = subprocess.run([str(word) for word in call], capture_output=True, text=True, timeout=timeout)
-            except subprocess.TimeoutExpired:
-                return Measured(failed=f"over {timeout:.0f} s")
-            report = folder / "report"
-            out = _parse(report.read_text() if report.exists() else "")
-            if out.failed is None and not (folder / "coef").exists():
-                out.failed = f"R ended with code {done.returncode}: {done.stderr.strip()[-200:]}"
-            if out.failed is None:
-                point = np.fromfile(folder / "coef")
-                out.intercept, out.coef = float(point[0]), point[1:]
-        return out
+    def fit(self, job: Job) -> Measured:
+        raise NotImplementedError
 
 
-def _parse(report: str) -> Measured:
-    """The lines that quantreg.R wrote: a key and its value."""
-    out = Measured()
-    for line in report.splitlines():
-        key, _, value = line.partition(" ")
-        if key == "run":
-            cpu, wall = map(float, value.split())
-            out.runs.append(cpu)
-            out.cpu, out.wall = float(np.fmin(out.cpu, cpu)), float(np.fmin(out.wall, wall))
-        elif key == "extra" and value != "NA":
-            out.extra_bytes = float(value)
-        elif key == "iterations":
-            out.iterations = int(value)
-        elif key == "warning" and value not in out.notes:
-            out.notes.append(value)
-        elif key == "failed":
-            out.failed = value
-    return out
+class PythonSolver(Solver):
+    """A Python package: warmed up on a few rows, then measured in this process."""
 
+    def prepare(self, job: Job) -> Callable[[], Any]:
+        """Bring the data into the form the package takes; the fit that is returned is what counts."""
+        raise NotImplementedError
 
-@dataclass(frozen=True)
-class ScikitLearn(Peer):
-    """QuantileRegressor: the linear program of all rows, solved by HiGHS."""
+    def read(self, model: Any, out: Measured) -> None:
+        """Take coefficients and iterations from the fitted model; here: one of scikit-learn."""
+        out.coef, out.intercept = np.ravel(model.coef_), float(np.ravel(model.intercept_)[0])
+        out.iterations = int(np.max(model.n_iter_))
 
-    def skip(self, n: int, m: int) -> str | None:
-        return "too slow: n > 20,000" if n > 20_000 else None
-
-    def fit(self, X: np.ndarray, y: np.ndarray, repeat: int, timeout: float) -> Measured:
-        from sklearn.linear_model import QuantileRegressor
-
-        def model() -> Any:
-            return QuantileRegressor(quantile=0.5, alpha=0.0, solver="highs")
-
-        model().fit(X[:100], y[:100])
-        out = measure(lambda: model().fit(X, y), repeat)
+    def fit(self, job: Job) -> Measured:
+        with suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.prepare(job.sample())()
+        out = measure(self.prepare(job), job.repeat, self.timeout)
         if out.model is not None:
-            out.coef, out.intercept = out.model.coef_, float(out.model.intercept_)
-            out.iterations = int(np.max(out.model.n_iter_))
+            self.read(out.model, out)
         return out
 
 
-@dataclass(frozen=True)
-class Statsmodels(Peer):
-    """QuantReg: iteratively reweighted least squares."""
+@dataclass(frozen=True, kw_only=True)
+class Aidlearn(PythonSolver):
+    """Ours, with its certificate."""
 
-    def skip(self, n: int, m: int) -> str | None:
-        try:
-            import statsmodels.regression.quantile_regression  # noqa: F401
-        except ImportError:
-            return "statsmodels is not installed"
-        return "too slow: n > 200,000 or m > 50" if n > 200_000 or m > 50 else None
+    name: str = OURS
+    estimator: str
 
-    def fit(self, X: np.ndarray, y: np.ndarray, repeat: int, timeout: float) -> Measured:
-        from statsmodels.regression.quantile_regression import QuantReg
+    def prepare(self, job: Job) -> Callable[[], Any]:
+        import aidlearn
 
-        with_ones = np.column_stack([np.ones(len(y)), X])
-        QuantReg(y[:1000], with_ones[:1000]).fit(q=0.5)
-        out = measure(lambda: QuantReg(y, with_ones).fit(q=0.5), repeat)
-        if out.model is not None:
-            point = np.asarray(out.model.params)
-            out.coef, out.intercept, out.iterations = point[1:], float(point[0]), int(out.model.iterations)
+        model = getattr(aidlearn, self.estimator)
+        arguments = {"n_jobs": 1} | job.settings | job.params
+        data = job.data
+        return lambda: model(**arguments).fit(data.X, data.y, sample_weight=data.weight)
+
+    def read(self, model: Any, out: Measured) -> None:
+        super().read(model, out)
+        out.certificate = {
+            "gap": float(model.gap_),
+            "lower_bound": float(model.lower_bound_),
+            "claimed": float(model.objective_),
+            "status": str(model.status_),
+            "rate": float(model.aggregation_rate_),
+            "clusters": int(model.n_clusters_),
+            "passes": int(model.n_passes_),
+            "bounds": [float(entry.lower_bound) for entry in model.history_],
+            "rates": [float(entry.aggregation_rate) for entry in model.history_],
+            "source": _source(),
+        }
+
+    def fit(self, job: Job) -> Measured:
+        X = job.data.X
+        product = product_seconds(X, np.ones(X.shape[1]))
+        out = super().fit(job)
+        out.certificate |= {"product": product, "products": out.cpu / product}
         return out
 
 
-PEERS: dict[str, Peer] = {
-    peer.name: peer
-    for peer in (
-        Quantreg("quantreg fn", "fn", max_work=2e10),
-        Quantreg("quantreg pfn", "pfn"),
-        ScikitLearn("scikit-learn"),
-        Statsmodels("statsmodels"),
-    )
-}
+def _source() -> str:
+    """Short digest of the installed aidlearn, so that rows of different versions are not mixed up."""
+    import aidlearn
+
+    digest = hashlib.sha256()
+    for path in sorted(Path(aidlearn.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]

@@ -65,9 +65,7 @@ class Chunk:
 
     def dense_rows(self, rows: NDArray[Any] | slice) -> Float:
         """The selected rows as a dense float64 array."""
-        # np.take copies whole rows, where fancy indexing goes cell by cell.
-        indexed = isinstance(rows, np.ndarray) and isinstance(self.X, np.ndarray)
-        block = self.X.take(rows, axis=0) if indexed else self.X[rows]
+        block = self.X[rows]
         return np.asarray(block.toarray() if sparse.issparse(block) else block, dtype=np.float64)
 
 

@@ -167,7 +167,7 @@ class _Sharpening:
         for sample in self.samples:
             point = sharpen_on_sample(self.problem, sample, self.metric, point, errors, self.damping)
             reached = p / sample.n_entries * self.problem.source.n_entries / self.problem.effective
-            errors = [4 * reached, reached]
+            errors = [4 * reached] if self.metric.constant is not None else [4 * reached, reached]
         return point
 
     def at(self, point: Float) -> _View:
@@ -188,18 +188,20 @@ class _Sharpening:
         view = self.at(point)
         kappa = view.width(view.fraction(error))
         model = self._pass(point, kappa, view.fraction(error))
-        length = kappa
+        previous = math.inf
         for _ in range(MAX_FULL_STEPS):
             step, length = bounded_step(problem, point, model, kappa, damping, self.metric)
             trial = point + problem.step(step)
             view = self.at(trial)
             unit = view.width(view.fraction(smallest))
-            if length <= 0.6 * unit and damping.negligible:
+            # What is left to go after this step, if the next one shrinks as this one did.
+            left = length * min(1.0, max(0.3, length / previous))
+            if left <= 0.2 * unit and damping.negligible:
                 return trial, max(length, view.width(0.3 * view.fraction(smallest)))
+            previous = length
             error = max(smallest, error / 16)
             # An undamped step leaves a fraction of its length to go, a damped one as much again.
-            left = 0.3 * length if damping.negligible else length
-            width = max(view.width(view.fraction(error)), min(left, kappa))
+            width = max(view.width(view.fraction(error)), min(left if damping.negligible else length, kappa))
             there = self._pass(trial, width, view.share(width))
             if there.objective > model.objective:
                 damping.more()
@@ -231,11 +233,11 @@ def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: 
     loss, n_regions = problem.loss, problem.n_regions
     n, p = problem.source.n_entries, problem.n_variables
     view = sharp.at(point)
-    # As many near rows as cost little to solve for (K rows cost about as much as K p / 30 n passes): some
-    # coefficients err by more than the typical one, the more so where rows differ in leverage.
+    # Newton steps end with an error of about (p/n)^(1/4) of the doubt; some coefficients err by more, the more
+    # so where rows differ in leverage. K rows cost about K p / n passes to solve for.
     doubt = math.sqrt(p / n)
-    affordable = (0.5 if sharp.metric.constant is not None else 3.0) / p
-    fewest, most = max((5 * p + 50) / n, min(doubt, affordable)), min(0.5, 3 * doubt)
+    margin = min(1.0, (3.0 if sharp.metric.constant is not None else 9.0) * math.sqrt(doubt))
+    fewest, most = max((5 * p + 50) / n, min(margin * doubt, 5.0 / p)), min(0.5, 3 * doubt)
     if problem.initial_rate is not None:
         fewest = most = max(p + 1, problem.initial_rate * n - n_regions * p) / n
     near = min(max(reach, view.width(fewest)), view.width(most))
