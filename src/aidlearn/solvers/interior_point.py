@@ -192,12 +192,15 @@ def _starting_point(rows: HingeRows, w: Float, slack: float) -> _Iterate:
 
 
 def _factor(normal: Float, ridge: Float) -> tuple[Float, bool] | None:
-    """Cholesky factor of P + A'DA, with a proximal term that grows until it exists."""
+    """Cholesky factor of P + A'DA, with the smallest proximal term with which it exists.
+
+    The term slows the dual residual down in weak directions, so none is tried first.
+    """
     diagonal = np.diag_indices_from(normal)
     base = normal[diagonal] + ridge
-    floor = max(float(base.max(initial=0.0)), np.finfo(float).tiny) * 1e-14
-    for relative in (1e-13, 1e-11, 1e-9, 1e-7):
-        normal[diagonal] = base + relative * base + floor
+    base = np.where(base > 0, base, max(float(base.max(initial=0.0)), TINY))
+    for relative in (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7):
+        normal[diagonal] = base * (1 + relative)
         try:
             return linalg.cho_factor(normal, check_finite=False)
         except (linalg.LinAlgError, ValueError):
