@@ -126,5 +126,5 @@ LOADERS: dict[str, Callable[..., tuple[np.ndarray, ...]]] = {
 }
 
 
-def load(name: str, **arguments: Any) -> Data:
+def load(name: str, /, **arguments: Any) -> Data:
     return Data(*LOADERS[name](**arguments))
