@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.data.source import Chunk, Float, join
+from aidlearn.data.arrays import ArraySource
+from aidlearn.data.source import Chunk, DataSource, Float, join
 from aidlearn.engine.clusters import Assignment, Clusters
 from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.problems.piecewise import PiecewiseLinear
@@ -23,7 +24,6 @@ from aidlearn.starts.sharpen import (
     bounded_step,
     local_model,
     quantile_width,
-    sharpen_on_sample,
     solved_point,
     thinning,
     uncertain_fraction,
@@ -59,7 +59,7 @@ class Band:
         if self._sharpening is None:
             self._sharpening = _Sharpening(problem)
         sharp = self._sharpening
-        sharp.problem, sharp.damping = problem, Damping()
+        sharp.problem, sharp.everything.source = problem, problem.source
         point, reach = sharp.on_all_entries(sharp.on_samples(self._point))
         return _cluster(problem, sharp, point, reach)
 
@@ -103,6 +103,15 @@ class _View:
         return float(np.mean(self.problem.loss.distance(self.z) <= width * self.leverage))
 
 
+@dataclass
+class _Level:
+    """Rows that Newton steps are taken on: a sample that stands for all, or all of them."""
+
+    source: DataSource
+    leverages: list[Any] | None = None
+    is_sample: bool = True
+
+
 class _Sharpening:
     """Nested samples, the metric, and the passes of the sharpened start.
 
@@ -126,9 +135,10 @@ class _Sharpening:
         shown = equations.shows_all_columns(problem)
         if not shown:
             equations = NormalEquations.of_all(problem)
+            self.samples = self.samples[-1:]  # smaller ones would mislead
         self.metric = Metric.of(problem, equations.gram)
         self.least_squares = problem.step(self.metric.solve(equations.right))
-        self.leverages: list[Any] | None = None
+        self.everything = _Level(problem.source, is_sample=False)
         if shown:
             self.metric = self.metric.settled(problem, few)
         if self.metric.constant is None:
@@ -137,7 +147,6 @@ class _Sharpening:
         thin = max(1, self.largest.n_entries // VIEW_ROWS)
         self.viewed = self.largest.select(slice(None, None, thin))
         self.viewed_leverage = self.metric.leverage(problem, self.viewed)
-        self.damping = Damping()
 
     def _thinned(self, step: int) -> Chunk:
         return self.samples[0].select(slice(None, None, step)).weighing(self.problem.weight)
@@ -151,58 +160,65 @@ class _Sharpening:
             leverage = metric.leverage(problem, chunk)
             return chunk.select(np.flatnonzero(chunk.weight * leverage**2 > HEAVY)), leverage.astype(np.float32)
 
-        self.leverages = problem.source.run(measure, collect=heavy.append)
+        self.everything.leverages = problem.source.run(measure, collect=heavy.append)
         self.samples = [join([sample, *heavy]) for sample in self.samples]
 
     def on_samples(self, point: Float | None) -> Float:
-        """Newton steps on samples of growing size, from a given point or least squares."""
-        p = self.problem.n_variables
-        if self.problem.loss.classifies:
-            few = balanced_sample(self.problem, self.largest, max(20 * p, 2000))
-            point = solved_point(self.problem, few)
+        """Newton steps on samples of growing size, from a given point or a cheap one."""
+        problem, p = self.problem, self.problem.n_variables
+        if problem.loss.classifies:
+            few = balanced_sample(problem, self.largest, max(20 * p, 2000))
+            point = solved_point(problem, few)
         else:
-            start = self.least_squares if point is None else point
-            point = at_quantile(self.problem, self.samples[0], start)
-        errors = [0.25, 0.16, 0.09]
+            point = at_quantile(problem, self.samples[0], self.least_squares if point is None else point)
+        error, steps = 0.25, 8
         for sample in self.samples:
-            point = sharpen_on_sample(self.problem, sample, self.metric, point, errors, self.damping)
-            reached = p / sample.n_entries * self.problem.source.n_entries / self.problem.effective
-            errors = [4 * reached] if self.metric.constant is not None else [4 * reached, reached]
+            rows = ArraySource(sample.X, sample.y, sample.weight, problem.source.n_jobs)
+            smallest = p / problem.effective * problem.source.n_entries / sample.n_entries
+            point, _ = self._descend(_Level(rows), point, max(error, smallest), smallest, steps)
+            error, steps = 4 * smallest, 1 if self.metric.constant is not None else 2
         return point
+
+    def on_all_entries(self, point: Float) -> tuple[Float, float]:
+        """Newton steps on all rows; the point, and a distance within which rows may still change sides."""
+        problem = self.problem
+        smallest = problem.n_variables / problem.effective
+        error = 4 * smallest * problem.source.n_entries / self.largest.n_entries
+        return self._descend(self.everything, point, error, smallest, MAX_FULL_STEPS)
 
     def at(self, point: Float) -> _View:
         """A sample seen from a point."""
         return _View(self.problem, self.problem.margins(self.viewed, point), self.viewed_leverage)
 
-    def on_all_entries(self, point: Float) -> tuple[Float, float]:
-        """Damped Newton steps on all rows until the next one would be short.
+    def _descend(self, level: _Level, point: Float, error: float, smallest: float, steps: int) -> tuple[Float, float]:
+        """Damped Newton steps on the rows of a level until the next one would be short.
 
-        Returns the point and a distance (in leverages) within which rows may still change sides. The unit is
-        the distance that holds the rows in doubt at a root-n error. The smoothing width follows the length of
-        the steps down to that unit.
+        ``error`` is the assumed error of the point (p over rows), ``smallest`` that of the level's optimum: the
+        smoothing width follows the length of the steps from one to the other. Returns the point and a distance
+        (in leverages) within which rows may still change sides.
         """
-        problem, p, n = self.problem, self.problem.n_variables, self.problem.source.n_entries
-        damping = Damping()
-        smallest = p / problem.effective
-        error = 4 * smallest * n / self.largest.n_entries
+        problem, previous = self.problem, math.inf
+        # A sample says little of rare columns: there the Gram matrix of all rows keeps its weight.
+        damping = Damping(least=1e-2) if level.is_sample else Damping()
+        # Where rows differ in leverage, some coefficients lag behind the typical one.
+        short = 0.2 if self.metric.constant is not None or problem.loss.classifies else 0.05
         view = self.at(point)
         kappa = view.width(view.fraction(error))
-        model = self._pass(point, kappa, view.fraction(error))
-        previous = math.inf
-        for _ in range(MAX_FULL_STEPS):
+        model = self._model(level, point, kappa, view.fraction(error))
+        for remaining in reversed(range(steps)):
             step, length = bounded_step(problem, point, model, kappa, damping, self.metric)
             trial = point + problem.step(step)
             view = self.at(trial)
             unit = view.width(view.fraction(smallest))
             # What is left to go after this step, if the next one shrinks as this one did.
             left = length * min(1.0, max(0.3, length / previous))
-            if left <= 0.2 * unit and damping.negligible:
+            if damping.negligible and (left <= short * unit or (remaining == 0 and level.is_sample)):
                 return trial, max(length, view.width(0.3 * view.fraction(smallest)))
             previous = length
             error = max(smallest, error / 16)
             # An undamped step leaves a fraction of its length to go, a damped one as much again.
             width = max(view.width(view.fraction(error)), min(left if damping.negligible else length, kappa))
-            there = self._pass(trial, width, view.share(width))
+            there = self._model(level, trial, width, view.share(width))
             if there.objective > model.objective:
                 damping.more()
                 continue
@@ -210,11 +226,11 @@ class _Sharpening:
             point, model, kappa = trial, there, width
         return point, max(length, 2 * unit)
 
-    def _pass(self, point: Float, kappa: float, fraction: float) -> Model:
+    def _model(self, level: _Level, point: Float, kappa: float, fraction: float) -> Model:
         """The model at a point, where about a given fraction of the rows is near a kink."""
         problem, metric = self.problem, self.metric
         p = problem.n_variables
-        thin = thinning(fraction * problem.source.n_entries, p)
+        thin = thinning(fraction * level.source.n_entries, p)
         total = Model(0.0, np.zeros(p), [], 0.0)
 
         def measure(chunk: Chunk, leverage: Any) -> tuple[Model, Any]:
@@ -223,7 +239,7 @@ class _Sharpening:
             z = problem.margins(chunk, point)
             return local_model(problem, chunk, z, leverage, kappa, thin), leverage
 
-        self.leverages = problem.source.run(measure, self.leverages, total.add)
+        level.leverages = level.source.run(measure, level.leverages, total.add)
         total.objective += problem.penalty(point)
         return total
 
@@ -262,5 +278,5 @@ def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: 
         return Assignment(labels, alone, float(chunk.weight @ loss.values(z)))
 
     homes = np.tile(np.repeat(np.arange(n_regions, dtype=np.int16), n_bins), 2 if loss.classifies else 1)
-    clusters, objective = Clusters.build(problem.source, problem, assign, len(homes), homes, sharp.leverages)
+    clusters, objective = Clusters.build(problem.source, problem, assign, len(homes), homes, sharp.everything.leverages)
     return Start(clusters, Incumbent(point, objective + problem.penalty(point)))

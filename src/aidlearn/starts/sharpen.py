@@ -19,7 +19,6 @@ from aidlearn.problems.piecewise import PiecewiseLinear
 from aidlearn.solvers.aggregated import solve_by_interior_point as interior_point_solution
 
 SKETCH_COLUMNS = 8
-STEPS = (1.0, 0.5, 0.25, 0.1, 0.03)
 HEAVY = 0.02
 """Leverage from which a row always counts, whatever the sample: at most 50 rows per variable have it."""
 TRUST = 4.0
@@ -176,6 +175,7 @@ class Damping:
     """Levenberg term relative to the columns' norms on all entries."""
 
     size: float = 1e-2
+    least: float = 1e-6
 
     def more(self) -> None:
         """After a step that was too long."""
@@ -183,7 +183,7 @@ class Damping:
 
     def less(self) -> None:
         """After a good one."""
-        self.size = max(1e-6, self.size / 10)
+        self.size = max(self.least, self.size / 10)
 
     @property
     def negligible(self) -> bool:
@@ -269,37 +269,6 @@ def uncertain_fraction(problem: PiecewiseLinear, z: Float, ratio: float) -> floa
     below = float(np.mean(z <= problem.loss.kinks[0]))
     small = max(min(above, below), 1 / (1 + len(z)))
     return min(small, 2 * math.sqrt(small * (1 - small) * ratio))
-
-
-def sharpen_on_sample(
-    problem: PiecewiseLinear,
-    sample: Chunk,
-    metric: Metric,
-    point: Float,
-    errors: list[float],
-    damping: Damping,
-) -> Float:
-    """Newton steps on a sample that stands for all rows, one for each assumed error (ratio) of the point."""
-    leverage = metric.leverage(problem, sample)
-    z = problem.margins(sample, point)
-
-    def objective(at: Float, margins: Float) -> float:
-        return float(sample.weight @ problem.loss.values(margins)) + problem.penalty(at)
-
-    current = objective(point, z)
-    for error in errors:
-        fraction = uncertain_fraction(problem, z, error)
-        kappa = quantile_width(problem, z, leverage, fraction)
-        model = local_model(problem, sample, z, leverage, kappa, thinning(fraction * len(z), len(point)))
-        step = problem.step(newton_step(problem, point, model, kappa, damping, metric))
-        change = problem.margins(sample, point + step) - z
-        values = [objective(point + t * step, z + t * change) for t in STEPS]
-        best = int(np.argmin(values))
-        if not values[best] < current:
-            continue  # as good as this width can make it on this sample
-        (damping.less if STEPS[best] >= 0.5 else damping.more)()
-        point, z, current = point + STEPS[best] * step, z + STEPS[best] * change, values[best]
-    return point
 
 
 def at_quantile(problem: PiecewiseLinear, sample: Chunk, point: Float) -> Float:
