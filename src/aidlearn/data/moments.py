@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from aidlearn.data.source import Chunk, DataSource, Float
@@ -22,7 +23,7 @@ class Moments:
     mean: Float
     """Weighted mean of each column."""
     squares: Float
-    """Weighted sum of squares of each column about its mean."""
+    """Weighted sum of squares of each column about its mean; 0 exactly if the column is constant."""
     raw_squares: Float
     """The same about zero."""
 
@@ -61,15 +62,50 @@ def inspect(source: DataSource) -> Moments:
     if weight == 0:
         raise ValueError("sample_weight is zero for every row; at least one must be positive.")
     mean, raw = total[:m] / weight, total[m : 2 * m]
-    # Below the rounding error of the difference a column counts as constant.
-    about_mean = raw - weight * mean**2
-    squares = np.where(about_mean > 1e-13 * raw, about_mean, 0.0)
-    return Moments(weight, weight**2 / weight_squares, mean, squares, raw)
+    squares = raw - weight * mean**2
+    # Where the difference has cancelled, a second pass measures the spread about the mean itself.
+    suspects = np.flatnonzero(squares <= 1e-8 * raw)
+    suspects = suspects[raw[suspects] > 0]
+    if len(suspects):
+        squares[suspects] = _spread(source, suspects, mean[suspects])
+    return Moments(weight, weight / (weight_squares / weight), mean, np.maximum(squares, 0.0), raw)
+
+
+def _spread(source: DataSource, columns: NDArray[np.intp], mean: Float) -> Float:
+    """Squares about the mean of columns that hardly vary; 0 for those that do not vary at all."""
+    squares = np.zeros(len(columns))
+    low, high = np.full(len(columns), np.inf), np.full(len(columns), -np.inf)
+
+    def measure(chunk: Chunk, state: Any) -> tuple[tuple[Float, Float, Float], None]:
+        values = chunk.X[:, columns]
+        values = np.asarray(values.toarray() if sparse.issparse(values) else values, dtype=np.float64)
+        used = values[chunk.weight > 0] if (chunk.weight == 0).any() else values
+        if len(used) == 0:
+            return (np.zeros(len(columns)), low.copy(), high.copy()), None
+        about = chunk.weight @ (values - mean) ** 2
+        return (about, used.min(axis=0), used.max(axis=0)), None
+
+    def collect(value: tuple[Float, Float, Float]) -> None:
+        squares[:] += value[0]
+        np.minimum(low, value[1], out=low)
+        np.maximum(high, value[2], out=high)
+
+    source.run(measure, collect=collect)
+    largest = np.maximum(np.abs(low), np.abs(high))
+    lost = np.flatnonzero((high > low) & (high - low < 1e-11 * largest))
+    if len(lost):
+        column = lost[0]
+        raise ValueError(
+            f"Column {source.column_name(int(columns[column]))} of X varies only in its last digits, between "
+            f"{low[column]!r} and {high[column]!r}: subtract an offset from it, or drop it."
+        )
+    return np.where(high > low, squares, 0.0)
 
 
 def _squares(chunk: Chunk, weight: Float | None) -> Float:
     if sparse.issparse(chunk.X):
-        squared = chunk.X.multiply(chunk.X)
+        X = chunk.X.astype(np.float64)
+        squared = X.multiply(X)
         by = np.ones(chunk.n_entries) if weight is None else weight
         return np.asarray(squared.T @ by, dtype=np.float64)
     if weight is None:

@@ -66,6 +66,7 @@ class _Group:
         self.computing = threading.Semaphore(source.n_jobs)
         self.changed = threading.Condition()
         self.waiting: list[_Request] = []
+        self.served: list[_Request] = []
         self.running = 0
         self.failure: BaseException | None = None
 
@@ -88,11 +89,11 @@ class _Group:
                 self.changed.wait_for(lambda: len(self.waiting) == self.running or self.failure is not None)
                 if self.failure is not None:
                     raise self.failure
-                requests, self.waiting = self.waiting, []
-            if not requests:
+                self.served, self.waiting = self.waiting, []
+            if not self.served:
                 return
-            self._one_pass(requests)
-            for request in requests:
+            self._one_pass(self.served)
+            for request in self.served:
                 request.answered.set()
 
     def _one_pass(self, requests: list[_Request]) -> None:
@@ -114,10 +115,11 @@ class _Group:
     def refuse(self, error: type[BaseException]) -> None:
         """End the fits that wait for a pass."""
         with self.changed:
-            for request in self.waiting:
-                request.error = error()
-                request.answered.set()
-            self.waiting = []
+            for request in [*self.waiting, *self.served]:
+                if not request.answered.is_set():
+                    request.error = error()
+                    request.answered.set()
+            self.waiting, self.served = [], []
 
 
 def run_together(source: DataSource, fits: Sequence[Callable[[DataSource], T]]) -> list[T]:

@@ -14,6 +14,11 @@ from aidlearn.engine.result import Iteration, Result, Status, relative_gap
 
 logger = logging.getLogger("aidlearn")
 
+CROSSING = 1e-9
+"""Relative amount by which rounding may lift a bound above the objective before it is discarded."""
+NEGLIGIBLE = 1e-9
+"""Relative gap that rounding may leave at a verified optimum."""
+
 Callback = Callable[[Iteration], bool | None]
 """Called once per iteration; a true return value stops the fit."""
 
@@ -61,13 +66,19 @@ class _Run:
 
     def record(self, n_clusters: int, n_entries: int, solution: Solution, check: Check) -> bool:
         """Keep the iteration, tell the callbacks; whether one of them asked to stop."""
-        # Both bounds hold up to rounding: at the optimum they may cross in the last bits.
-        self.lower_bound = min(max(self.lower_bound, solution.lower_bound), self.objective)
+        proven = solution.lower_bound
+        if proven > self.objective + CROSSING * abs(self.objective):
+            # A bound above a value that was reached is none: rounding errors have exceeded their allowance.
+            logger.warning("bound %.17g above the objective %.17g discarded", proven, self.objective)
+            proven = -math.inf
+        # At the optimum the two may cross in the last bits.
+        proven = min(proven, self.objective)
+        self.lower_bound = max(self.lower_bound, proven)
         entry = Iteration(
             iteration=len(self.history) + 1,
             n_clusters=n_clusters,
             aggregation_rate=n_clusters / n_entries,
-            lower_bound=min(solution.lower_bound, self.objective),
+            lower_bound=proven,
             objective=float(check.objectives[0]),
             best_objective=self.objective,
             best_lower_bound=self.lower_bound,
@@ -82,9 +93,10 @@ class _Run:
 
     def status(self, problem: Problem, solution: Solution, check: Check) -> Status | None:
         """Why to stop after this iteration, or None to go on."""
-        if check.n_violated == 0 and solution.verified:
+        gap = relative_gap(self.objective, self.lower_bound)
+        if check.n_violated == 0 and solution.verified and gap <= max(self.limits.tol, NEGLIGIBLE):
             return problem.one_region_status
-        if relative_gap(self.objective, self.lower_bound) <= self.limits.tol:
+        if gap <= self.limits.tol:
             return Status.gap
         if check.n_violated == 0:
             if self.stalled:
@@ -118,11 +130,13 @@ def aid(problem: Problem, limits: Limits, callbacks: Sequence[Callback] = ()) ->
     start = problem.start()
     clusters = start.clusters
     run = _Run(limits, start.incumbent, callbacks, started, problem.trivial_bound)
-    solution = None
+    certified: Solution | None = None
     status = None
     try:
         while status is None:
+            certified = None
             solution = problem.solve_aggregated(clusters, run.incumbent, run.accuracy())
+            certified = solution
             check = clusters.check(Trial([solution.point]))
             before = run.improve([solution.point], check)
             stop = run.record(clusters.n_clusters, clusters.source.n_entries, solution, check)
@@ -132,6 +146,7 @@ def aid(problem: Problem, limits: Limits, callbacks: Sequence[Callback] = ()) ->
                 if elsewhere:
                     check = clusters.check(elsewhere)
                     run.improve(elsewhere.points, check)
+                certified = None  # it belongs to the clusters as they were
                 clusters.decluster(check)
     except KeyboardInterrupt:
         if run.incumbent is None:
@@ -148,6 +163,6 @@ def aid(problem: Problem, limits: Limits, callbacks: Sequence[Callback] = ()) ->
         aggregation_rate=clusters.aggregation_rate,
         n_passes=clusters.source.n_passes,
         history=run.history,
-        solution=solution,
+        solution=certified,
         clusters=clusters,
     )

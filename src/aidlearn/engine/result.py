@@ -70,7 +70,7 @@ class Result:
     n_passes: int
     history: list[Iteration] = field(default_factory=list)
     solution: Any = None
-    """The last aggregated solution, with its dual."""
+    """The last aggregated solution, with its dual (None if the run was interrupted before it had one)."""
     clusters: Any = None
     """The clusters it belongs to."""
 

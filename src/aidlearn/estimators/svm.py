@@ -169,7 +169,10 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
             problem: PiecewiseLinear = result.clusters.problem
             # Fits have ended: what is left of their shared passes is made on the source itself.
             result.clusters.source = source
-            alpha = problem.entry_duals(result.clusters, result.solution.dual)
+            if result.solution is None or result.solution.dual is None:
+                alpha = np.zeros(source.n_entries)
+            else:
+                alpha = problem.entry_duals(result.clusters, result.solution.dual)
             rows.append((alpha, problem.loss))
         support = np.flatnonzero(np.any([alpha > 0 for alpha, _ in rows], axis=0))
         self.support_ = support

@@ -110,6 +110,8 @@ class PiecewiseLinear(Problem):
         # With an intercept, starts work on centred columns: slopes stay, b' = b + centre'w.
         self.centre = moments.mean if fit_intercept else np.zeros(m)
         self.column_squares = np.append(moments.squares, moments.weight) if fit_intercept else moments.raw_squares
+        # Columns without information (constant ones, next to an intercept): their coefficients stay 0.
+        self.constant = self.column_squares == 0
 
     @property
     def n_variables(self) -> int:
@@ -144,6 +146,7 @@ class PiecewiseLinear(Problem):
         sign, _ = self.loss.fold(chunk.y[select])
         if sign is not None:
             rows *= sign[:, None]
+        rows[:, self.constant] = 0.0
         return rows
 
     def forces(self, chunk: Chunk, slope: Float) -> Float:
@@ -151,10 +154,11 @@ class PiecewiseLinear(Problem):
         sign, _ = self.loss.fold(chunk.y)
         signed = slope if sign is None else slope * sign
         total = chunk.transposed_times(signed)
-        if not self.fit_intercept:
-            return total
-        intercept = signed.sum()
-        return np.append(total - self.centre * intercept, intercept)
+        if self.fit_intercept:
+            intercept = signed.sum()
+            total = np.append(total - self.centre * intercept, intercept)
+        total[self.constant] = 0.0
+        return total
 
     def step(self, centred: Float) -> Float:
         """A change of the point from one in centred coordinates."""
@@ -201,6 +205,7 @@ class PiecewiseLinear(Problem):
         used = sums[:, -1] > 0
         weight = sums[used, -1]
         mean = sums[used, :-1] / weight[:, None]
+        mean[:, :-1][:, self.constant] = 0.0
         blocks = [
             (mean[:, :-1], mean[:, -1] - kink, self.loss.scale * weight, np.full(len(weight), tilt))
             for kink, tilt in zip(self.loss.kinks, self.loss.tilts, strict=True)
@@ -256,7 +261,7 @@ class PiecewiseLinear(Problem):
         _, e = self.loss.fold(chunk.y)
         fits_all = chunk.weight == 0
         if not self.three_way:
-            fits_all |= self.loss.distance(z) <= 1e-12 * np.abs(e)
+            fits_all |= self.loss.distance(z) <= 8 * EPS * np.abs(e)
         if fits_all.any():
             regions[fits_all] = -1
         return regions

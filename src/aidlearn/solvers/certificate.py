@@ -26,8 +26,9 @@ class Certificate:
 def certify(rows: HingeRows, dual: Float, w: Float) -> Certificate:
     """Repair a dual so that it is feasible, and compute its value.
 
-    ``w`` is the primal point that belongs to it: the residual of the equalities that rounding leaves is
-    charged against the bound at the size of ``w``.
+    ``w`` is the primal point that belongs to it. The residual of the equalities that rounding leaves is charged
+    against the bound at the size of ``w`` plus the span of the rows: a bound is proven up to rounding, over
+    coefficients that float64 can evaluate.
     """
     free = rows.free
     p = np.clip(dual, rows.lower, rows.upper)
@@ -47,7 +48,7 @@ def certify(rows: HingeRows, dual: Float, w: Float) -> Certificate:
         # Shrinking towards p = 0 stays feasible; linear / quadratic is the best multiple.
         shrink = max(linear / quadratic, 0.0)
         p, linear, quadratic, forces = p * shrink, linear * shrink, quadratic * shrink**2, forces * shrink
-    rounding = float(np.abs(forces[free]) @ np.abs(w[free]))
+    rounding = float(np.abs(forces[free]) @ (np.abs(w[free]) + rows.span))
     rounding += float((EPS * np.abs(rows.e) + rows.noise) @ np.abs(p))
     return Certificate(p, linear - 0.5 * quadratic - rounding)
 

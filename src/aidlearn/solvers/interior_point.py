@@ -25,6 +25,8 @@ from aidlearn.solvers.rows import EPS, HingeRows
 MAX_ITERATIONS = 80
 STEP_TO_BOUNDARY = 0.995
 TINY = 1e-200
+VERIFIED = 1e-10
+"""Proven relative gap up to which an aggregated solution counts as optimal."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def solve(
         polished = polish(rows, best.w, dual)
         if polished is not None:
             best = _better(best, AggregatedSolution(polished.w, rows.value(polished.w), polished.certificate))
-        verified = best.gap <= 1e-13 * abs(best.value) + 4 * rounding
+        verified = best.gap <= VERIFIED * abs(best.value)
         best = AggregatedSolution(best.w, best.value, best.certificate, verified)
     return _snapped(rows, best)
 

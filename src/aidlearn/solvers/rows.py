@@ -35,6 +35,9 @@ class HingeRows:
     ridge: Float
     noise: Float | float = 0.0
     """Rounding error of the margins that the origin of the coordinates has left in e."""
+    span: float = 0.0
+    """How far an optimum may lie from the origin in a coordinate: a typical margin over the smallest
+    singular value of A. What rounding leaves of the dual equalities is charged at this size."""
 
     @property
     def free(self) -> NDArray[np.bool_]:
@@ -71,6 +74,8 @@ class Basis:
     origin: Float
     centre: Float
     scale: Float
+    weakest: float = 1.0
+    """Smallest singular value (estimated) of the scaled rows, relative to the largest."""
 
     @classmethod
     def of(cls, rows: HingeRows, point: Float | None, has_intercept: bool) -> Basis:
@@ -87,21 +92,26 @@ class Basis:
         safe = np.where(spread > 0, spread, 1.0)
         rms = np.sqrt(s @ (columns / safe) ** 2 / s.sum())
         # A column that centring has turned into rounding noise carries nothing: scale 0 fixes its variable.
-        scale = np.where(spread > 1e-12 * largest, safe * np.maximum(rms, 1e-4), 0.0)
+        scale = np.where(spread > 1e-14 * largest, safe * np.maximum(rms, 1e-4), 0.0)
+        weakest = 1.0
         if not rows.ridge.any():
-            scale[_dependent(columns, scale)] = 0.0
-        return cls(origin, centre, scale)
+            dependent, weakest = _dependent(columns, scale)
+            scale[dependent] = 0.0
+        return cls(origin, centre, scale, weakest)
 
     def apply(self, rows: HingeRows) -> HingeRows:
         """The rows in terms of w; free coordinates have the origin's margins at w = 0."""
         inverse = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0)
+        margins = rows.margins(self.origin)
+        typical = float(rows.weight @ np.abs(margins) / rows.weight.sum())
         return HingeRows(
             _centred(rows.A, self.centre) * inverse,
-            rows.margins(self.origin),
+            margins,
             rows.weight,
             rows.tilt,
             np.where(self.scale > 0, rows.ridge * inverse**2, rows.ridge),
             EPS * (np.abs(rows.e) + np.abs(rows.A) @ np.abs(self.origin)),
+            typical / self.weakest,
         )
 
     def to_point(self, w: Float) -> Float:
@@ -119,21 +129,23 @@ def _centred(A: Float, centre: Float) -> Float:
     return A - np.outer(A[:, -1], centre) if centre.any() else A
 
 
-def _dependent(columns: Float, scale: Float) -> NDArray[np.intp]:
-    """Columns that are combinations of others up to rounding (collinear, or more columns than rows).
+def _dependent(columns: Float, scale: Float) -> tuple[NDArray[np.intp], float]:
+    """Columns that are combinations of others up to rounding, and the smallest relative pivot of the rest.
 
-    Their variables stay at the origin: moving them could only exploit rounding errors, with huge coefficients.
+    Their variables stay at the origin. Moving them could only exploit rounding errors: with a relative pivot of
+    1e-14, coefficients large enough to matter make ``x'v`` itself wrong by a percent.
     """
     used = np.flatnonzero(scale)
     scaled = columns[:, used] / scale[used]
     gram = scaled.T @ scaled
     try:
         factor = np.diag(linalg.cholesky(gram, check_finite=False))
-        if factor.min(initial=1.0) > 1e-5 * factor.max(initial=0.0):
-            return used[:0]
+        weakest = float(factor.min(initial=np.inf) / factor.max(initial=0.0)) if len(factor) else 1.0
+        if weakest > 1e-5:
+            return used[:0], weakest
     except linalg.LinAlgError:
         pass
     _, triangle, order = linalg.qr(scaled, mode="economic", pivoting=True, check_finite=False)
     pivots = np.abs(np.diag(triangle))
-    rank = int((pivots > 1e-11 * pivots[0]).sum()) if len(pivots) else 0
-    return used[order[rank:]]
+    rank = int((pivots > 1e-14 * len(scaled) ** 0.5 * pivots[0]).sum()) if len(pivots) else 0
+    return used[order[rank:]], float(pivots[rank - 1] / pivots[0]) if rank else 1.0

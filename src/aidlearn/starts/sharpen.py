@@ -42,10 +42,10 @@ class Metric:
     @classmethod
     def of(cls, problem: PiecewiseLinear, gram: Float) -> Metric:
         diagonal = np.diag_indices_from(gram)
-        squares = np.maximum(problem.column_squares, np.finfo(float).tiny)
         # A ridge holds a coefficient as rows would: about 0.3 scale per row is the loss's mean curvature.
         gram[diagonal] += problem.ridge_diagonal / (0.3 * problem.loss.scale)
-        gram[diagonal] = np.maximum(gram[diagonal], 1e-12 * squares)
+        gram[diagonal] = np.maximum(gram[diagonal], 1e-12 * problem.column_squares)
+        gram[problem.constant, problem.constant] = 1.0
         size = np.sqrt(gram[diagonal])
         scaled = gram / np.outer(size, size)
         ridge = 1e-14
@@ -58,6 +58,7 @@ class Metric:
                 ridge *= 100
         normal = np.random.default_rng(0).standard_normal((len(gram), SKETCH_COLUMNS))
         half = linalg.solve_triangular(factor, normal, check_finite=False)
+        half[problem.constant] = 0.0
         return cls(gram, size, factor, half / (size[:, None] * math.sqrt(SKETCH_COLUMNS)))
 
     def solve(self, right: Float) -> Float:
@@ -84,7 +85,8 @@ class Metric:
         square = np.einsum("ij,ij->i", projected, projected, dtype=np.float64)
         # As if the row itself were part of the Gram matrix: no leverage exceeds 1 (for weight 1).
         square /= 1 + chunk.weight * square
-        return np.sqrt(np.maximum(square, 1e-300))
+        # A row of zeros moves with no coefficient; a tiny leverage keeps distances finite.
+        return np.sqrt(np.maximum(square, 1e-12 / problem.weight))
 
     def length(self, step: Float) -> float:
         """Typical ``|a_i'd| / s_i`` of a step in centred coordinates."""
@@ -126,8 +128,8 @@ class NormalEquations:
 
         Rare dummies and heavy tails are what a sample gets wrong.
         """
-        ratio = np.diag(self.gram) / np.maximum(problem.column_squares, np.finfo(float).tiny)
-        return bool(((ratio > 0.6) & (ratio < 1.7) | (problem.column_squares == 0)).all())
+        ratio = np.diag(self.gram)[~problem.constant] / problem.column_squares[~problem.constant]
+        return bool(((ratio > 0.6) & (ratio < 1.7)).all())
 
 
 @dataclass
