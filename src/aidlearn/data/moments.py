@@ -39,7 +39,7 @@ def inspect(source: DataSource) -> Moments:
         # must not hide a bad cell: the sums of squares that are checked are unweighted.
         with np.errstate(over="ignore", invalid="ignore"):
             squares = _squares(chunk, None)
-            sound = np.isfinite(squares).all() and np.isfinite(chunk.y).all()
+            sound = np.isfinite(squares).all() and np.isfinite(chunk.y @ chunk.y)
         if not (sound and np.isfinite(chunk.weight).all()):
             raise ValueError(source.find_bad_cell(chunk) + ".")
         negative = np.flatnonzero(chunk.weight < 0)
@@ -49,9 +49,11 @@ def inspect(source: DataSource) -> Moments:
                 f"at row {chunk.start + int(negative[0])}."
             )
         if not plain:
-            squares = _squares(chunk, chunk.weight)
-        sums = chunk.transposed_times(chunk.weight)
-        weights = [chunk.weight.sum(), chunk.weight @ chunk.weight]
+            with np.errstate(over="ignore", under="ignore"):
+                squares = _squares(chunk, chunk.weight)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            sums = chunk.transposed_times(chunk.weight)
+            weights = [chunk.weight.sum(), chunk.weight @ chunk.weight]
         return np.concatenate([sums, squares, weights]), None
 
     def collect(value: Float) -> None:
@@ -59,6 +61,8 @@ def inspect(source: DataSource) -> Moments:
 
     source.run(measure, collect=collect)
     weight, weight_squares = float(total[-2]), float(total[-1])
+    if not 1e-100 < weight < 1e100 and weight != 0:
+        raise ValueError(f"sample_weight sums to {weight:g}; divide it by a constant so that it is of ordinary size.")
     if weight == 0:
         raise ValueError("sample_weight is zero for every row; at least one must be positive.")
     mean, raw = total[:m] / weight, total[m : 2 * m]

@@ -38,6 +38,7 @@ class _Member(DataSource):
 
     def __init__(self, group: _Group) -> None:
         self._group = group
+        self.base = group.source
         self.n_entries, self.n_attributes = group.source.n_entries, group.source.n_attributes
         self.n_jobs = 1
 

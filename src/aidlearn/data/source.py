@@ -163,7 +163,7 @@ class DataSource(ABC):
                 return f"Input {name} contains {what} at row {chunk.start + int(bad[0])}"
         rows, columns = self._bad_positions(chunk)
         if len(rows) == 0:
-            return "Input X has finite entries too large for float64 sums"
+            return "Input X or y has finite entries too large for float64 sums of squares; rescale it"
         first = np.lexsort((columns, rows))[0]
         row, column = int(rows[first]), int(columns[first])
         cell = chunk.dense_rows(np.array([row]))[0, column]

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from aidlearn.data.arrays import ArraySource, TableSource
 from aidlearn.data.convert import as_source, check_features, linear_scores
 from aidlearn.data.moments import Moments
 from aidlearn.data.source import DataSource, Float
@@ -87,10 +88,14 @@ class AIDEstimator(BaseEstimator):
         if self.solver not in SOLVERS:
             raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))}, got {self.solver!r}.")
         start_method(self.init)
+        if self.n_jobs is not None and (not isinstance(self.n_jobs, Integral) or self.n_jobs == 0):
+            raise ValueError(f"n_jobs must be None or an integer other than 0, got {self.n_jobs!r}.")
 
     def _source(self, X: Any, y: Any, sample_weight: Any) -> DataSource:
         """The data as a source; X may be one already."""
         if isinstance(X, DataSource):
+            if y is not None or sample_weight is not None:
+                raise ValueError("A DataSource brings its own target and weights: pass neither y nor sample_weight.")
             source = X
             self.n_features_in_ = source.n_attributes
         else:
@@ -100,6 +105,22 @@ class AIDEstimator(BaseEstimator):
             source = as_source(X, y, sample_weight, self.n_jobs)
         source.n_passes = 0
         return source
+
+    def _without_offset(self, source: DataSource) -> float:
+        """Take a large common offset out of the targets; it belongs to the intercept alone.
+
+        Sums of y around 1e9 lose the digits of residuals around 1; sums of y minus its median do not.
+        """
+        if not self.fit_intercept or not isinstance(source, (ArraySource, TableSource)):
+            return 0.0
+        some = source.y[:: max(1, len(source.y) // 10_000)]
+        if not np.isfinite(some).all():
+            return 0.0  # the validating pass says where
+        low, middle, high = np.quantile(some, [0.25, 0.5, 0.75])
+        if abs(middle) <= 100 * (high - low):
+            return 0.0
+        source.y = source.y - middle
+        return float(middle)
 
     def _scores(self, X: Any) -> Float:
         """``X coef_' + intercept_``."""

@@ -42,6 +42,7 @@ class _LinearQuantile(RegressorMixin, AIDEstimator):
         check_number("alpha", self.alpha, low=0, include_low=True)
         losses, several = self._losses()
         source = self._source(X, y, sample_weight)
+        offset = self._without_offset(source)
         start = start_method(self.init)
         results: list[Result] = []
         with one_blas_thread():
@@ -52,7 +53,7 @@ class _LinearQuantile(RegressorMixin, AIDEstimator):
                     start.continue_from(results[-1].point)
         points = np.array([result.point for result in results])
         m = source.n_attributes
-        coef, intercept = points[:, :m], points[:, m] if self.fit_intercept else np.zeros(len(points))
+        coef, intercept = points[:, :m], points[:, m] + offset if self.fit_intercept else np.zeros(len(points))
         self.coef_ = coef if several else coef[0]
         self.intercept_ = intercept if several else float(intercept[0])
         self._store_certificate(results, several)

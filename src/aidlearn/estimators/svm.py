@@ -98,7 +98,7 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix, table or DataSource of shape (n_samples, n_features)
+        X : array, sparse matrix or table of shape (n_samples, n_features)
         y : array of shape (n_samples,)
             Class of each row: numbers, strings or booleans.
         sample_weight : array of shape (n_samples,), optional
@@ -112,6 +112,8 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
         check_number("C", self.C, low=0)
         if self.solver == "highs":
             raise ValueError("solver='highs' solves linear programs only; use 'auto', 'libsvm' or 'liblinear' here.")
+        if isinstance(X, DataSource):
+            raise ValueError("LinearSVC takes arrays, sparse matrices and tables; a DataSource has no class labels.")
         codes = None if y is None else self._encode(y)
         source = self._source(X, codes, sample_weight)
         if codes is not None and self.class_weight is not None:
@@ -261,12 +263,13 @@ class LinearSVR(RegressorMixin, AIDEstimator):
         if self.solver not in ("auto", "interior-point"):
             raise ValueError(f"solver must be 'auto' or 'interior-point' for LinearSVR, got {self.solver!r}.")
         source = self._source(X, y, sample_weight)
+        offset = self._without_offset(source)
         with one_blas_thread():
             loss = epsilon_insensitive(float(self.C), float(self.epsilon))
             result = self._solve(source, inspect(source), loss, start_method(self.init), ridge=1.0)
         m = source.n_attributes
         self.coef_ = result.point[:m]
-        self.intercept_ = float(result.point[m]) if self.fit_intercept else 0.0
+        self.intercept_ = float(result.point[m]) + offset if self.fit_intercept else 0.0
         self._store_certificate([result], several=False)
         return self
 

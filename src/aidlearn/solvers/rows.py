@@ -133,7 +133,7 @@ def _dependent(columns: Float, scale: Float) -> tuple[NDArray[np.intp], float]:
     """Columns that are combinations of others up to rounding, and the smallest relative pivot of the rest.
 
     Their variables stay at the origin. Moving them could only exploit rounding errors: with a relative pivot of
-    1e-14, coefficients large enough to matter make ``x'v`` itself wrong by a percent.
+    5e-15, coefficients large enough to matter make ``x'v`` itself wrong by a percent.
     """
     used = np.flatnonzero(scale)
     scaled = columns[:, used] / scale[used]
@@ -147,5 +147,5 @@ def _dependent(columns: Float, scale: Float) -> tuple[NDArray[np.intp], float]:
         pass
     _, triangle, order = linalg.qr(scaled, mode="economic", pivoting=True, check_finite=False)
     pivots = np.abs(np.diag(triangle))
-    rank = int((pivots > 1e-14 * len(scaled) ** 0.5 * pivots[0]).sum()) if len(pivots) else 0
+    rank = int((pivots > 5e-15 * len(pivots) ** 0.5 * pivots[0]).sum()) if len(pivots) else 0
     return used[order[rank:]], float(pivots[rank - 1] / pivots[0]) if rank else 1.0

@@ -28,7 +28,7 @@ def from_callable(function: Callable[[Any, Any], Any]) -> Callable[[PiecewiseLin
     """A start whose labels are ``function(X, y)``."""
 
     def start(problem: PiecewiseLinear) -> Start:
-        source = problem.source
+        source = getattr(problem.source, "base", problem.source)  # what a shared source shares
         if not isinstance(source, ArraySource):
             raise ValueError("init as a callable needs an array or a sparse matrix as X.")
         return _build(problem, np.asarray(function(source.X, source.y)))
