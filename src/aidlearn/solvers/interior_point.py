@@ -183,14 +183,19 @@ def weighted_gram(A: Float, D: Float) -> Float:
 
 
 def _starting_point(rows: HingeRows, w: Float, slack: float) -> _Iterate:
-    """Strictly inside, around the margins at w; slacks of the size of typical margins keep it central."""
-    s = rows.weight
-    z = rows.margins(w)
-    typical = max(float(s @ np.abs(z) / s.sum()), float(np.abs(z).mean()))
-    extra = max(slack * typical, TINY)
-    xi, t = np.maximum(z, 0) + extra, np.maximum(-z, 0) + extra
-    # u = s xi / (xi + t): near s for a large positive margin, near 0 for a negative one.
-    return _Iterate(w.copy(), s * np.clip(xi / (xi + t), 1e-3, 1 - 1e-3), xi, t)
+    """The point of the central path for the margins at w: ``u t = (s - u) xi = mu`` and ``xi - t = z``.
+
+    With u = s theta and a = z s / mu this is ``a theta^2 + (2 - a) theta - 1 = 0``; the smaller of theta and
+    1 - theta is computed, so that weights of any size keep their digits.
+    """
+    s, z = rows.weight, rows.margins(w)
+    mu = max(slack * float(s @ np.abs(z)) / len(s), TINY)
+    size = np.minimum(np.abs(z) * s / mu, 1e12)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        smaller = (size + 2 - np.sqrt(size**2 + 4)) / (2 * size)
+    smaller = np.where(size < 1e-4, 0.5 - size / 8, np.where(size > 1e6, 1 / np.maximum(size, 1.0), smaller))
+    u, v = np.where(z > 0, s * (1 - smaller), s * smaller), np.where(z > 0, s * smaller, s * (1 - smaller))
+    return _Iterate(w.copy(), u, np.maximum(mu / v, TINY), np.maximum(mu / u, TINY))
 
 
 def _factor(normal: Float, ridge: Float) -> tuple[Float, bool] | None:
