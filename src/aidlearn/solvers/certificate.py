@@ -109,7 +109,7 @@ def _absorb(rows: HingeRows, A: Float, p: Float, target: Float) -> Float:
 def _pull_inside(p: Float, lower: Float, upper: Float) -> Float:
     """The multiple of p closest to it inside the box (rows whose box ends at 0 are clipped)."""
     p = np.where((lower == 0) & (p < 0) | (upper == 0) & (p > 0), 0.0, p)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(p > upper, upper / p, np.where(p < lower, lower / p, 1.0))
     factor = float(ratio.min(initial=1.0))
     return np.clip(p * factor, lower, upper) if factor < 1 else p
