@@ -57,7 +57,7 @@ class TableSource(DataSource):
 
 def is_table(X: Any) -> bool:
     """Whether ``X`` is a pandas or polars DataFrame or a pyarrow Table."""
-    return hasattr(X, "iloc") or (hasattr(X, "slice") and hasattr(X, "columns"))
+    return (hasattr(X, "iloc") or hasattr(X, "slice")) and hasattr(X, "columns") and hasattr(X, "shape")
 
 
 def table_to_array(table: Any) -> Float:

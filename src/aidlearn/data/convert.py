@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from aidlearn.data.arrays import ArraySource, TableSource, homogeneous, is_table, table_to_array, to_csr
+from aidlearn.data.arrays import ArraySource, TableSource, homogeneous, is_table, to_csr
 from aidlearn.data.source import DataSource, Float
 
 
@@ -104,16 +104,19 @@ def _check_table(table: Any) -> None:
             f"Found a table with {table.shape[0]} sample(s) and {table.shape[1]} feature(s) while a minimum of 1 "
             "of each is required."
         )
-    names = table.column_names if hasattr(table, "column_names") else list(table.columns)
-    first = table.iloc[:1] if hasattr(table, "iloc") else table.slice(0, 1)
-    for position, name in enumerate(names):
-        one = first.iloc[:, [position]] if hasattr(first, "iloc") else first.select([name])
-        try:
-            kind = np.asarray(table_to_array(one)).dtype.kind
-        except (TypeError, ValueError):
-            kind = "O"
-        if kind not in "fiub":
+    for position, (name, kind) in enumerate(_column_kinds(table)):
+        if not kind:
             raise ValueError(
                 f"could not convert string to float: column {position} ({name!r}) of X is not numeric; "
                 "encode or drop it."
             )
+
+
+def _column_kinds(table: Any) -> list[tuple[str, bool]]:
+    """Name of each column and whether it holds numbers (dates and texts do not)."""
+    if hasattr(table, "column_names"):
+        words = ("int", "uint", "float", "double", "halffloat", "bool", "decimal")
+        return [(field.name, str(field.type).startswith(words)) for field in table.schema]
+    if hasattr(table, "iloc"):
+        return [(str(n), getattr(t, "kind", "O") in "fiub") for n, t in zip(table.columns, table.dtypes, strict=True)]
+    return [(n, t.is_numeric() or str(t) == "Boolean") for n, t in table.schema.items()]

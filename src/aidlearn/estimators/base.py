@@ -29,7 +29,7 @@ ENGINE_PARAMETERS = """
     max_iter : int, default=100
         Limit on iterations (aggregated problems solved).
     time_limit : float, optional
-        Seconds after which the best solution so far is returned.
+        Seconds after which the best solution so far is returned (of each model, where several are fitted).
     init : {"auto", "band", "kmeans", "birch"}, array of labels or callable, default="auto"
         Initial clusters. "band" sharpens a start on all rows; "kmeans" is the paper's procedure.
     initial_rate : float, optional
@@ -117,7 +117,7 @@ class AIDEstimator(BaseEstimator):
         if not np.isfinite(some).all():
             return 0.0  # the validating pass says where
         low, middle, high = np.quantile(some, [0.25, 0.5, 0.75])
-        if abs(middle) <= 100 * (high - low):
+        if abs(middle) / 100 <= high - low:
             return 0.0
         source.y = source.y - middle
         return float(middle)

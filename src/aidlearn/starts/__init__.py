@@ -13,20 +13,22 @@ from aidlearn.starts.band import Band
 from aidlearn.starts.given import from_callable, from_labels
 from aidlearn.starts.kmeans import birch, kmeans
 
-NAMES = ("auto", "band", "kmeans", "birch")
+METHODS: dict[str, Callable[[], Callable[[PiecewiseLinear], Start]]] = {
+    "auto": Band,
+    "band": Band,
+    "kmeans": lambda: kmeans,
+    "birch": lambda: birch,
+}
 
 
 def start_method(init: Any) -> Callable[[PiecewiseLinear], Start]:
     """The initial clustering that ``init`` asks for."""
-    if isinstance(init, str):
-        if init in ("auto", "band"):
-            return Band()
-        if init in ("kmeans", "birch"):
-            return {"kmeans": kmeans, "birch": birch}[init]
-    elif callable(init):
+    if isinstance(init, str) and init in METHODS:
+        return METHODS[init]()
+    if callable(init):
         return from_callable(init)
-    elif np.ndim(init) == 1:
+    if not isinstance(init, str) and np.ndim(init) == 1:
         return from_labels(init)
     raise ValueError(
-        f"init must be one of {', '.join(map(repr, NAMES))}, an array of cluster labels or a callable, got {init!r}."
+        f"init must be one of {', '.join(map(repr, METHODS))}, an array of cluster labels or a callable, got {init!r}."
     )

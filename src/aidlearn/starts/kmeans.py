@@ -11,8 +11,9 @@ from sklearn.cluster import Birch
 
 from aidlearn.data.source import Chunk, Float
 from aidlearn.engine.clusters import Assignment, Clusters
-from aidlearn.engine.problem import Accuracy, Start
+from aidlearn.engine.problem import Start
 from aidlearn.problems.piecewise import PiecewiseLinear
+from aidlearn.starts.sharpen import solved_point
 
 BIRCH_ROWS = 20_000
 """Rows the BIRCH tree is grown from; all others join the nearest subcluster."""
@@ -81,7 +82,4 @@ def _sample_solution(problem: PiecewiseLinear) -> Float:
     """The model fitted to a small sample."""
     source = problem.source
     step = max(1, source.n_entries // max(10 * problem.n_variables, 1000))
-    sample = source.every(step, int(problem.rng.integers(step)))
-    sums = problem.aggregate(sample, np.arange(sample.n_entries), sample.n_entries)
-    rows = problem.aggregated_rows(sums)
-    return np.asarray(problem.solver(rows, None, problem.fit_intercept, Accuracy(1e-4, np.inf)).point)
+    return solved_point(problem, source.every(step, int(problem.rng.integers(step))))
