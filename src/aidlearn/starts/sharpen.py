@@ -48,14 +48,7 @@ class Metric:
         gram[problem.constant, problem.constant] = 1.0
         size = np.sqrt(gram[diagonal])
         scaled = gram / np.outer(size, size)
-        ridge = 1e-14
-        while True:
-            scaled[diagonal] = 1 + ridge
-            try:
-                factor = linalg.cholesky(scaled, check_finite=False)
-                break
-            except linalg.LinAlgError:
-                ridge *= 100
+        factor = _regularised_cholesky(scaled)
         normal = np.random.default_rng(0).standard_normal((len(gram), SKETCH_COLUMNS))
         half = linalg.solve_triangular(factor, normal, check_finite=False)
         half[problem.constant] = 0.0
@@ -91,6 +84,18 @@ class Metric:
     def length(self, step: Float) -> float:
         """Typical ``|a_i'd| / s_i`` of a step in centred coordinates."""
         return math.sqrt(max(float(step @ self.gram @ step), 0.0) / len(step))
+
+
+def _regularised_cholesky(scaled: Float) -> Float:
+    """Upper Cholesky factor of a matrix with unit diagonal, with the smallest ridge with which it exists."""
+    diagonal = np.diag_indices_from(scaled)
+    for ridge in (1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4):
+        scaled[diagonal] = 1 + ridge
+        try:
+            return np.asarray(linalg.cholesky(scaled, check_finite=False))
+        except linalg.LinAlgError:
+            continue
+    return np.eye(len(scaled))
 
 
 @dataclass(frozen=True)
@@ -220,15 +225,8 @@ def newton_step(
         hessian[np.arange(m), np.arange(m)] += problem.l1 * (np.abs(point[:m]) < width) / width
     size = np.sqrt(np.maximum(hessian[diagonal], 1e-300))
     scaled = hessian / np.outer(size, size)
-    relative = 1e-13
-    while True:
-        scaled[diagonal] = 1 + relative
-        try:
-            factor = linalg.cho_factor(scaled, check_finite=False)
-            break
-        except linalg.LinAlgError:
-            relative *= 100
-    return np.asarray(-linalg.cho_solve(factor, gradient / size, check_finite=False) / size)
+    factor = _regularised_cholesky(scaled)
+    return np.asarray(-linalg.cho_solve((factor, False), gradient / size, check_finite=False) / size)
 
 
 def bounded_step(
