@@ -28,8 +28,12 @@ class Moments:
     """The same about zero."""
 
 
-def inspect(source: DataSource) -> Moments:
-    """Validate all entries and measure the columns, in one pass."""
+def inspect(source: DataSource, centred: bool = True) -> Moments:
+    """Validate all entries and measure the columns, in one pass.
+
+    ``centred`` says that columns will be centred (there is an intercept): then one that hardly varies is looked at
+    again.
+    """
     m = source.n_attributes
     total = np.zeros(2 * m + 2)
 
@@ -70,7 +74,7 @@ def inspect(source: DataSource) -> Moments:
     # Where the difference has cancelled, a second pass measures the spread about the mean itself.
     suspects = np.flatnonzero(squares <= 1e-8 * raw)
     suspects = suspects[raw[suspects] > 0]
-    if len(suspects):
+    if centred and len(suspects):
         squares[suspects] = _spread(source, suspects, mean[suspects])
     return Moments(weight, weight / (weight_squares / weight), mean, np.maximum(squares, 0.0), raw)
 
@@ -101,7 +105,7 @@ def _spread(source: DataSource, columns: NDArray[np.intp], mean: Float) -> Float
         column = lost[0]
         raise ValueError(
             f"Column {source.column_name(int(columns[column]))} of X varies only in its last digits, between "
-            f"{low[column]!r} and {high[column]!r}: subtract an offset from it, or drop it."
+            f"{float(low[column])!r} and {float(high[column])!r}: subtract an offset from it, or drop it."
         )
     return np.where(high > low, squares, 0.0)
 

@@ -46,7 +46,7 @@ class _LinearQuantile(RegressorMixin, AIDEstimator):
         start = start_method(self.init)
         results: list[Result] = []
         with one_blas_thread():
-            moments = inspect(source)
+            moments = inspect(source, self.fit_intercept)
             for loss in losses:
                 results.append(self._solve(source, moments, loss, start, l1=self.alpha * moments.weight))
                 if isinstance(start, Band):

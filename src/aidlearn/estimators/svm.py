@@ -120,7 +120,7 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
             source.weight = source.weight * self._class_factors(codes)  # type: ignore[attr-defined]
         n_classes = len(self.classes_)
         with one_blas_thread():
-            moments = inspect(source)
+            moments = inspect(source, self.fit_intercept)
             positives = [1.0] if n_classes == 2 else [float(k) for k in range(n_classes)]
             results = run_together(source, [self._one(positive, moments) for positive in positives])
             points = np.array([result.point for result in results])
@@ -266,7 +266,7 @@ class LinearSVR(RegressorMixin, AIDEstimator):
         offset = self._without_offset(source)
         with one_blas_thread():
             loss = epsilon_insensitive(float(self.C), float(self.epsilon))
-            result = self._solve(source, inspect(source), loss, start_method(self.init), ridge=1.0)
+            result = self._solve(source, inspect(source, self.fit_intercept), loss, start_method(self.init), ridge=1.0)
         m = source.n_attributes
         self.coef_ = result.point[:m]
         self.intercept_ = float(result.point[m]) + offset if self.fit_intercept else 0.0
