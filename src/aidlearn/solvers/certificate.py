@@ -34,7 +34,7 @@ def certify(rows: HingeRows, dual: Float, w: Float) -> Certificate:
     certificates = [_value(rows, _feasible(rows, p), w)]
     if rows.ridge.any():
         # The bound loses the square of what A'p misses of P w: fit it as closely as the boxes allow.
-        certificates.append(_value(rows, _feasible(rows, _absorb(rows, rows.A, p, rows.ridge * w)), w))
+        certificates.append(_value(rows, _feasible(rows, _absorb(rows, rows.A, p, rows.ridge * w, rounds=2)), w))
     return max(certificates, key=lambda certificate: certificate.bound)
 
 
@@ -75,7 +75,7 @@ def _balance(column: Float, p: Float) -> Float:
     return np.where(parts < 0, p * (plus / minus), p) if minus > plus else p
 
 
-def _absorb(rows: HingeRows, A: Float, p: Float, target: Float) -> Float:
+def _absorb(rows: HingeRows, A: Float, p: Float, target: Float, rounds: int = 6) -> Float:
     """Equalities ``A'p = target``: absorb the residual on rows strictly inside their box.
 
     Each row may move in proportion to its room squared, so rows at a bound stay there; what still leaves its
@@ -83,7 +83,7 @@ def _absorb(rows: HingeRows, A: Float, p: Float, target: Float) -> Float:
     """
     lower, upper = rows.lower, rows.upper
     scale = np.abs(A).T @ np.abs(p)
-    for _ in range(6):
+    for _ in range(rounds):
         residual = A.T @ p - target
         if (np.abs(residual) <= 4 * EPS * scale).all():
             break

@@ -146,7 +146,7 @@ def _iterate(
     s, tilt = rows.weight, rows.tilt
     linear = rows.A.T @ (tilt * s)
     it = _starting_point(rows, w, slack)
-    best = _certified(rows, it)
+    best = AggregatedSolution(it.w, rows.value(it.w), Certificate(np.zeros_like(s), 0.0))
     without_progress = 0
     for iteration in range(max_iterations):
         v = s - it.u
