@@ -32,7 +32,7 @@ from aidlearn.starts.sharpen import (
 SMALL = 1000
 """Up to this many entries there is nothing to gain from aggregation."""
 MAX_FULL_STEPS = 6
-VIEW_ROWS = 20_000
+VIEW_ROWS = 10_000
 """Rows that quantiles of distances are read from."""
 MOST_BINS = 32
 """Far clusters of a region: their rows seldom violate, and those that do split off anyway."""
