@@ -127,6 +127,7 @@ def aid(problem: Problem, limits: Limits, callbacks: Sequence[Callback] = ()) ->
         The best point, its objective on all entries and the proven lower bound.
     """
     started = time.monotonic()
+    problem.deadline = math.inf if limits.time_limit is None else started + limits.time_limit
     start = problem.start()
     clusters = start.clusters
     run = _Run(limits, start.incumbent, callbacks, started, problem.trivial_bound)

@@ -88,6 +88,8 @@ class Problem(ABC):
     n_regions: int = 2
     trivial_bound: float = -math.inf
     """A bound that needs no proof (0 for a sum of losses)."""
+    deadline: float = math.inf
+    """``time.monotonic()`` value, set by the loop, after which a start should settle for what it has."""
     one_region_status: Status = Status.optimal
     """What it means that no cluster violates the condition at a verified solution."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -205,7 +206,10 @@ class _Sharpening:
         view = self.at(point)
         kappa = view.width(view.fraction(error))
         model = self._model(level, point, kappa, view.fraction(error))
+        length = unit = kappa
         for remaining in reversed(range(steps)):
+            if time.monotonic() > problem.deadline:
+                break
             step, length = bounded_step(problem, point, model, kappa, damping, self.metric)
             trial = point + problem.step(step)
             view = self.at(trial)
