@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,12 @@ from aidlearn.starts import start_method
 from aidlearn.starts.band import Band
 
 
-class _LinearQuantile(RegressorMixin, AIDEstimator):
+class _LinearQuantile(RegressorMixin, AIDEstimator, ABC):
     alpha: float
 
+    @abstractmethod
     def _losses(self) -> tuple[list[Loss], bool]:
         """The losses to fit, and whether the user asked for several."""
-        raise NotImplementedError
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> _LinearQuantile:
         """Fit the model.

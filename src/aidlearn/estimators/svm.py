@@ -11,6 +11,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from aidlearn.data.convert import check_weight
 from aidlearn.data.moments import Moments, inspect
 from aidlearn.data.shared import run_together
 from aidlearn.data.source import DataSource, Float, one_blas_thread
@@ -115,9 +116,9 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
         if isinstance(X, DataSource):
             raise ValueError("LinearSVC takes arrays, sparse matrices and tables; a DataSource has no class labels.")
         codes = None if y is None else self._encode(y)
-        source = self._source(X, codes, sample_weight)
         if codes is not None and self.class_weight is not None:
-            source.weight = source.weight * self._class_factors(codes)  # type: ignore[attr-defined]
+            sample_weight = check_weight(sample_weight, len(codes)) * self._class_factors(codes)
+        source = self._source(X, codes, sample_weight)
         n_classes = len(self.classes_)
         with one_blas_thread():
             moments = inspect(source, self.fit_intercept)
