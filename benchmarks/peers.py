@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Solver:
+class Solver(ABC):
     """One program and the largest data it is asked to fit."""
 
     name: str
@@ -73,16 +74,17 @@ class Solver:
         limits = (("n", n, self.max_rows), ("m", m, self.max_columns), ("n m^2", n * m**2, self.max_work))
         return next((f"too slow: {name} > {limit:,.0f}" for name, value, limit in limits if value > limit), None)
 
+    @abstractmethod
     def fit(self, job: Job) -> Measured:
-        raise NotImplementedError
+        """Run and measure it."""
 
 
 class PythonSolver(Solver):
     """A Python package: warmed up on a few rows, then measured in this process."""
 
+    @abstractmethod
     def prepare(self, job: Job) -> Callable[[], Any]:
         """Bring the data into the form the package takes; the fit that is returned is what counts."""
-        raise NotImplementedError
 
     def read(self, model: Any, out: Measured) -> None:
         """Take coefficients and iterations from the fitted model; here: one of scikit-learn."""

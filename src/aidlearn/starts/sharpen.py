@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -153,7 +154,9 @@ class Model:
         self.near_rows += other.near_rows
         self.curvature += other.curvature
 
+    @cached_property
     def hessian(self) -> Float:
+        """Gram matrix of the near rows, once all of them are there."""
         rows = np.concatenate(self.near_rows)
         return np.asarray(rows.T @ rows)
 
@@ -208,7 +211,7 @@ def newton_step(
 ) -> Float:
     """Solve ``(H + damping) d = -gradient`` for the smoothed objective, in centred coordinates."""
     ridge = problem.ridge_diagonal
-    hessian = model.hessian()
+    hessian = model.hessian.copy()
     gradient = ridge * point - model.forces
     # The Gram matrix has every column, also those without a row near a kink.
     # As if at least a few rows in ten thousand were near a kink, at the typical leverage sqrt(p / n).
