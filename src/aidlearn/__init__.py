@@ -6,6 +6,7 @@ An implementation of AID, "Aggregate and Iterative Disaggregate" (Park and Klabj
 from aidlearn.data import DataSource, as_source
 from aidlearn.engine.result import Iteration, Result, Status
 from aidlearn.estimators.quantile import LADRegressor, QuantileRegressor
+from aidlearn.estimators.semi_supervised import SemiSupervisedSVC
 from aidlearn.estimators.svm import LinearSVC, LinearSVR
 
 __version__ = "0.1.0"
@@ -18,6 +19,7 @@ __all__ = [
     "LinearSVR",
     "QuantileRegressor",
     "Result",
+    "SemiSupervisedSVC",
     "Status",
     "as_source",
 ]

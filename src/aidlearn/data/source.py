@@ -41,6 +41,8 @@ class Chunk:
     X: Any
     y: Float
     weight: Float
+    labels: NDArray[np.int32] | None = None
+    """Cluster of each entry, where a check hands the chunk to a problem."""
 
     @property
     def n_entries(self) -> int:

@@ -7,7 +7,7 @@ the new clusters; the parent's sum is the old one minus those, so nothing else i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -195,7 +195,7 @@ class Clusters:
 
         def evaluate(chunk: Chunk, state: ChunkLabels) -> tuple[Any, ChunkLabels]:
             labels = state.current(renaming)
-            evaluation = problem.evaluate(chunk, trial)
+            evaluation = problem.evaluate(replace(chunk, labels=labels), trial)
             home = homes[labels]
             code = np.zeros(len(labels), dtype=np.int16)
             for region in evaluation.regions:

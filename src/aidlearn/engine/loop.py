@@ -16,8 +16,6 @@ logger = logging.getLogger("aidlearn")
 
 CROSSING = 1e-9
 """Relative amount by which rounding may lift a bound above the objective before it is discarded."""
-NEGLIGIBLE = 1e-9
-"""Relative gap that rounding may leave at a verified optimum."""
 
 Callback = Callable[[Iteration], bool | None]
 """Called once per iteration; a true return value stops the fit."""
@@ -94,11 +92,12 @@ class _Run:
     def status(self, problem: Problem, solution: Solution, check: Check) -> Status | None:
         """Why to stop after this iteration, or None to go on."""
         gap = relative_gap(self.objective, self.lower_bound)
-        if check.n_violated == 0 and solution.verified and gap <= max(self.limits.tol, NEGLIGIBLE):
-            return problem.one_region_status
+        in_one_region = problem.one_region(solution, gap, self.limits.tol) if check.n_violated == 0 else None
+        if in_one_region is not None:
+            return in_one_region
         if gap <= self.limits.tol:
-            return Status.gap
-        if check.n_violated == 0:
+            return problem.gap_status
+        if check.n_violated == 0 and solution.loose is None:
             if self.stalled:
                 return Status.numerical
             self.stalled = True  # only the solver's accuracy is left to improve
@@ -143,7 +142,7 @@ def aid(problem: Problem, limits: Limits, callbacks: Sequence[Callback] = ()) ->
             stop = run.record(clusters.n_clusters, clusters.source.n_entries, solution, check)
             status = run.status(problem, solution, check) or (Status.interrupted if stop else None)
             if status is None:
-                elsewhere = before and problem.split_trial(solution.point, before)
+                elsewhere = problem.split_trial(solution, before)
                 if elsewhere:
                     check = clusters.check(elsewhere)
                     run.improve(elsewhere.points, check)

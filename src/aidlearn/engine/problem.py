@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from aidlearn.engine.clusters import Clusters
 
 
+NEGLIGIBLE = 1e-9
+"""Relative gap that rounding may leave at a verified optimum."""
+
+
 @dataclass(frozen=True)
 class Incumbent:
     """The best point so far and its objective on all entries."""
@@ -62,6 +66,8 @@ class Solution:
     lower_bound: float
     verified: bool = False
     dual: Any = None
+    loose: Any = None
+    """What the problem's ``split_trial`` has to split beyond the violating clusters so that the bound can rise."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +96,8 @@ class Problem(ABC):
     """A bound that needs no proof (0 for a sum of losses)."""
     deadline: float = math.inf
     """``time.monotonic()`` value, set by the loop, after which a start should settle for what it has."""
-    one_region_status: Status = Status.optimal
-    """What it means that no cluster violates the condition at a verified solution."""
+    gap_status: Status = Status.gap
+    """What it means that the gap is within the tolerance."""
 
     @abstractmethod
     def start(self) -> Start:
@@ -109,9 +115,13 @@ class Problem(ABC):
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
         """Objective and region of every entry of the chunk at the points of a trial."""
 
-    def split_trial(self, point: Any, incumbent: Incumbent) -> Trial | None:
-        """Points to split at in place of the aggregated solution alone (None: split there only)."""
+    def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
+        """What to split at in place of the aggregated solution alone (None: split there only)."""
         return None
+
+    def one_region(self, solution: Solution, gap: float, tol: float) -> Status | None:
+        """What it means that no cluster violates the condition (None: nothing yet, go on)."""
+        return Status.optimal if solution.verified and gap <= max(tol, NEGLIGIBLE) else None
 
     def penalty(self, point: Any) -> float:
         """The part of the objective that does not depend on the entries."""

@@ -64,7 +64,7 @@ class AIDEstimator(BaseEstimator):
     """Engine parameters of every model and how they are used."""
 
     tol: float
-    max_iter: int
+    max_iter: int | None
     time_limit: float | None
     init: Any
     initial_rate: float | None
@@ -77,17 +77,25 @@ class AIDEstimator(BaseEstimator):
     coef_: Float
     intercept_: Any
 
+    _solvers: tuple[str, ...] = tuple(SOLVERS)
+    _max_iter_optional = False
+
+    def _start_method(self) -> Any:
+        """The initial clustering that ``init`` asks for."""
+        return start_method(self.init)
+
     def _check_parameters(self) -> None:
         """One clear error for a parameter out of range, before the data are touched."""
         check_number("tol", self.tol, low=0, include_low=True)
-        check_number("max_iter", self.max_iter, low=1, include_low=True, whole=True)
+        if not (self.max_iter is None and self._max_iter_optional):
+            check_number("max_iter", self.max_iter, low=1, include_low=True, whole=True)
         if self.time_limit is not None:
             check_number("time_limit", self.time_limit, low=0)
         if self.initial_rate is not None:
             check_number("initial_rate", self.initial_rate, low=0, high=1, include_high=True)
-        if self.solver not in SOLVERS:
-            raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))}, got {self.solver!r}.")
-        start_method(self.init)
+        if self.solver not in self._solvers:
+            raise ValueError(f"solver must be one of {', '.join(map(repr, self._solvers))}, got {self.solver!r}.")
+        self._start_method()
         if self.n_jobs is not None and (not isinstance(self.n_jobs, Integral) or self.n_jobs == 0):
             raise ValueError(f"n_jobs must be None or an integer other than 0, got {self.n_jobs!r}.")
 
@@ -157,9 +165,9 @@ class AIDEstimator(BaseEstimator):
             paper_split=isinstance(self.init, str) and self.init in ("kmeans", "birch"),
             three_way=three_way,
             initial_rate=self.initial_rate,
-            rng=np.random.default_rng(_seed(self.random_state)),
+            rng=generator(self.random_state),
         )
-        limits = Limits(self.tol, int(self.max_iter), self.time_limit)
+        limits = Limits(self.tol, int(self.max_iter or 100), self.time_limit)
         return aid(problem, limits, self._callbacks())
 
     def _callbacks(self) -> list[Any]:
@@ -225,7 +233,8 @@ def check_number(
     raise ValueError(f"{name} must be {what}{' ' if bounds else ''}{' and '.join(bounds)}, got {value!r}.")
 
 
-def _seed(random_state: Any) -> Any:
+def generator(random_state: Any) -> np.random.Generator:
+    """A generator from what scikit-learn calls a random state."""
     if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31))
-    return random_state
+        return np.random.default_rng(int(random_state.randint(2**31)))
+    return np.random.default_rng(random_state)

@@ -13,7 +13,6 @@ from aidlearn.data.source import Float, one_blas_thread
 from aidlearn.engine.result import Result
 from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES, AIDEstimator, check_number
 from aidlearn.problems.losses import Loss, absolute, pinball
-from aidlearn.starts import start_method
 from aidlearn.starts.band import Band
 
 
@@ -44,7 +43,7 @@ class _LinearQuantile(RegressorMixin, AIDEstimator, ABC):
         losses, several = self._losses()
         source = self._source(X, y, sample_weight)
         offset = self._without_offset(source)
-        start = start_method(self.init)
+        start = self._start_method()
         results: list[Result] = []
         with one_blas_thread():
             moments = inspect(source, self.fit_intercept)

@@ -19,7 +19,6 @@ from aidlearn.engine.result import Result
 from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES, AIDEstimator, check_number
 from aidlearn.problems.losses import epsilon_insensitive, hinge
 from aidlearn.problems.piecewise import PiecewiseLinear
-from aidlearn.starts import start_method
 
 
 class LinearSVC(ClassifierMixin, AIDEstimator):
@@ -60,6 +59,8 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
     >>> model.predict([[1.0, 1.0]]), bool(model.gap_ <= 1e-4)
     (array(['up'], dtype='<U4'), True)
     """
+
+    _solvers = ("auto", "interior-point", "libsvm", "liblinear")
 
     def __init__(
         self,
@@ -111,8 +112,6 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
         """
         self._check_parameters()
         check_number("C", self.C, low=0)
-        if self.solver == "highs":
-            raise ValueError("solver='highs' solves linear programs only; use 'auto', 'libsvm' or 'liblinear' here.")
         if isinstance(X, DataSource):
             raise ValueError("LinearSVC takes arrays, sparse matrices and tables; a DataSource has no class labels.")
         codes = None if y is None else self._encode(y)
@@ -138,7 +137,7 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
 
         def fit(source: DataSource) -> Result:
             loss = hinge(float(self.C), positive)
-            return self._solve(source, moments, loss, start_method(self.init), ridge=1.0, three_way=self.dual)
+            return self._solve(source, moments, loss, self._start_method(), ridge=1.0, three_way=self.dual)
 
         return fit
 
@@ -225,6 +224,8 @@ class LinearSVR(RegressorMixin, AIDEstimator):
     True
     """
 
+    _solvers = ("auto", "interior-point")
+
     def __init__(
         self,
         *,
@@ -261,13 +262,12 @@ class LinearSVR(RegressorMixin, AIDEstimator):
         self._check_parameters()
         check_number("C", self.C, low=0)
         check_number("epsilon", self.epsilon, low=0, include_low=True)
-        if self.solver not in ("auto", "interior-point"):
-            raise ValueError(f"solver must be 'auto' or 'interior-point' for LinearSVR, got {self.solver!r}.")
         source = self._source(X, y, sample_weight)
         offset = self._without_offset(source)
         with one_blas_thread():
             loss = epsilon_insensitive(float(self.C), float(self.epsilon))
-            result = self._solve(source, inspect(source, self.fit_intercept), loss, start_method(self.init), ridge=1.0)
+            moments = inspect(source, self.fit_intercept)
+            result = self._solve(source, moments, loss, self._start_method(), ridge=1.0)
         m = source.n_attributes
         self.coef_ = result.point[:m]
         self.intercept_ = float(result.point[m]) + offset if self.fit_intercept else 0.0

@@ -221,10 +221,10 @@ class PiecewiseLinear(Problem):
 
     # 4. Optimality condition
 
-    def split_trial(self, point: Float, incumbent: Incumbent) -> Trial | None:
-        if self.paper_split or incumbent.point is point:
+    def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
+        if self.paper_split or incumbent is None or incumbent.point is solution.point:
             return None
-        return Segment.between(incumbent.point, point)
+        return Segment.between(incumbent.point, solution.point)
 
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
         end = self.margins(chunk, trial.points[0])

@@ -1,0 +1,375 @@
+"""Semi-supervised support vector machine (paper, section 3.3)."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from aidlearn.data.arrays import ArraySource, is_table, table_to_array
+from aidlearn.data.convert import check_features, check_weight, linear_scores, n_threads
+from aidlearn.data.moments import inspect
+from aidlearn.data.source import DataSource, Float, one_blas_thread
+from aidlearn.engine.loop import Limits, aid
+from aidlearn.engine.problem import Incumbent
+from aidlearn.engine.result import Result, Status
+from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator, check_number, generator
+from aidlearn.kernels.features import KernelFeatures, kernel_features
+from aidlearn.kernels.functions import NAMES, kernel_from
+from aidlearn.kernels.graph import GraphFeatures, graph_features
+from aidlearn.problems.refine import refine
+from aidlearn.problems.semi_supervised import SemiSupervised
+from aidlearn.starts.semi_supervised import by_kmeans, from_labels
+
+UNLABELLED = -1
+
+
+class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
+    __doc__ = f"""Semi-supervised support vector classifier (S3VM) with an honest certificate.
+
+    Minimises ``1/2 |w|^2 + C sum_l s_i max(0, 1 - y_i z_i) + C_unlabeled sum_u s_i max(0, 1 - |z_i|)`` with
+    ``z = x'w + b`` over labelled rows l and unlabelled rows u (those with y = -1) by AID: unlabelled rows are
+    clustered, their clusters are labelled by branch and bound, and clusters that the hyperplane or its margins cut
+    are split.
+
+    The problem is not convex. Status ``one_region`` is a local optimum; ``lower_bound_`` is a true bound on the
+    optimum, but often a weak one; only status ``certified`` says that the solution is the global optimum to ``tol``.
+    More than two classes are fitted one against the rest.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the losses of labelled rows (M_l in the paper).
+    C_unlabeled : float, default=1.0
+        Weight of the losses of unlabelled rows (M_u); 0 gives the supervised machine.
+    balance : {{None, "constraint", "cost"}}, default=None
+        "constraint": the mean decision value of the unlabelled rows is the mean label of the labelled rows, which
+        excludes that all unlabelled rows end on one side. "cost": larger weights for the smaller labelled class.
+    kernel : {{"linear", "rbf", "poly", "precomputed", "graph"}} or callable, default="linear"
+        "graph" is the heat kernel of a nearest-neighbour graph of all training rows.
+    gamma : {{"scale", "auto"}} or float, default="scale"
+        Of the kernels rbf and poly, as in scikit-learn.
+    degree : int, default=3
+    coef0 : float, default=0.0
+        Of the kernel poly.
+    n_components : int, optional
+        Rows that represent the kernel (Nystroem); by default all of up to 3,000 rows, 1,000 of more.
+    n_neighbors : int, default=10
+    diffusion : float, default=30.0
+        Neighbours of a row, and diffusion time, of the graph kernel.
+    certify : bool, default=False
+        Bound the original problem by branch and bound over three states of each cluster, and go on until that bound
+        meets the objective. Feasible for small or low-dimensional data.
+    refine : bool, default=False
+        Local search on the true objective after AID; never worse than its start.
+    n_init : int, default=1
+        Runs from different initial clusters; the best is kept.
+    node_limit : int, optional
+        Nodes of the branch and bound of one aggregated problem; by default 30 to 2,000, fewer for more clusters.
+    tol : float, default=1e-4
+        Certified relative gap at which to stop.
+    max_iter : int, optional
+        Limit on iterations: 1 and 5 are AID1 and AID5 of the paper. By default 5, or 1,000 with ``certify``.
+    time_limit : float, optional
+        Seconds after which the best solution so far is returned.
+    init : {{"auto", "kmeans"}}, array of labels or callable, default="auto"
+        Initial clusters of the unlabelled rows: "auto" is k-means++ with ten Lloyd iterations, "kmeans" one iteration
+        from random rows as in the paper. A callable gets the features and the targets (1, -1,
+        and 0 for unlabelled rows).
+    initial_rate : float, optional
+        Initial unlabelled clusters over rows; by default 0.01 (0.0001 above 10,000 rows), at least 10 clusters.
+    solver : {{"auto"}}, default="auto"
+        Nodes are solved by DAQP if it is installed (``pip install aidlearn[s3vm]``), else by our interior point.
+    n_jobs : int, optional
+    random_state : int, default=0
+    verbose : int, default=0
+        1 logs every iteration.
+    callbacks : callable or list of callables, optional
+        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    transduction_ : ndarray of shape (n_samples,)
+        Class of every training row: the given one, or the predicted one of unlabelled rows.
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        With the linear kernel only.
+    intercept_ : ndarray of shape (1,) or (n_classes,){FITTED_ATTRIBUTES}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import SemiSupervisedSVC
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(-2, 1, size=(100, 2)), rng.normal(2, 1, size=(100, 2))])
+    >>> y = np.full(200, -1)
+    >>> y[0], y[100] = 5, 7
+    >>> model = SemiSupervisedSVC(balance="constraint").fit(X, y)
+    >>> model.predict([[-1.0, -1.0], [1.0, 1.0]])
+    array([5, 7])
+    """
+
+    _solvers = ("auto",)
+    _max_iter_optional = True
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        C_unlabeled: float = 1.0,
+        balance: str | None = None,
+        kernel: Any = "linear",
+        gamma: Any = "scale",
+        degree: float = 3,
+        coef0: float = 0.0,
+        n_components: int | None = None,
+        n_neighbors: int = 10,
+        diffusion: float = 30.0,
+        certify: bool = False,
+        refine: bool = False,
+        n_init: int = 1,
+        node_limit: int | None = None,
+        tol: float = 1e-4,
+        max_iter: int | None = None,
+        time_limit: float | None = None,
+        init: Any = "auto",
+        initial_rate: float | None = None,
+        solver: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.C = C
+        self.C_unlabeled = C_unlabeled
+        self.balance = balance
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.diffusion = diffusion
+        self.certify = certify
+        self.refine = refine
+        self.n_init = n_init
+        self.node_limit = node_limit
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.init = init
+        self.initial_rate = initial_rate
+        self.solver = solver
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SemiSupervisedSVC:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+            Class of each row; -1 (in an array of strings "-1") where it is not known. Without unlabelled rows
+            this is an ordinary SVM.
+        sample_weight : array of shape (n_samples,), optional
+            Non-negative.
+
+        Returns
+        -------
+        self
+        """
+        started = time.monotonic()
+        self._check_parameters()
+        if y is None:
+            raise ValueError("SemiSupervisedSVC requires y to be passed, but the target y is None.")
+        codes = self._encode(y)
+        validate_data(self, X, skip_check_array=True)
+        rows = check_features(X)
+        if rows.shape[0] != len(codes):
+            raise ValueError(
+                f"Found input variables with inconsistent numbers of samples: {[rows.shape[0], len(codes)]}"
+            )
+        rows = table_to_array(rows) if is_table(rows) else rows
+        weight = check_weight(sample_weight, len(codes))
+        with one_blas_thread():
+            inspect(ArraySource(rows, np.zeros(len(codes)), weight), centred=False)
+            self._check_labels(codes, weight)
+            features = self._features(rows)
+            names = [1] if len(self.classes_) == 2 else range(len(self.classes_))
+            results = [self._fit_one(features, codes, k, weight, started) for k in names]
+        points = np.array([result.point for result in results])
+        self._store_model(points)
+        scores = points[:, :-1] @ features.T + points[:, -1:]
+        self.transduction_ = np.where(codes == UNLABELLED, self._decide(np.asarray(scores).T), self.classes_[codes])
+        self._store_certificate(results, several=len(results) > 1)
+        return self
+
+    def decision_function(self, X: Any) -> Float:
+        """Signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""
+        check_is_fitted(self)
+        rows = check_features(X)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        if self._representation is None:
+            scores = linear_scores(rows, self.coef_, self.intercept_)
+        else:
+            rows = table_to_array(rows) if is_table(rows) else rows
+            inspect(ArraySource(rows, np.zeros(rows.shape[0]), np.ones(rows.shape[0])), centred=False)
+            if isinstance(self._representation, GraphFeatures):
+                columns = [self._representation.extend(rows, values) for values in self._expansion]
+                scores = np.column_stack(columns) + self.intercept_
+            else:
+                block = self._representation.kernel.block(rows, self._representation.landmarks)
+                scores = block @ self._expansion.T + self.intercept_
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Any:
+        """Class of each row."""
+        scores = self.decision_function(X)
+        return self._decide(scores[:, None] if scores.ndim == 1 else scores)
+
+    def _decide(self, scores: Float) -> Any:
+        return self.classes_[(scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)]
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number("C", self.C, low=0)
+        check_number("C_unlabeled", self.C_unlabeled, low=0, include_low=True)
+        if self.balance not in (None, "constraint", "cost"):
+            raise ValueError(f"balance must be None, 'constraint' or 'cost', got {self.balance!r}.")
+        check_number("n_init", self.n_init, low=1, include_low=True, whole=True)
+        check_number("n_neighbors", self.n_neighbors, low=1, include_low=True, whole=True)
+        check_number("diffusion", self.diffusion, low=0)
+        for name in ("node_limit", "n_components"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), low=1, include_low=True, whole=True)
+
+    def _start_method(self) -> Any:
+        if isinstance(self.init, str):
+            if self.init == "auto":
+                return by_kmeans(10, careful=True)
+            if self.init == "kmeans":
+                return by_kmeans(1, careful=False)
+        elif callable(self.init) or np.ndim(self.init) == 1:
+            return from_labels(self.init)
+        raise ValueError(f"init must be 'auto', 'kmeans', an array of cluster labels or a callable, got {self.init!r}.")
+
+    def _encode(self, y: Any) -> NDArray[np.int64]:
+        """Index of each row's class, -1 for unlabelled rows."""
+        if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
+            y = y.to_numpy()
+        labels = column_or_1d(y, warn=True)
+        if len(labels) == 0:
+            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+        missing = np.array([value is None or value != value for value in labels.tolist()])
+        if missing.any() or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
+            row = int(np.flatnonzero(missing)[0]) if missing.any() else int(np.flatnonzero(~np.isfinite(labels))[0])
+            raise ValueError(
+                f"Input y contains {'NaN' if missing.any() else 'infinity'} at row {row}; mark unlabelled rows with -1."
+            )
+        if labels.dtype.kind in "OUS":
+            free = np.array([str(value) == str(UNLABELLED) for value in labels.tolist()])
+        else:
+            free = labels == UNLABELLED
+        if free.all():
+            raise ValueError("Every row of y is -1, that is unlabelled; some rows of each class must have a label.")
+        check_classification_targets(labels[~free])
+        self.classes_, known = np.unique(labels[~free], return_inverse=True)
+        codes = np.full(len(labels), UNLABELLED)
+        codes[~free] = known
+        return codes
+
+    def _check_labels(self, codes: NDArray[np.int64], weight: Float) -> None:
+        """At least two classes among the labelled rows that count."""
+        used = np.unique(codes[(codes != UNLABELLED) & (weight > 0)])
+        if len(self.classes_) < 2 or len(used) < 2:
+            which = self.classes_[0] if len(self.classes_) == 1 else self.classes_[used[0]] if len(used) else "none"
+            hint = " (-1 marks unlabelled rows; if it is a class of your data, rename it)" if (codes < 0).any() else ""
+            raise ValueError(
+                f"SemiSupervisedSVC needs labelled rows of at least 2 classes, but the data contains only one "
+                f"class: {which!r}{hint}."
+            )
+
+    def _features(self, rows: Any) -> Any:
+        """What the linear machine works on: the rows themselves, or a factor of their kernel."""
+        self._representation: KernelFeatures | GraphFeatures | None = None
+        if isinstance(self.kernel, str) and self.kernel == "linear":
+            return rows
+        if isinstance(self.kernel, str) and self.kernel == "graph":
+            self._representation = graph_features(rows, int(self.n_neighbors), float(self.diffusion))
+            return self._representation.features
+        kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, (*NAMES, "graph"))
+        if kernel.precomputed and rows.shape[0] != rows.shape[1]:
+            raise ValueError(f"A precomputed kernel must be a square matrix, got shape {rows.shape}.")
+        self._representation = kernel_features(kernel, rows, self.n_components, generator(self.random_state))
+        return self._representation.features
+
+    def _fit_one(self, features: Any, codes: NDArray[np.int64], positive: int, weight: Float, started: float) -> Result:
+        """One class against the rest of the labelled rows: the best of ``n_init`` runs."""
+        target = np.where(codes == UNLABELLED, 0.0, np.where(codes == positive, 1.0, -1.0))
+        if self.balance == "cost":
+            weight = weight * _balancing(target, weight)
+        source = ArraySource(features, target, weight, n_threads(self.n_jobs))
+        rng = generator(self.random_state)
+        best: Result | None = None
+        for _ in range(int(self.n_init)):
+            left = None if self.time_limit is None else max(1e-3, self.time_limit - (time.monotonic() - started))
+            result = self._run(source, rng, left)
+            if best is not None:
+                result.lower_bound = best.lower_bound = max(best.lower_bound, result.lower_bound)
+            best = result if best is None or result.objective < best.objective else best
+            if left is not None and time.monotonic() - started >= (self.time_limit or math.inf):
+                break
+        assert best is not None
+        if best.gap <= self.tol:
+            best.status = Status.certified
+        return best
+
+    def _run(self, source: DataSource, rng: np.random.Generator, time_limit: float | None) -> Result:
+        deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+        problem = SemiSupervised(
+            source,
+            C=float(self.C),
+            C_unlabeled=float(self.C_unlabeled),
+            balance=self.balance == "constraint",
+            certify=bool(self.certify),
+            node_limit=None if self.node_limit is None else int(self.node_limit),
+            start_method=self._start_method(),
+            initial_rate=self.initial_rate,
+            rng=rng,
+        )
+        max_iter = self.max_iter or (1000 if self.certify else 5)
+        result = aid(problem, Limits(self.tol, int(max_iter), time_limit), self._callbacks())
+        if self.refine:
+            better = refine(problem, Incumbent(result.point, result.objective), deadline)
+            result.point, result.objective = better.point, better.objective
+            result.lower_bound = min(result.lower_bound, result.objective)
+        return result
+
+    def _store_model(self, points: Float) -> None:
+        self.intercept_ = points[:, -1]
+        if self._representation is None:
+            self.coef_ = points[:, :-1]
+        elif isinstance(self._representation, GraphFeatures):
+            self._expansion = points[:, :-1] @ self._representation.features.T
+        else:
+            self._expansion = np.array([self._representation.expansion(w) for w in points[:, :-1]])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        return tags
+
+
+def _balancing(target: Float, weight: Float) -> Float:
+    """Factors on the weights: the smaller labelled class counts as much as the larger one."""
+    positive, negative = weight[target > 0].sum(), weight[target < 0].sum()
+    return np.where(target > 0, max(1.0, negative / positive), np.where(target < 0, max(1.0, positive / negative), 1.0))

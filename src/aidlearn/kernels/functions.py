@@ -1,0 +1,70 @@
+"""Kernel functions by name: blocks of the Gram matrix in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.metrics.pairwise import pairwise_kernels
+
+from aidlearn.data.source import Float
+
+NAMES = ("linear", "rbf", "poly", "precomputed")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel with its constants; ``name`` may be a callable of two arrays that returns their Gram matrix."""
+
+    name: str | Callable[[Any, Any], Any] = "rbf"
+    gamma: float = 1.0
+    degree: float = 3
+    coef0: float = 0.0
+
+    @property
+    def precomputed(self) -> bool:
+        return self.name == "precomputed"
+
+    def block(self, X: Any, Z: Any) -> Float:
+        """``K(x_i, z_j)``; the rows of Z are training rows (their indices if the matrix is precomputed)."""
+        if self.precomputed:
+            return np.asarray(X[:, Z], dtype=np.float64)
+        if callable(self.name):
+            values = np.asarray(self.name(X, Z), dtype=np.float64)
+            if values.shape != (X.shape[0], Z.shape[0]):
+                raise ValueError(
+                    f"The kernel function must return one value per pair of rows: expected shape "
+                    f"{(X.shape[0], Z.shape[0])}, got {values.shape}."
+                )
+            return values
+        constants: dict[str, Any] = {}
+        if self.name in ("rbf", "poly"):
+            constants["gamma"] = self.gamma
+        if self.name == "poly":
+            constants |= {"degree": self.degree, "coef0": self.coef0}
+        return np.asarray(pairwise_kernels(X, Z, metric=self.name, **constants), dtype=np.float64)
+
+
+def kernel_from(kernel: Any, gamma: Any, degree: float, coef0: float, X: Any, names: tuple[str, ...] = NAMES) -> Kernel:
+    """The kernel an estimator's parameters ask for; ``gamma`` may be "scale" or "auto" as in scikit-learn."""
+    if isinstance(kernel, str) and kernel == "sigmoid":
+        raise ValueError("kernel='sigmoid' is not positive semidefinite, so no bound holds; use 'rbf' or 'poly'.")
+    if not callable(kernel) and kernel not in names:
+        raise ValueError(f"kernel must be one of {', '.join(map(repr, names))} or a callable, got {kernel!r}.")
+    if isinstance(gamma, str):
+        if gamma not in ("scale", "auto"):
+            raise ValueError(f"gamma must be 'scale', 'auto' or a positive number, got {gamma!r}.")
+        spread = _variance(X) if gamma == "scale" else 1.0
+        gamma = 1.0 / (X.shape[1] * spread) if spread > 0 else 1.0
+    elif not (isinstance(gamma, (int, float, np.number)) and np.isfinite(gamma) and gamma > 0):
+        raise ValueError(f"gamma must be 'scale', 'auto' or a positive number, got {gamma!r}.")
+    return Kernel(kernel, float(gamma), degree, float(coef0))
+
+
+def _variance(X: Any) -> float:
+    if sparse.issparse(X):
+        return float(X.multiply(X).mean() - X.mean() ** 2)
+    return float(X.var())

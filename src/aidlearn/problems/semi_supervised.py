@@ -1,0 +1,295 @@
+"""Semi-supervised SVM (paper, section 3.3): labelled and unlabelled entries, four regions.
+
+    minimise over (w, b)   1/2 |w|^2 + C sum_l s_i max(0, 1 - y_i z_i) + C_u sum_u s_i max(0, 1 - |z_i|)
+
+with z = x'w + b. The loss of an unlabelled entry is not convex across z = 0, so the aggregated optimum is NO lower
+bound where the hyperplane cuts an unlabelled cluster, and a solution with every cluster in one region is a local
+optimum only (the paper's proposition on optimality does not hold). Bounds reported here are true ones:
+
+- the labelled entries alone, with every loss of an unlabelled entry counted as 0;
+- with ``certify``, branch and bound over three states of each unlabelled cluster: all entries on the + side, all on
+  the - side (Jensen), or cut. A solution better than a known value E has |w| <= W = sqrt(2 E); if it cuts a cluster
+  of radius r, the score of the mean is at most r W and each of its n entries loses 1 - 2 r W at least.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from aidlearn.data.source import Chunk, DataSource, Float, Int
+from aidlearn.engine.clusters import Clusters
+from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
+from aidlearn.engine.result import Status
+from aidlearn.solvers import branch_and_bound
+from aidlearn.solvers.branch_and_bound import CUT, FREE, Cut, SemiSupervisedRows
+from aidlearn.solvers.rows import EPS
+
+CLOSED = 1e-6
+"""Relative gap at which the branch and bound counts an aggregated problem as solved."""
+NODE_WORK = 2e7
+"""Nodes times squared rows that one aggregated problem is allowed by default."""
+
+
+@dataclass(frozen=True)
+class Bisection(Trial):
+    """A trial that also halves some clusters: entries beyond the mean in a direction leave their cluster."""
+
+    clusters: Int = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    means: Float = field(default_factory=lambda: np.empty((0, 0)))
+    directions: Float = field(default_factory=lambda: np.empty((0, 0)))
+
+    def halves(self, chunk: Chunk) -> NDArray[np.int8]:
+        """The half of its cluster that each entry lies in; -1 in clusters that stay."""
+        assert chunk.labels is not None
+        place = np.minimum(np.searchsorted(self.clusters, chunk.labels), len(self.clusters) - 1)
+        rows = np.flatnonzero(self.clusters[place] == chunk.labels)
+        half = np.full(chunk.n_entries, -1, dtype=np.int8)
+        away = chunk.dense_rows(rows) - self.means[place[rows]]
+        half[rows] = np.einsum("ij,ij->i", away, self.directions[place[rows]]) > 0
+        return half
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """The aggregated problem in coordinates of its own, at most one per row: ``w = basis v``."""
+
+    rows: SemiSupervisedRows
+    unlabelled: Int
+    """Clusters of the unlabelled rows."""
+    centre: Float
+    basis: Float | None
+
+    def point(self, v: Float, b: float) -> Float:
+        w = v if self.basis is None else self.basis @ v
+        return np.append(w, b - self.centre @ w)
+
+    def coordinates(self, point: Float) -> tuple[Float, float]:
+        w = point[:-1]
+        return (w if self.basis is None else self.basis.T @ w), float(point[-1] + self.centre @ w)
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """Radius of unlabelled clusters around their means, and the way to the entry furthest out."""
+
+    radius: Float
+    furthest: Float
+
+
+class SemiSupervised(Problem):
+    """The four components; the target of an entry is its label, -1 or 1, or 0 if it has none.
+
+    Parameters
+    ----------
+    source : DataSource
+    C, C_unlabeled : float
+        Weights of the losses (M_l and M_u in the paper).
+    balance : bool
+        Whether the mean score of the unlabelled entries has to be the mean label of the labelled ones.
+    certify : bool
+        Whether to bound the original problem by three states, and to split until the bound meets the objective.
+    node_limit : int, optional
+        Nodes of one branch and bound.
+    start_method : callable
+        Draws the initial clusters; labelled entries of different classes, and unlabelled ones, never share one.
+    """
+
+    n_regions = 4
+    trivial_bound = 0.0
+    gap_status = Status.certified
+
+    def __init__(
+        self,
+        source: DataSource,
+        *,
+        C: float,
+        C_unlabeled: float,
+        balance: bool,
+        certify: bool,
+        node_limit: int | None,
+        start_method: Callable[[SemiSupervised], Start],
+        initial_rate: float | None,
+        rng: np.random.Generator,
+    ) -> None:
+        self.source = source
+        self.C, self.C_unlabeled, self.balance = C, C_unlabeled, balance
+        self.certify, self.node_limit = certify, node_limit
+        self.start_method, self.initial_rate, self.rng = start_method, initial_rate, rng
+
+    # 1. Aggregated data
+
+    def aggregate(self, chunk: Chunk, labels: NDArray[Any], n_clusters: int) -> Float:
+        """Columns: sum of s_i x_i, sum of s_i, sum of s_i y_i."""
+        n = chunk.n_entries
+        groups = sparse.csc_array((chunk.weight, labels, np.arange(n + 1)), shape=(n_clusters, n))
+        product = groups @ chunk.X
+        sums = np.empty((n_clusters, self.source.n_attributes + 2))
+        sums[:, :-2] = product.toarray() if sparse.issparse(product) else product
+        sums[:, -2] = np.bincount(labels, weights=chunk.weight, minlength=n_clusters)
+        sums[:, -1] = np.bincount(labels, weights=chunk.weight * chunk.y, minlength=n_clusters)
+        return sums
+
+    # 2. Initial clusters
+
+    def start(self) -> Start:
+        return self.start_method(self)
+
+    # 3. Aggregated problem
+
+    def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
+        small = self.aggregated(clusters.sums)
+        n_rows = len(small.rows.weight)
+        nodes = self.node_limit or int(np.clip(NODE_WORK / n_rows**2, 30, 2000))
+        limits = branch_and_bound.Limits(CLOSED, nodes, accuracy.deadline)
+        known = None if incumbent is None else small.coordinates(incumbent.point)
+        found = branch_and_bound.search(small.rows, limits, known)
+        point = small.point(found.v, found.b)
+        if not self.certify:
+            return Solution(point, found.root_bound, verified=found.closed)
+        extent = self._extent(clusters)
+        lower_bound, loose = self._three_states(small, extent, incumbent, replace(limits, relative=accuracy.relative))
+        means = clusters.sums[loose, :-2] / clusters.sums[loose, -2:-1]
+        halving = Bisection([point], 2, loose, means, extent.furthest[loose]) if len(loose) else None
+        return Solution(point, max(lower_bound, found.root_bound), verified=found.closed, loose=halving)
+
+    def aggregated(self, sums: Float) -> Aggregated:
+        """Rows of the aggregated problem: labelled clusters first."""
+        weight = sums[:, -2]
+        sign = np.sign(sums[:, -1])
+        labelled = np.flatnonzero((sign != 0) & (weight > 0))
+        unlabelled = np.flatnonzero((sign == 0) & (weight > 0))
+        which = np.concatenate([labelled, unlabelled])
+        means = sums[which, :-2] / weight[which, None]
+        intercept = None
+        centred = which
+        if self.balance and len(unlabelled):
+            # The mean score of the unlabelled entries is fixed: it is the intercept once they are centred.
+            centred = unlabelled
+            intercept = float(sums[:, -1].sum() / weight[labelled].sum())
+        centre = sums[centred, :-2].sum(axis=0) / weight[centred].sum()
+        if self.C_unlabeled == 0:
+            unlabelled = unlabelled[:0]
+            which, means = labelled, means[: len(labelled)]
+        A = means - centre
+        basis = None
+        if A.shape[1] > A.shape[0]:
+            basis, triangle = np.linalg.qr(A.T)
+            A = np.ascontiguousarray(triangle.T)
+        scale = np.concatenate([np.full(len(labelled), self.C), np.full(len(unlabelled), self.C_unlabeled)])
+        rows = SemiSupervisedRows(A, scale * weight[which], sign[labelled], intercept)
+        return Aggregated(rows, unlabelled, centre, basis)
+
+    def balance_of_source(self) -> tuple[Float, float] | None:
+        """Mean of the unlabelled entries and the score it must have, from all entries (None: no balance)."""
+        if not self.balance:
+            return None
+        total = np.zeros((2, self.source.n_attributes + 2))
+
+        def measure(chunk: Chunk, state: Any) -> tuple[Float, None]:
+            return self.aggregate(chunk, (chunk.y != 0).astype(np.int32), 2), None
+
+        def collect(sums: Float) -> None:
+            total[:] += sums
+
+        self.source.run(measure, collect=collect)
+        free, known = total
+        return (free[:-2] / free[-2], float(known[-1] / known[-2])) if free[-2] > 0 else None
+
+    # Three states
+
+    def _three_states(
+        self, small: Aggregated, extent: _Extent, incumbent: Incumbent | None, limits: branch_and_bound.Limits
+    ) -> tuple[float, Int]:
+        """A bound on the original problem, and the clusters that keep it from rising."""
+        value = min(self._simple_value(small.rows), math.inf if incumbent is None else incumbent.objective)
+        weight = small.rows.weight[len(small.rows.labels) :]
+        radius = extent.radius[small.unlabelled]
+        largest = math.sqrt(2 * value)
+        cut = Cut(radius * largest, weight * np.maximum(0.0, 1.0 - 2 * radius * largest))
+        found = branch_and_bound.bound(small.rows, cut, value, replace(limits, nodes=4 * limits.nodes))
+        loose = radius > 0
+        if found.loosest is not None and found.loosest_scores is not None:
+            undecided = (found.loosest == FREE) & (np.abs(found.loosest_scores) <= cut.width)
+            to_blame = loose & ((found.loosest == CUT) | undecided)
+            loose = to_blame if to_blame.any() else loose
+        return found.bound, small.unlabelled[loose]
+
+    def _simple_value(self, rows: SemiSupervisedRows) -> float:
+        """Objective of the best hyperplane with w = 0, the same for any clustering."""
+        n = len(rows.labels)
+        labelled, unlabelled = rows.weight[:n], rows.weight[n:].sum()
+        options = [1.0, -1.0] if rows.intercept is None else [rows.intercept]
+        return min(
+            float(labelled @ np.maximum(0.0, 1.0 - rows.labels * b) + unlabelled * max(0.0, 1.0 - abs(b)))
+            for b in options
+        )
+
+    def _extent(self, clusters: Clusters) -> _Extent:
+        """Radii of the unlabelled clusters, in one pass."""
+        weight = clusters.sums[:, -2]
+        means = clusters.sums[:, :-2] / np.where(weight > 0, weight, 1.0)[:, None]
+        radius = np.zeros(clusters.n_clusters)
+        furthest = np.zeros_like(means)
+
+        def measure(chunk: Chunk, labels: NDArray[np.int32]) -> tuple[Int, Float, Float]:
+            rows = np.flatnonzero((chunk.y == 0) & (chunk.weight > 0))
+            away = chunk.dense_rows(rows) - means[labels[rows]]
+            distance = np.sqrt(np.einsum("ij,ij->i", away, away))
+            order = np.lexsort((-distance, labels[rows]))
+            here, first = np.unique(labels[rows][order], return_index=True)
+            best = order[first]
+            return here.astype(np.int64), distance[best], away[best]
+
+        def collect(value: tuple[Int, Float, Float]) -> None:
+            here, distance, away = value
+            further = distance > radius[here]
+            radius[here[further]] = distance[further]
+            furthest[here[further]] = away[further]
+
+        clusters.map(measure, collect)
+        size = np.abs(means).max(axis=1, initial=0.0)
+        # What rounding of the mean may have hidden; duplicates of one row are a point.
+        rounding = 8 * EPS * size * math.sqrt(means.shape[1])
+        alone = clusters.counts == 1
+        return _Extent(np.where(alone | (radius <= rounding), 0.0, radius + rounding), furthest)
+
+    # 4. Optimality condition
+
+    def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
+        return solution.loose
+
+    def one_region(self, solution: Solution, gap: float, tol: float) -> Status | None:
+        """A local optimum, and not more, unless the bound says so."""
+        if gap <= tol:
+            return Status.certified
+        return None if self.certify else Status.one_region
+
+    def scores(self, chunk: Chunk, point: Float) -> Float:
+        return (chunk @ point[:-1]) + point[-1]
+
+    def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
+        labelled = chunk.y != 0
+        weight = chunk.weight * np.where(labelled, self.C, self.C_unlabeled)
+        objectives = np.empty(len(trial.points))
+        regions = []
+        for k, point in enumerate(trial.points):
+            z = self.scores(chunk, point)
+            slack = 1.0 - np.where(labelled, chunk.y * z, np.abs(z))
+            objectives[k] = weight @ np.maximum(slack, 0.0)
+            # Labelled: below or beyond the margin. Unlabelled: the same on either side of the hyperplane.
+            region = (slack > 0).astype(np.int8) + 2 * (~labelled & (z > 0)).astype(np.int8)
+            region[(weight == 0) | (labelled & (np.abs(slack) <= 8 * EPS))] = -1
+            regions.append(region)
+        if isinstance(trial, Bisection):
+            regions.append(trial.halves(chunk))
+        return Evaluation(objectives, np.stack(regions[: trial.n_split]))
+
+    def penalty(self, point: Float) -> float:
+        return 0.5 * float(point[:-1] @ point[:-1])

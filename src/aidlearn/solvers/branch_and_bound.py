@@ -1,0 +1,243 @@
+"""Branch and bound on the labels of unlabelled clusters: the aggregated S3VM (paper, section 3.3).
+
+    minimise over v, b   1/2 |v|^2 + sum_l s_l max(0, 1 - y_l z_l) + sum_u s_u max(0, 1 - |z_u|),     z = A v + b
+
+A node has decided the labels of some unlabelled rows and counts the losses of the others as 0, which bounds its
+subtree from below. Branching is on the row whose decision is expected to lift that bound most; nodes are taken best
+bound first, each followed down to a leaf. What is returned is the best point found and the bound that the
+open nodes prove, also when a limit ends the search.
+
+With ``cut`` a third state is allowed (see :class:`Cut`); the result is then a bound on the original problem.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.source import Float
+from aidlearn.solvers.node_qp import NodeRows, NodeSolution, NodeSolver, node_solver
+
+FREE, PLUS, MINUS, CUT = 0, 1, -1, 2
+States = NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The state of a cluster with entries on both sides of the hyperplane.
+
+    Then its mean has a score of at most ``width`` in absolute value, and its entries lose ``loss`` at least.
+    """
+
+    width: Float
+    loss: Float
+
+
+@dataclass(frozen=True)
+class SemiSupervisedRows:
+    """Labelled rows first, then the unlabelled ones; ``intercept`` as in :class:`NodeRows`."""
+
+    A: Float
+    weight: Float
+    labels: Float
+    intercept: float | None = None
+
+    @property
+    def n_unlabelled(self) -> int:
+        return len(self.weight) - len(self.labels)
+
+    def value(self, v: Float, z: Float) -> float:
+        """The objective at a point with scores z."""
+        n = len(self.labels)
+        labelled = self.weight[:n] @ np.maximum(0.0, 1.0 - self.labels * z[:n])
+        return float(0.5 * v @ v + labelled + self.weight[n:] @ np.maximum(0.0, 1.0 - np.abs(z[n : len(self.weight)])))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop a search: relative gap, nodes, ``time.monotonic()``."""
+
+    relative: float = 1e-6
+    nodes: int = 100_000
+    deadline: float = math.inf
+
+
+@dataclass
+class Search:
+    """Result of a search (and its state while it runs)."""
+
+    v: Float
+    b: float
+    value: float
+    """Objective at (v, b); in a search with cuts the value that was given."""
+    bound: float = 0.0
+    n_nodes: int = 0
+    closed: bool = False
+    """Whether the bound meets the value within the tolerance asked for."""
+    loosest: States | None = None
+    """With cuts: the decisions of the leaf that determines the bound."""
+    loosest_scores: Float | None = None
+    """With cuts: the scores of the unlabelled rows there."""
+    root_bound: float = 0.0
+    """Proven by the labelled rows alone."""
+
+
+class _Tree:
+    """Nodes of one search."""
+
+    def __init__(self, rows: SemiSupervisedRows, cut: Cut | None, solver: NodeSolver) -> None:
+        self.rows, self.cut, self.solver = rows, cut, solver
+        self.n_labelled, self.n_free = len(rows.labels), rows.n_unlabelled
+        self.weight = rows.weight[self.n_labelled :]
+        centred = rows.A[self.n_labelled : len(rows.weight)] - rows.A[: len(rows.weight)].mean(axis=0)
+        self.room = np.maximum((centred**2).sum(axis=1), 1e-300)
+        self.lower = np.full(len(solver.rows.weight), -np.inf)
+        self.upper = np.full(len(solver.rows.weight), np.inf)
+        self.lower[: self.n_labelled][rows.labels > 0] = 1.0
+        self.upper[: self.n_labelled][rows.labels < 0] = -1.0
+
+    def solve(self, states: States) -> NodeSolution:
+        lower, upper = self.lower.copy(), self.upper.copy()
+        first, last = self.n_labelled, self.n_labelled + self.n_free
+        lower[first:last][states == PLUS] = 1.0
+        upper[first:last][states == MINUS] = -1.0
+        constant = 0.0
+        if self.cut is not None:
+            is_cut = states == CUT
+            lower[last:][is_cut] = -self.cut.width[is_cut]
+            upper[last:][is_cut] = self.cut.width[is_cut]
+            constant = float(self.cut.loss[is_cut].sum())
+        found = self.solver.solve(lower, upper)
+        return NodeSolution(found.v, found.b, found.z, found.value + constant, found.bound + constant)
+
+    def unlabelled(self, z: Float) -> Float:
+        return z[self.n_labelled : self.n_labelled + self.n_free]
+
+    def branch(self, states: States, z: Float) -> int | None:
+        """The undecided row to decide next, or None if deciding more cannot lift the bound."""
+        z = np.abs(self.unlabelled(z))
+        undecided = states == FREE
+        # A label takes the score to 1 at a price of half the squared distance over |a|^2, or pays the loss.
+        right = self._price(np.maximum(0.0, 1.0 - z))
+        wrong = self._price(1.0 + z)
+        if self.cut is not None:
+            can = z <= self.cut.width
+            right = np.where(can, np.minimum(right, self.cut.loss), right)
+        score = np.where(undecided, right + 1e-3 * np.where(right > 0, wrong, 0.0), -1.0)
+        k = int(score.argmax()) if len(score) else 0
+        return k if len(score) and score[k] > 0 else None
+
+    def _price(self, distance: Float) -> Float:
+        w, g = self.weight, self.room
+        return np.where(distance > w * g, w * (distance - 0.5 * w * g), distance**2 / (2 * g))
+
+    def children(self, states: States, k: int) -> Iterator[States]:
+        options = [PLUS, MINUS]
+        if self.cut is not None and self.cut.width[k] > 0:
+            options.append(CUT)
+        for option in options:
+            child = states.copy()
+            child[k] = option
+            yield child
+
+
+def search(rows: SemiSupervisedRows, limits: Limits, known: tuple[Float, float] | None = None) -> Search:
+    """Solve the aggregated problem; ``known`` is a point to start from."""
+    solver = node_solver(NodeRows(rows.A, rows.weight, rows.intercept))
+    tree = _Tree(rows, None, solver)
+    root = tree.solve(np.zeros(tree.n_free, dtype=np.int8))
+    best = Search(root.v, root.b, rows.value(root.v, root.z))
+    _local_search(tree, root, best)
+    if known is not None:
+        z = rows.A @ known[0] + known[1]
+        value = rows.value(known[0], z)
+        _local_search(tree, NodeSolution(known[0], known[1], z, value, 0.0), best)
+    return _explore(tree, root, best, limits)
+
+
+def bound(rows: SemiSupervisedRows, cut: Cut, value: float, limits: Limits) -> Search:
+    """A lower bound on the original problem, of which ``value`` is an upper bound (design: three states)."""
+    n = len(rows.labels)
+    # The tube of a cut cluster is a row of its own with a price that is high, but finite: the bound stays one.
+    price = np.full(rows.n_unlabelled, 10 * value) / np.maximum(cut.width, 1e-3)
+    stacked = NodeRows(np.concatenate([rows.A, rows.A[n:]]), np.concatenate([rows.weight, price]), rows.intercept)
+    tree = _Tree(rows, cut, node_solver(stacked))
+    root = tree.solve(np.zeros(tree.n_free, dtype=np.int8))
+    return _explore(tree, root, Search(root.v, root.b, value), limits)
+
+
+def _explore(tree: _Tree, root: NodeSolution, best: Search, limits: Limits) -> Search:
+    """Best bound first, with dives."""
+    order = itertools.count()
+    nothing = np.zeros(tree.n_free, dtype=np.int8)
+    heap: list[tuple[float, int, States, NodeSolution]] = [(root.bound, next(order), nothing, root)]
+    leaf = math.inf  # smallest bound of a node that needs no more decisions
+
+    def cutoff() -> float:
+        return min(best.value * (1 - limits.relative), leaf)
+
+    def spent() -> bool:
+        return best.n_nodes >= limits.nodes or time.monotonic() >= limits.deadline
+
+    while heap and heap[0][0] < cutoff() and not spent():
+        proven, _, states, node = heapq.heappop(heap)
+        while True:
+            k = tree.branch(states, node.z)
+            if k is None:
+                if tree.cut is None:
+                    _improve(tree, node, best)
+                if proven < leaf:
+                    leaf = proven
+                    best.loosest, best.loosest_scores = states, tree.unlabelled(node.z)
+                break
+            open_children = []
+            for child in tree.children(states, k):
+                found = tree.solve(child)
+                best.n_nodes += 1
+                if tree.cut is None:
+                    _improve(tree, found, best)
+                open_children.append((max(proven, found.bound), next(order), child, found))
+            if tree.cut is None and best.n_nodes % 64 < 2:
+                _local_search(tree, open_children[0][3], best)
+            open_children = sorted(c for c in open_children if c[0] < cutoff())
+            for other in open_children[1:]:
+                heapq.heappush(heap, other)
+            if not open_children:
+                break
+            if spent():
+                heapq.heappush(heap, open_children[0])
+                break
+            proven, _, states, node = open_children[0]
+    best.root_bound = root.bound
+    best.bound = max(root.bound, min(heap[0][0] if heap else math.inf, cutoff()))
+    best.closed = best.bound >= best.value * (1 - limits.relative) * (1 - 1e-12)
+    return best
+
+
+def _improve(tree: _Tree, node: NodeSolution, best: Search) -> bool:
+    """Keep the node's point if it is the best so far."""
+    value = tree.rows.value(node.v, node.z)
+    if value < best.value:
+        best.v, best.b, best.value = node.v, node.b, value
+        return True
+    return False
+
+
+def _local_search(tree: _Tree, node: NodeSolution, best: Search) -> None:
+    """Label every row by the side it lies on, solve, and repeat while the objective falls."""
+    value = math.inf
+    for _ in range(20):
+        _improve(tree, node, best)
+        now = tree.rows.value(node.v, node.z)
+        if now >= value * (1 - 1e-9):
+            return
+        value = now
+        side = np.where(tree.unlabelled(node.z) >= 0, PLUS, MINUS).astype(np.int8)
+        node = tree.solve(side)

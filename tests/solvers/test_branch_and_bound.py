@@ -1,0 +1,103 @@
+"""Branch and bound on cluster labels against enumeration, every labelling solved by libsvm or coordinate ascent."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.svm import SVC
+
+from aidlearn.solvers import branch_and_bound
+from aidlearn.solvers.branch_and_bound import Limits, SemiSupervisedRows, search
+from aidlearn.solvers.node_qp import ActiveSet, InteriorPoint, NodeRows
+
+
+def oracle(A, weight, side, intercept):
+    """Optimum of the SVM with these labels: libsvm, or dual coordinate ascent where b is fixed, checked by its gap."""
+    if intercept is None and len(np.unique(side)) == 1:
+        return 0.0  # w = 0, b = side
+    if intercept is None:
+        model = SVC(kernel="linear", tol=1e-10).fit(A, side, sample_weight=weight)
+        # The dual value: the primal one magnifies rounding by the weights.
+        return float(np.abs(model.dual_coef_).sum() - 0.5 * (model.coef_[0] @ model.coef_[0]))
+    signed, target = side[:, None] * A, 1.0 - side * intercept
+    squares = (signed**2).sum(axis=1)
+    alpha, v = np.zeros(len(side)), np.zeros(A.shape[1])
+    for _ in range(20_000):
+        for k in range(len(side)):
+            moved = np.clip(alpha[k] + (target[k] - signed[k] @ v) / squares[k], 0.0, weight[k])
+            v += (moved - alpha[k]) * signed[k]
+            alpha[k] = moved
+        value = 0.5 * v @ v + weight @ np.maximum(0.0, target - signed @ v)
+        if value - (target @ alpha - 0.5 * v @ v) <= 1e-6 * value + 1e-12:
+            return target @ alpha - 0.5 * v @ v
+    raise AssertionError("the oracle did not converge")
+
+
+def brute_force(rows):
+    n = len(rows.labels)
+    return min(
+        oracle(rows.A, rows.weight, np.concatenate([rows.labels, signs]), rows.intercept)
+        for signs in itertools.product([-1.0, 1.0], repeat=len(rows.weight) - n)
+    )
+
+
+@st.composite
+def aggregated(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    labelled, unlabelled, d = draw(st.integers(2, 6)), draw(st.integers(0, 5)), draw(st.integers(1, 4))
+    labels = np.where(rng.random(labelled) < 0.5, 1.0, -1.0)
+    labels[:2] = 1.0, -1.0
+    A = rng.normal(size=(labelled + unlabelled, d)) * draw(st.sampled_from([0.1, 1.0, 10.0]))
+    A[:labelled, 0] += labels
+    weight = 10.0 ** rng.uniform(0, 4, len(A)) if draw(st.booleans()) else np.ones(len(A))
+    weight *= draw(st.sampled_from([1e-3, 1.0]))
+    balance = draw(st.sampled_from([None, "constraint", "cost"]))
+    if balance == "cost":
+        few = (labels > 0).sum(), (labels < 0).sum()
+        weight[:labelled] *= np.where(labels > 0, max(1, few[1] / few[0]), max(1, few[0] / few[1]))
+    return SemiSupervisedRows(A, weight, labels, float(labels.mean()) if balance == "constraint" else None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(aggregated())
+def test_equals_brute_force(rows):
+    found = search(rows, Limits(1e-6))
+    exact = brute_force(rows)
+    assert found.closed
+    assert found.value == pytest.approx(exact, rel=2e-5, abs=1e-9)
+    assert found.bound <= exact * (1 + 1e-6) + 1e-9
+    assert found.value == pytest.approx(rows.value(found.v, rows.A @ found.v + found.b))
+
+
+@settings(max_examples=30, deadline=None)
+@given(aggregated(), st.integers(0, 6))
+def test_bound_is_proven_when_the_search_is_stopped(rows, nodes):
+    assert search(rows, Limits(1e-7, nodes=nodes)).bound <= brute_force(rows) * (1 + 1e-6) + 1e-9
+
+
+@settings(max_examples=100, deadline=None)
+@given(aggregated(), st.integers(0, 10**6))
+def test_the_two_node_solvers_agree(rows, seed):
+    """Each other's bound never exceeds a value, and both are tight; scores with intervals included."""
+    rng = np.random.default_rng(seed)
+    nodes = NodeRows(rows.A, rows.weight, rows.intercept)
+    state = rng.choice([-1, 0, 1, 2], len(rows.weight))
+    lower = np.where(state == 1, 1.0, np.where(state == 2, -0.2, -np.inf))
+    upper = np.where(state == -1, -1.0, np.where(state == 2, 0.2, np.inf))
+    one, two = ActiveSet(nodes).solve(lower, upper), InteriorPoint(nodes).solve(lower, upper)
+    for bound, value in itertools.product((one.bound, two.bound), (one.value, two.value)):
+        assert bound <= value * (1 + 1e-9) + 1e-12
+    for found in (one, two):
+        assert found.bound == pytest.approx(found.value, rel=2e-6, abs=1e-9)
+
+
+def test_without_daqp_the_interior_point_takes_its_place(monkeypatch):
+    rng = np.random.default_rng(3)
+    rows = SemiSupervisedRows(rng.normal(size=(12, 3)), np.ones(12), np.array([1.0, -1.0, 1.0, -1.0]))
+    with_daqp = search(rows, Limits())
+    monkeypatch.setattr(branch_and_bound, "node_solver", InteriorPoint)
+    without = search(rows, Limits())
+    assert without.closed
+    assert without.value == pytest.approx(with_daqp.value, rel=1e-5)
