@@ -203,7 +203,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         with one_blas_thread():
             inspect(ArraySource(rows, np.zeros(len(codes)), weight), centred=False)
             self._check_labels(codes, weight)
-            features = self._features(rows)
+            features = self._features(rows, weight)
             names = [1] if len(self.classes_) == 2 else range(len(self.classes_))
             results = [self._fit_one(features, codes, k, weight, started) for k in names]
         points = np.array([result.point for result in results])
@@ -298,7 +298,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
                 f"class: {which!r}{hint}."
             )
 
-    def _features(self, rows: Any) -> Any:
+    def _features(self, rows: Any, weight: Float) -> Any:
         """What the linear machine works on: the rows themselves, or a factor of their kernel."""
         self._representation: KernelFeatures | GraphFeatures | None = None
         if isinstance(self.kernel, str) and self.kernel == "linear":
@@ -306,7 +306,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         if isinstance(self.kernel, str) and self.kernel == "graph":
             self._representation = graph_features(rows, int(self.n_neighbors), float(self.diffusion))
             return self._representation.features
-        kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, (*NAMES, "graph"))
+        kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, weight, (*NAMES, "graph"))
         if kernel.precomputed and rows.shape[0] != rows.shape[1]:
             raise ValueError(f"A precomputed kernel must be a square matrix, got shape {rows.shape}.")
         self._representation = kernel_features(kernel, rows, self.n_components, generator(self.random_state))

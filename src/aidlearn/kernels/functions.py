@@ -45,11 +45,19 @@ class Kernel:
             constants["gamma"] = self.gamma
         if self.name == "poly":
             constants |= {"degree": self.degree, "coef0": self.coef0}
-        return np.asarray(pairwise_kernels(X, Z, metric=self.name, **constants), dtype=np.float64)
+        # float32 rows would give a float32 matrix, and that is not positive semidefinite to float64 rounding.
+        X, Z = X.astype(np.float64, copy=False), Z.astype(np.float64, copy=False)
+        return np.asarray(pairwise_kernels(X, Z, metric=self.name, **constants))
 
 
-def kernel_from(kernel: Any, gamma: Any, degree: float, coef0: float, X: Any, names: tuple[str, ...] = NAMES) -> Kernel:
-    """The kernel an estimator's parameters ask for; ``gamma`` may be "scale" or "auto" as in scikit-learn."""
+def kernel_from(
+    kernel: Any, gamma: Any, degree: float, coef0: float, X: Any, weight: Float, names: tuple[str, ...] = NAMES
+) -> Kernel:
+    """The kernel an estimator's parameters ask for.
+
+    ``gamma`` may be "scale" or "auto" as in scikit-learn; the variance of "scale" is weighted, so that a weight of 2
+    equals a repeated row.
+    """
     if isinstance(kernel, str) and kernel == "sigmoid":
         raise ValueError("kernel='sigmoid' is not positive semidefinite, so no bound holds; use 'rbf' or 'poly'.")
     if not callable(kernel) and kernel not in names:
@@ -57,14 +65,18 @@ def kernel_from(kernel: Any, gamma: Any, degree: float, coef0: float, X: Any, na
     if isinstance(gamma, str):
         if gamma not in ("scale", "auto"):
             raise ValueError(f"gamma must be 'scale', 'auto' or a positive number, got {gamma!r}.")
-        spread = _variance(X) if gamma == "scale" else 1.0
+        spread = _variance(X, weight) if gamma == "scale" else 1.0
         gamma = 1.0 / (X.shape[1] * spread) if spread > 0 else 1.0
     elif not (isinstance(gamma, (int, float, np.number)) and np.isfinite(gamma) and gamma > 0):
         raise ValueError(f"gamma must be 'scale', 'auto' or a positive number, got {gamma!r}.")
     return Kernel(kernel, float(gamma), degree, float(coef0))
 
 
-def _variance(X: Any) -> float:
+def _variance(X: Any, weight: Float) -> float:
+    """Variance over all cells."""
+    share = weight / (weight.sum() * X.shape[1])
     if sparse.issparse(X):
-        return float(X.multiply(X).mean() - X.mean() ** 2)
-    return float(X.var())
+        X = sparse.csr_array(X)
+        return float(share @ X.multiply(X).sum(axis=1) - (share @ X.sum(axis=1)) ** 2)
+    mean = float(share @ X.sum(axis=1, dtype=np.float64))
+    return float(share @ np.square(X - mean, dtype=np.float64).sum(axis=1))
