@@ -29,6 +29,7 @@ NEVER = 1e30
 PROXIMAL = 1e-6
 """Curvature that DAQP is given for the free intercept, around its last value."""
 ATTEMPTS = 4
+ACTIVE_SET_ROWS = 1000
 LOOSE = 1e-6
 """Relative gap of a node above which DAQP's answer is not good enough."""
 
@@ -124,15 +125,20 @@ class ActiveSet(NodeSolver):
         self.linear = np.zeros(d + self.free)
         self.fallback: NodeSolver | None = None
         self.model: Any = None
+        self.works = True
 
     def solve(self, lower: Float, upper: Float) -> NodeSolution:
         fixed = self.rows.intercept or 0.0
         below, above = np.maximum(lower - fixed, -NEVER), np.minimum(upper - fixed, NEVER)
         best: NodeSolution | None = None
-        for _ in range(ATTEMPTS):
+        for _ in range(ATTEMPTS if self.works else 0):
+            fresh = self.model is None
             answer = self._ask(below, above)
             if answer is None:
-                self.model, self.linear = None, np.zeros_like(self.linear)  # from scratch
+                self.model, self.linear = None, np.zeros_like(self.linear)
+                self.works = not fresh  # what fails from scratch will fail again
+                if fresh:
+                    break
                 continue
             x, dual = answer
             v, b = (x[:-1], self.unit * x[-1]) if self.free else (x, fixed)
@@ -198,5 +204,6 @@ class InteriorPoint(NodeSolver):
 
 
 def node_solver(rows: NodeRows) -> NodeSolver:
-    """The fastest solver that is installed."""
-    return ActiveSet(rows) if importlib.util.find_spec("daqp") else InteriorPoint(rows)
+    """The fastest solver that is installed: one change of the working set at a time is slow with many rows."""
+    small = len(rows.weight) <= ACTIVE_SET_ROWS
+    return ActiveSet(rows) if small and importlib.util.find_spec("daqp") else InteriorPoint(rows)

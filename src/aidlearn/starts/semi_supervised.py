@@ -7,6 +7,7 @@ others of each class are binned by their distance to it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from aidlearn.data.moments import inspect
 from aidlearn.data.source import Chunk, Float, join
 from aidlearn.engine.clusters import Assignment, Clusters
 from aidlearn.engine.loop import Limits, aid
-from aidlearn.engine.problem import Start
+from aidlearn.engine.problem import Incumbent, Start, Trial
 from aidlearn.problems.losses import hinge
 from aidlearn.problems.piecewise import PiecewiseLinear
 from aidlearn.problems.semi_supervised import SemiSupervised
@@ -27,12 +28,22 @@ from aidlearn.starts.band import Band
 
 MANY_LABELLED = 1000
 """Up to this number labelled entries are never clustered: ten clusters of a hundred cost 2-11 points of accuracy."""
-BINS = 50
+BINS = 100
 """Clusters by distance of each class, where labelled entries are clustered."""
 SEEDING = 2000
 """Entries among which the first centres are chosen."""
 
 SemiSupervisedStart = Callable[[SemiSupervised], Start]
+
+
+@dataclass(frozen=True)
+class _Labelled:
+    """Group of each labelled entry (in order) and whether it stays alone, drawn around a hyperplane if there is one."""
+
+    groups: NDArray[np.int32]
+    alone: NDArray[np.bool_]
+    n_groups: int
+    point: Float | None = None
 
 
 def by_kmeans(iterations: int, careful: bool) -> SemiSupervisedStart:
@@ -125,11 +136,10 @@ def _lloyd(problem: SemiSupervised, centres: Float) -> Float:
     return total[used, :-2] / total[used, -2:-1]
 
 
-def _labelled_groups(problem: SemiSupervised, labelled: Chunk) -> tuple[NDArray[np.int32], NDArray[np.bool_], int]:
-    """Group of each labelled entry (in order), whether it stays alone, and the number of groups."""
+def _labelled_groups(problem: SemiSupervised, labelled: Chunk) -> _Labelled:
     n = labelled.n_entries
     if n <= MANY_LABELLED:
-        return np.zeros(n, dtype=np.int32), np.ones(n, dtype=bool), 1
+        return _Labelled(np.zeros(n, dtype=np.int32), np.ones(n, dtype=bool), 1)
     source = ArraySource(labelled.X, labelled.y, labelled.weight)
     supervised = PiecewiseLinear(
         source,
@@ -140,21 +150,24 @@ def _labelled_groups(problem: SemiSupervised, labelled: Chunk) -> tuple[NDArray[
         start_method=Band(),
         rng=problem.rng,
     )
-    point = aid(supervised, Limits(tol=1e-2, max_iter=5)).point
-    slack = 1.0 - labelled.y * ((labelled @ point[:-1]) + point[-1])
+    point = aid(supervised, Limits(tol=1e-3, max_iter=10)).point
+    balance = problem.balance_of_source()
+    if balance is not None:
+        point = np.append(point[:-1], balance[1] - balance[0] @ point[:-1])
+    slack = 1.0 - labelled.y * problem.scores(labelled, point)
     alone = np.zeros(n, dtype=bool)
-    alone[np.argsort(np.abs(slack), kind="stable")[: MANY_LABELLED // 2]] = True
+    alone[np.argsort(np.abs(slack), kind="stable")[:MANY_LABELLED]] = True
     groups = np.zeros(n, dtype=np.int32)
     for side, positive in enumerate((False, True)):
         members = np.flatnonzero(((labelled.y > 0) == positive) & ~alone)
         order = np.argsort(slack[members], kind="stable")
         groups[members[order]] = side * BINS + (np.arange(len(members)) * BINS // max(1, len(members)))
-    return groups, alone, 2 * BINS
+    return _Labelled(groups, alone, 2 * BINS, point)
 
 
-def _build(problem: SemiSupervised, groups: tuple[NDArray[np.int32], NDArray[np.bool_], int], centres: Float) -> Start:
-    group, alone, n_groups = groups
+def _build(problem: SemiSupervised, labelled: _Labelled, centres: Float) -> Start:
     squares = np.einsum("ij,ij->i", centres, centres)
+    point = labelled.point
     # Position of each chunk's first labelled entry among all labelled ones.
     before = [0]
 
@@ -167,11 +180,16 @@ def _build(problem: SemiSupervised, groups: tuple[NDArray[np.int32], NDArray[np.
         labels = np.empty(chunk.n_entries, dtype=np.int32)
         single = np.zeros(chunk.n_entries, dtype=bool)
         known = np.flatnonzero(chunk.y != 0)
-        labels[known] = group[state : state + len(known)]
-        single[known] = alone[state : state + len(known)]
+        labels[known] = labelled.groups[state : state + len(known)]
+        single[known] = labelled.alone[state : state + len(known)]
         free = np.flatnonzero(chunk.y == 0)
         if len(free):
-            labels[free] = n_groups + _nearest(chunk.select(free), centres, squares)
-        return Assignment(labels, single)
+            labels[free] = labelled.n_groups + _nearest(chunk.select(free), centres, squares)
+        objective = 0.0 if point is None else float(problem.evaluate(chunk, Trial([point])).objectives[0])
+        return Assignment(labels, single, objective)
 
-    return Start(Clusters.build(problem.source, problem, assign, n_groups + len(centres), states=before[:-1])[0])
+    n_groups = labelled.n_groups + len(centres)
+    clusters, objective = Clusters.build(problem.source, problem, assign, n_groups, states=before[:-1])
+    if point is None:
+        return Start(clusters)
+    return Start(clusters, Incumbent(point, objective + problem.penalty(point)))
