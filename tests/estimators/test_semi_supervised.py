@@ -298,3 +298,77 @@ def test_bad_parameters(blobs, parameters, message):
     X, y, _ = blobs
     with pytest.raises(ValueError, match=message):
         SemiSupervisedSVC(**parameters).fit(X, y)
+
+
+def test_labels_that_alternate_and_rows_without_weight():
+    """The first centres are found wherever the unlabelled rows stand, and whether they count or not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4002, 3))
+    truth = (X[:, 0] > 0).astype(int)
+    alternating = SemiSupervisedSVC(max_iter=1).fit(X, np.where(np.arange(4002) % 2 == 0, truth, -1))
+    assert (alternating.transduction_ == truth).mean() > 0.9
+    y = np.where(np.arange(4002) < 50, truth, -1)
+    ignored = SemiSupervisedSVC().fit(X, y, sample_weight=(y != -1).astype(float))
+    assert ignored.objective_ == pytest.approx(LinearSVC(tol=1e-8).fit(X[:50], y[:50]).objective_, rel=1e-4)
+
+
+def test_time_limit_and_interruption_keep_the_solution(blobs, monkeypatch):
+    X, y, _ = blobs
+    short = SemiSupervisedSVC(refine=True, time_limit=1e-3).fit(X, y)
+    assert np.isfinite(short.objective_)
+    calls = []
+    SemiSupervisedSVC(n_init=5, refine=True, callbacks=lambda record: calls.append(record) or True).fit(X, y)
+    assert len(calls) == 1
+    monkeypatch.setattr("aidlearn.problems.refine._continued", _interrupt)
+    kept = SemiSupervisedSVC(refine=True).fit(X, y)
+    assert kept.objective_ == SemiSupervisedSVC().fit(X, y).objective_
+
+
+def _interrupt(*arguments):
+    raise KeyboardInterrupt
+
+
+def test_certify_ends_on_duplicates():
+    """Copies of a row have a rounded mean and cannot be halved: the run must not go on for ever."""
+    rng = np.random.default_rng(3)
+    base = np.sort(rng.uniform(0.1, 3, size=(12, 1)), axis=0)
+    X = np.repeat(base, rng.integers(1, 9, 12), axis=0)
+    n = len(X)
+    X = np.concatenate([[[0.0]], X, [[3.3]]])
+    y = np.concatenate([[0], np.full(n, -1), [1]])
+    weight = rng.random(n + 2) * 10 ** rng.uniform(-2, 2, n + 2)
+    for parameters in ({"node_limit": 3}, {"tol": 0.0}):
+        model = SemiSupervisedSVC(certify=True, init=np.zeros(n + 2), balance="constraint", **parameters)
+        assert model.fit(X, y, sample_weight=weight).n_iter_ < 100
+        assert model.status_ is not Status.numerical or model.gap_ < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_one_region_is_a_local_optimum_at_a_node_limit(seed):
+    """With every row's label fixed at its side the objective cannot fall (that problem is convex, and tight here)."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(12, 1))
+    y = np.full(12, -1)
+    y[:4] = 0, 1, 0, 1
+    model = SemiSupervisedSVC(C=0.75, C_unlabeled=50, node_limit=3).fit(X, y)
+    if model.status_ is Status.one_region:
+        side = np.where(y == -1, (model.decision_function(X) >= 0).astype(int), y)
+        weight = np.where(y == -1, 50, 0.75)
+        if len(np.unique(side)) == 2:
+            fixed = LinearSVC(C=1, tol=1e-8).fit(X, side, sample_weight=weight)
+            assert model.objective_ <= fixed.objective_ * (1 + 1e-5)
+
+
+def test_booleans_scores_and_offsets(blobs):
+    X, y, truth = blobs
+    as_objects = np.array([bool(value) if value != -1 else -1 for value in y], dtype=object)
+    model = SemiSupervisedSVC().fit(X, as_objects)
+    assert model.classes_.dtype == bool
+    plain = SemiSupervisedSVC().fit(X, y)
+    assert plain.score(X, y) == pytest.approx((plain.predict(X) == y)[y != -1].mean())
+    with pytest.raises(ValueError, match="nothing to score"):
+        plain.score(X, np.full(len(y), -1))
+    far = SemiSupervisedSVC(kernel="rbf", balance="constraint").fit(X + 1e6, y)
+    assert (far.transduction_ == truth).mean() > 0.9
+    gram = sparse.csr_array(rbf_kernel(X))
+    assert SemiSupervisedSVC(kernel="precomputed").fit(gram, y).predict(gram).shape == (300,)

@@ -1,11 +1,13 @@
 """Branch and bound on cluster labels against enumeration, every labelling solved by libsvm or coordinate ascent."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from aidlearn.solvers import branch_and_bound
@@ -14,16 +16,19 @@ from aidlearn.solvers.node_qp import ActiveSet, InteriorPoint, NodeRows
 
 
 def free_intercept(A, weight, sides):
-    """Optimum of the SVM with each row of labels, by libsvm."""
-    values = []
+    """Values that enclose the optimum of the SVM over rows of labels: dual and primal values of libsvm's solutions."""
+    lower, upper = np.inf, np.inf
     for side in sides:
         if len(np.unique(side)) == 1:
-            values.append(0.0)  # w = 0, b = side
-            continue
-        model = SVC(kernel="linear", tol=1e-10).fit(A, side, sample_weight=weight)
-        # The dual value: the primal one magnifies rounding by the weights.
-        values.append(float(np.abs(model.dual_coef_).sum() - 0.5 * (model.coef_[0] @ model.coef_[0])))
-    return min(values), min(values)
+            return 0.0, 0.0  # w = 0, b = side
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = SVC(kernel="linear", tol=1e-7, max_iter=50_000).fit(A, side, sample_weight=weight)
+        w = model.coef_[0]
+        lower = min(lower, float(np.abs(model.dual_coef_).sum() - 0.5 * (w @ w)))
+        kinks = (side - A @ w)[:, None]
+        upper = min(upper, 0.5 * (w @ w) + (np.maximum(0.0, 1.0 - side * (A @ w + kinks)) @ weight).min())
+    return lower, upper
 
 
 def fixed_intercept(A, weight, sides, b):

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
@@ -64,6 +65,25 @@ def check_target(y: Any) -> Float:
         except (TypeError, ValueError):
             raise ValueError(f"Unknown label type: y must be numeric, got dtype {flat.dtype}.") from None
     return np.ascontiguousarray(flat, dtype=np.float64)
+
+
+def check_labels(y: Any, advice: str = "") -> NDArray[Any]:
+    """A 1-D array of class labels without missing values."""
+    if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
+        y = y.to_numpy()
+    labels = column_or_1d(y, warn=True)
+    if len(labels) == 0:
+        raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+    bad: NDArray[Any] = np.zeros(len(labels), dtype=bool)
+    if labels.dtype.kind == "f":
+        bad = ~np.isfinite(labels)
+    elif labels.dtype.kind == "O":
+        bad = np.array([value is None or value is not value or value != value for value in labels.tolist()])
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        what = "infinity" if labels.dtype.kind == "f" and np.isinf(labels[row]) else "NaN"
+        raise ValueError(f"Input y contains {what} at row {row}{advice}.")
+    return np.asarray(labels)
 
 
 def check_weight(sample_weight: Any, n: int) -> Float:

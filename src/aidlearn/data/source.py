@@ -56,6 +56,12 @@ class Chunk:
         """``X' vector`` in float64."""
         return np.asarray(self.X.T @ vector, dtype=np.float64)
 
+    def sums_by(self, labels: NDArray[Any], n_groups: int, weight: Float) -> Float:
+        """Weighted sum of the rows of each group, as a dense array."""
+        n = self.n_entries
+        product = sparse.csc_array((weight, labels, np.arange(n + 1)), shape=(n_groups, n)) @ self.X
+        return np.asarray(product.toarray() if sparse.issparse(product) else product)
+
     def select(self, rows: NDArray[Any] | slice) -> Chunk:
         """The selected entries (a slice gives views of dense rows)."""
         y = self.y[rows]

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aidlearn.data.arrays import ArraySource, is_table, table_to_array
-from aidlearn.data.convert import check_features, check_weight, linear_scores, n_threads
+from aidlearn.data.convert import check_features, check_labels, check_weight, linear_scores, n_threads
 from aidlearn.data.moments import inspect
 from aidlearn.data.source import DataSource, Float, one_blas_thread
 from aidlearn.engine.loop import Limits, aid
@@ -227,9 +228,17 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
                 columns = [self._representation.extend(rows, values) for values in self._expansion]
                 scores = np.column_stack(columns) + self.intercept_
             else:
-                block = self._representation.kernel.block(rows, self._representation.landmarks)
-                scores = block @ self._expansion.T + self.intercept_
+                scores = self._representation.scores(rows, self._expansion) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on the rows that have a label; rows with y = -1 do not count."""
+        labels = check_labels(y, "; mark unlabelled rows with -1")
+        known = np.array([str(value) != str(UNLABELLED) for value in labels.tolist()])
+        if not known.any():
+            raise ValueError("No row of y has a label (-1 marks unlabelled rows), so there is nothing to score.")
+        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(accuracy_score(labels[known].tolist(), self.predict(X)[known].tolist(), sample_weight=weight))
 
     def predict(self, X: Any) -> Any:
         """Class of each row."""
@@ -248,6 +257,8 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         check_number("n_init", self.n_init, low=1, include_low=True, whole=True)
         check_number("n_neighbors", self.n_neighbors, low=1, include_low=True, whole=True)
         check_number("diffusion", self.diffusion, low=0)
+        check_number("degree", self.degree, low=0)
+        check_number("coef0", self.coef0)
         for name in ("node_limit", "n_components"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), low=1, include_low=True, whole=True)
@@ -264,25 +275,18 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
 
     def _encode(self, y: Any) -> NDArray[np.int64]:
         """Index of each row's class, -1 for unlabelled rows."""
-        if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
-            y = y.to_numpy()
-        labels = column_or_1d(y, warn=True)
-        if len(labels) == 0:
-            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        missing = np.array([value is None or value != value for value in labels.tolist()])
-        if missing.any() or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
-            row = int(np.flatnonzero(missing)[0]) if missing.any() else int(np.flatnonzero(~np.isfinite(labels))[0])
-            raise ValueError(
-                f"Input y contains {'NaN' if missing.any() else 'infinity'} at row {row}; mark unlabelled rows with -1."
-            )
+        labels = check_labels(y, "; mark unlabelled rows with -1")
         if labels.dtype.kind in "OUS":
             free = np.array([str(value) == str(UNLABELLED) for value in labels.tolist()])
         else:
             free = labels == UNLABELLED
         if free.all():
             raise ValueError("Every row of y is -1, that is unlabelled; some rows of each class must have a label.")
-        check_classification_targets(labels[~free])
-        self.classes_, known = np.unique(labels[~free], return_inverse=True)
+        given = labels[~free]
+        if given.dtype.kind == "O":
+            given = np.array(given.tolist())  # booleans and numbers that only -1 has made objects
+        check_classification_targets(given)
+        self.classes_, known = np.unique(given, return_inverse=True)
         codes = np.full(len(labels), UNLABELLED)
         codes[~free] = known
         return codes
@@ -291,11 +295,12 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         """At least two classes among the labelled rows that count."""
         used = np.unique(codes[(codes != UNLABELLED) & (weight > 0)])
         if len(self.classes_) < 2 or len(used) < 2:
-            which = self.classes_[0] if len(self.classes_) == 1 else self.classes_[used[0]] if len(used) else "none"
             hint = " (-1 marks unlabelled rows; if it is a class of your data, rename it)" if (codes < 0).any() else ""
+            found = (
+                f"contains only one class: {self.classes_[used].tolist()[0]!r}" if len(used) else "has no weight on any"
+            )
             raise ValueError(
-                f"SemiSupervisedSVC needs labelled rows of at least 2 classes, but the data contains only one "
-                f"class: {which!r}{hint}."
+                f"SemiSupervisedSVC needs labelled rows of at least 2 classes, but the data {found}{hint}."
             )
 
     def _features(self, rows: Any, weight: Float) -> Any:
@@ -326,7 +331,8 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
             if best is not None:
                 result.lower_bound = best.lower_bound = max(best.lower_bound, result.lower_bound)
             best = result if best is None or result.objective < best.objective else best
-            if left is not None and time.monotonic() - started >= (self.time_limit or math.inf):
+            out_of_time = time.monotonic() - started >= (self.time_limit or math.inf)
+            if out_of_time or result.status is Status.interrupted or best.gap <= self.tol:
                 break
         assert best is not None
         if best.gap <= self.tol:
@@ -348,7 +354,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         )
         max_iter = self.max_iter or (1000 if self.certify else 5)
         result = aid(problem, Limits(self.tol, int(max_iter), time_limit), self._callbacks())
-        if self.refine:
+        if self.refine and result.status is not Status.interrupted:
             better = refine(problem, Incumbent(result.point, result.objective), deadline)
             result.point, result.objective = better.point, better.objective
             result.lower_bound = min(result.lower_bound, result.objective)

@@ -9,9 +9,8 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 
-from aidlearn.data.convert import check_weight
+from aidlearn.data.convert import check_labels, check_weight
 from aidlearn.data.moments import Moments, inspect
 from aidlearn.data.shared import run_together
 from aidlearn.data.source import DataSource, Float, one_blas_thread
@@ -143,14 +142,7 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
 
     def _encode(self, y: Any) -> Float:
         """Index of each row's class."""
-        if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
-            y = y.to_numpy()
-        labels = column_or_1d(y, warn=True)
-        if len(labels) == 0:
-            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-            row = int(np.flatnonzero(~np.isfinite(labels))[0])
-            raise ValueError(f"Input y contains {'NaN' if np.isnan(labels[row]) else 'infinity'} at row {row}.")
+        labels = check_labels(y)
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:

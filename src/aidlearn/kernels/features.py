@@ -33,9 +33,13 @@ class KernelFeatures:
     features: Float
     landmarks: Any
     """Rows of the pivots (their indices if the kernel is precomputed)."""
-    pivots: Int
     triangle: Float
-    exact: bool
+
+    def scores(self, X: Any, expansion: Float) -> Float:
+        """``K(X, landmarks) @ expansion'``, a block of rows at a time."""
+        step = 4096
+        blocks = [self.kernel.block(X[k : k + step], self.landmarks) @ expansion.T for k in range(0, X.shape[0], step)]
+        return np.concatenate(blocks)
 
     def expansion(self, w: Float) -> Float:
         """Coefficients of the landmarks: ``w'f(x) = K(x, landmarks) @ expansion``."""
@@ -58,7 +62,7 @@ def kernel_features(
     else:
         columns = np.concatenate([kernel.block(X[k : k + 4096], landmarks) for k in range(0, n, 4096)])
     features = linalg.solve_triangular(triangle, columns.T, trans="T", check_finite=False).T
-    return KernelFeatures(kernel, np.ascontiguousarray(features), landmarks, chosen, triangle, everything)
+    return KernelFeatures(kernel, np.ascontiguousarray(features), landmarks, triangle)
 
 
 def _gram(kernel: Kernel, X: Any, rows: NDArray[Any]) -> Float:

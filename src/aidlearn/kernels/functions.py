@@ -31,7 +31,8 @@ class Kernel:
     def block(self, X: Any, Z: Any) -> Float:
         """``K(x_i, z_j)``; the rows of Z are training rows (their indices if the matrix is precomputed)."""
         if self.precomputed:
-            return np.asarray(X[:, Z], dtype=np.float64)
+            columns = X[:, Z]
+            return np.asarray(columns.toarray() if sparse.issparse(columns) else columns, dtype=np.float64)
         if callable(self.name):
             values = np.asarray(self.name(X, Z), dtype=np.float64)
             if values.shape != (X.shape[0], Z.shape[0]):
@@ -47,6 +48,10 @@ class Kernel:
             constants |= {"degree": self.degree, "coef0": self.coef0}
         # float32 rows would give a float32 matrix, and that is not positive semidefinite to float64 rounding.
         X, Z = X.astype(np.float64, copy=False), Z.astype(np.float64, copy=False)
+        if self.name == "rbf" and not sparse.issparse(X) and not sparse.issparse(Z):
+            # Distances are differences of squares: without a common offset they keep their digits.
+            centre = Z.mean(axis=0)
+            X, Z = X - centre, Z - centre
         return np.asarray(pairwise_kernels(X, Z, metric=self.name, **constants))
 
 

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from aidlearn.data.moments import Moments
 from aidlearn.data.source import Chunk, DataSource, Float
@@ -176,9 +175,7 @@ class PiecewiseLinear(Problem):
         signed = chunk.weight if sign is None else chunk.weight * sign
         m = self.source.n_attributes
         sums = np.empty((n_clusters, self.n_variables + 2))
-        groups = sparse.csc_array((signed, labels, np.arange(chunk.n_entries + 1)), shape=(n_clusters, chunk.n_entries))
-        product = groups @ chunk.X
-        sums[:, :m] = product.toarray() if sparse.issparse(product) else product
+        sums[:, :m] = chunk.sums_by(labels, n_clusters, signed)
         if self.fit_intercept:
             sums[:, m] = np.bincount(labels, weights=signed, minlength=n_clusters)
         sums[:, -2] = np.bincount(labels, weights=chunk.weight * e, minlength=n_clusters)

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from aidlearn.data.source import Chunk, Float
-from aidlearn.engine.problem import Incumbent
+from aidlearn.engine.problem import Incumbent, Trial
 from aidlearn.problems.semi_supervised import SemiSupervised
 from aidlearn.solvers.node_qp import NodeRows, node_solver
 
@@ -27,9 +27,12 @@ SWITCHING_CELLS = 5_000_000
 def refine(problem: SemiSupervised, incumbent: Incumbent, deadline: float) -> Incumbent:
     """The best of the incumbent and what local search finds from it."""
     best = incumbent
-    for start in (_continued(problem, incumbent.point, deadline), incumbent.point):
-        for point in (start, *_switched(problem, start, deadline)):
-            best = _better(problem, best, point)
+    try:
+        for start in (_continued(problem, incumbent.point, deadline), incumbent.point):
+            for point in (start, *_switched(problem, start, deadline)):
+                best = _better(problem, best, point)
+    except KeyboardInterrupt:
+        pass  # what was found so far is kept
     return best
 
 
@@ -39,8 +42,6 @@ def _better(problem: SemiSupervised, best: Incumbent, point: Float) -> Incumbent
 
 
 def _objective(problem: SemiSupervised, point: Float) -> float:
-    from aidlearn.engine.problem import Trial
-
     total = [problem.penalty(point)]
 
     def evaluate(chunk: Chunk, state: Any) -> tuple[float, None]:
@@ -52,12 +53,13 @@ def _objective(problem: SemiSupervised, point: Float) -> float:
 
 def _continued(problem: SemiSupervised, point: Float, deadline: float) -> Float:
     """Minimise smoothed objectives, one after the other."""
-    to_point, x = _free_variables(problem, point)
+    balance = problem.balance_of_source()
+    to_point, x = _free_variables(balance, point)
     for width in WIDTHS:
         if time.monotonic() > deadline:
             break
         found = minimize(
-            _smoothed(problem, to_point, width, deadline),
+            _smoothed(problem, balance, to_point, width, deadline),
             x,
             jac=True,
             method="L-BFGS-B",
@@ -67,9 +69,12 @@ def _continued(problem: SemiSupervised, point: Float, deadline: float) -> Float:
     return to_point(x)
 
 
-def _free_variables(problem: SemiSupervised, point: Float) -> tuple[Callable[[Float], Float], Float]:
+Balance = tuple[Float, float] | None
+"""Mean of the unlabelled entries and the score it must have."""
+
+
+def _free_variables(balance: Balance, point: Float) -> tuple[Callable[[Float], Float], Float]:
     """The point as a function of variables without constraint: with a balance, the intercept follows from w."""
-    balance = problem.balance_of_source()
     if balance is None:
         return (lambda x: x), point
     mean, level = balance
@@ -77,11 +82,10 @@ def _free_variables(problem: SemiSupervised, point: Float) -> tuple[Callable[[Fl
 
 
 def _smoothed(
-    problem: SemiSupervised, to_point: Callable[[Float], Float], h: float, deadline: float
+    problem: SemiSupervised, balance: Balance, to_point: Callable[[Float], Float], h: float, deadline: float
 ) -> Callable[[Float], tuple[float, Float]]:
     """Value and gradient of the objective with a Huber hinge of width h and ``sqrt(z^2 + h^2)`` for ``|z|``."""
     m = problem.source.n_attributes
-    balance = problem.balance_of_source()
 
     def value_and_gradient(x: Float) -> tuple[float, Float]:
         point = to_point(x)
@@ -117,7 +121,7 @@ def _smoothed(
 def _switched(problem: SemiSupervised, point: Float, deadline: float) -> list[Float]:
     """The point that label switching ends in (none where the rows are too many to be solved together)."""
     source = problem.source
-    if source.n_entries * min(source.n_entries, source.n_attributes) > SWITCHING_CELLS:
+    if source.n_entries * source.n_attributes > SWITCHING_CELLS or time.monotonic() > deadline:
         return []
     entries = source.every(1, 0)
     sums = problem.aggregate(entries, np.arange(entries.n_entries), entries.n_entries)
@@ -126,7 +130,7 @@ def _switched(problem: SemiSupervised, point: Float, deadline: float) -> list[Fl
     solver = node_solver(NodeRows(rows.A, rows.weight, rows.intercept))
     n = len(rows.labels)
     v, b = small.coordinates(point)
-    value = np.inf
+    value, best = np.inf, (v, b)
     for _ in range(20):
         z = rows.A @ v + b
         now = rows.value(v, z)

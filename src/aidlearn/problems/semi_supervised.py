@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from aidlearn.data.source import Chunk, DataSource, Float, Int
 from aidlearn.engine.clusters import Clusters
@@ -48,6 +47,8 @@ class Bisection(Trial):
     def halves(self, chunk: Chunk) -> NDArray[np.int8]:
         """The half of its cluster that each entry lies in; -1 in clusters that stay."""
         assert chunk.labels is not None
+        if len(self.clusters) == 0:
+            return np.full(chunk.n_entries, -1, dtype=np.int8)
         place = np.minimum(np.searchsorted(self.clusters, chunk.labels), len(self.clusters) - 1)
         rows = np.flatnonzero(self.clusters[place] == chunk.labels)
         half = np.full(chunk.n_entries, -1, dtype=np.int8)
@@ -122,16 +123,15 @@ class SemiSupervised(Problem):
         self.C, self.C_unlabeled, self.balance = C, C_unlabeled, balance
         self.certify, self.node_limit = certify, node_limit
         self.start_method, self.initial_rate, self.rng = start_method, initial_rate, rng
+        self._patience = 4
+        self._n_clusters_halved = 0
 
     # 1. Aggregated data
 
     def aggregate(self, chunk: Chunk, labels: NDArray[Any], n_clusters: int) -> Float:
         """Columns: sum of s_i x_i, sum of s_i, sum of s_i y_i."""
-        n = chunk.n_entries
-        groups = sparse.csc_array((chunk.weight, labels, np.arange(n + 1)), shape=(n_clusters, n))
-        product = groups @ chunk.X
         sums = np.empty((n_clusters, self.source.n_attributes + 2))
-        sums[:, :-2] = product.toarray() if sparse.issparse(product) else product
+        sums[:, :-2] = chunk.sums_by(labels, n_clusters, chunk.weight)
         sums[:, -2] = np.bincount(labels, weights=chunk.weight, minlength=n_clusters)
         sums[:, -1] = np.bincount(labels, weights=chunk.weight * chunk.y, minlength=n_clusters)
         return sums
@@ -152,12 +152,10 @@ class SemiSupervised(Problem):
         found = branch_and_bound.search(small.rows, limits, known)
         point = small.point(found.v, found.b)
         if not self.certify:
-            return Solution(point, found.root_bound, verified=found.closed)
-        extent = self._extent(clusters)
-        lower_bound, loose = self._three_states(small, extent, incumbent, replace(limits, relative=accuracy.relative))
-        means = clusters.sums[loose, :-2] / clusters.sums[loose, -2:-1]
-        halving = Bisection([point], 2, loose, means, extent.furthest[loose]) if len(loose) else None
-        return Solution(point, max(lower_bound, found.root_bound), verified=found.closed, loose=halving)
+            return Solution(point, found.root_bound, verified=found.settled)
+        limits = replace(limits, relative=accuracy.relative, nodes=nodes * self._patience)
+        lower_bound, loose = self._three_states(clusters, small, incumbent, limits, point)
+        return Solution(point, max(lower_bound, found.root_bound), verified=found.settled, loose=loose)
 
     def aggregated(self, sums: Float) -> Aggregated:
         """Rows of the aggregated problem: labelled clusters first."""
@@ -205,21 +203,38 @@ class SemiSupervised(Problem):
     # Three states
 
     def _three_states(
-        self, small: Aggregated, extent: _Extent, incumbent: Incumbent | None, limits: branch_and_bound.Limits
-    ) -> tuple[float, Int]:
-        """A bound on the original problem, and the clusters that keep it from rising."""
+        self,
+        clusters: Clusters,
+        small: Aggregated,
+        incumbent: Incumbent | None,
+        limits: branch_and_bound.Limits,
+        point: Float,
+    ) -> tuple[float, Bisection | None]:
+        """A bound on the original problem, and what to halve so that it can rise (None: nothing is left to do)."""
+        extent = self._extent(clusters)
         value = min(self._simple_value(small.rows), math.inf if incumbent is None else incumbent.objective)
         weight = small.rows.weight[len(small.rows.labels) :]
         radius = extent.radius[small.unlabelled]
         largest = math.sqrt(2 * value)
         cut = Cut(radius * largest, weight * np.maximum(0.0, 1.0 - 2 * radius * largest))
-        found = branch_and_bound.bound(small.rows, cut, value, replace(limits, nodes=4 * limits.nodes))
+        found = branch_and_bound.bound(small.rows, cut, value, limits)
+        if found.spent and self.node_limit is None:
+            # The search and not the size of the clusters limits the bound: search longer next time.
+            self._patience *= 4
+            return found.bound, Bisection([point], 2)
         loose = radius > 0
         if found.loosest is not None and found.loosest_scores is not None:
             undecided = (found.loosest == FREE) & (np.abs(found.loosest_scores) <= cut.width)
             to_blame = loose & ((found.loosest == CUT) | undecided)
             loose = to_blame if to_blame.any() else loose
-        return found.bound, small.unlabelled[loose]
+        which = small.unlabelled[loose]
+        # Copies of one row whose mean was rounded cannot be halved.
+        stuck = clusters.n_clusters == self._n_clusters_halved
+        self._n_clusters_halved = clusters.n_clusters
+        if len(which) == 0 or stuck:
+            return found.bound, None
+        means = clusters.sums[which, :-2] / clusters.sums[which, -2:-1]
+        return found.bound, Bisection([point], 2, which, means, extent.furthest[which])
 
     def _simple_value(self, rows: SemiSupervisedRows) -> float:
         """Objective of the best hyperplane with w = 0, the same for any clustering."""
@@ -269,7 +284,7 @@ class SemiSupervised(Problem):
         """A local optimum, and not more, unless the bound says so."""
         if gap <= tol:
             return Status.certified
-        return None if self.certify else Status.one_region
+        return Status.one_region if solution.verified and solution.loose is None else None
 
     def scores(self, chunk: Chunk, point: Float) -> Float:
         return (chunk @ point[:-1]) + point[-1]

@@ -53,6 +53,9 @@ class SemiSupervisedRows:
     def n_unlabelled(self) -> int:
         return len(self.weight) - len(self.labels)
 
+    def scores(self, v: Float, b: float) -> Float:
+        return self.A @ v + b
+
     def value(self, v: Float, z: Float) -> float:
         """The objective at a point with scores z."""
         n = len(self.labels)
@@ -81,6 +84,10 @@ class Search:
     n_nodes: int = 0
     closed: bool = False
     """Whether the bound meets the value within the tolerance asked for."""
+    spent: bool = False
+    """Whether a limit ended the search."""
+    settled: bool = False
+    """Whether labelling every row by its side and solving again leaves the point where it is: a local optimum."""
     loosest: States | None = None
     """With cuts: the decisions of the leaf that determines the bound."""
     loosest_scores: Float | None = None
@@ -154,12 +161,15 @@ def search(rows: SemiSupervisedRows, limits: Limits, known: tuple[Float, float] 
     tree = _Tree(rows, None, solver)
     root = tree.solve(np.zeros(tree.n_free, dtype=np.int8))
     best = Search(root.v, root.b, rows.value(root.v, root.z))
-    _local_search(tree, root, best)
+    _local_search(tree, root, best, limits.deadline)
     if known is not None:
-        z = rows.A @ known[0] + known[1]
+        z = rows.scores(*known)
         value = rows.value(known[0], z)
-        _local_search(tree, NodeSolution(known[0], known[1], z, value, 0.0), best)
-    return _explore(tree, root, best, limits)
+        _local_search(tree, NodeSolution(known[0], known[1], z, value, 0.0), best, limits.deadline)
+    _explore(tree, root, best, limits)
+    z = rows.scores(best.v, best.b)
+    best.settled = _local_search(tree, NodeSolution(best.v, best.b, z, best.value, 0.0), best, limits.deadline)
+    return best
 
 
 def bound(rows: SemiSupervisedRows, cut: Cut, value: float, limits: Limits) -> Search:
@@ -205,7 +215,7 @@ def _explore(tree: _Tree, root: NodeSolution, best: Search, limits: Limits) -> S
                     _improve(tree, found, best)
                 open_children.append((max(proven, found.bound), next(order), child, found))
             if tree.cut is None and best.n_nodes % 64 < 2:
-                _local_search(tree, open_children[0][3], best)
+                _local_search(tree, open_children[0][3], best, limits.deadline)
             open_children = sorted(c for c in open_children if c[0] < cutoff())
             for other in open_children[1:]:
                 heapq.heappush(heap, other)
@@ -215,6 +225,7 @@ def _explore(tree: _Tree, root: NodeSolution, best: Search, limits: Limits) -> S
                 heapq.heappush(heap, open_children[0])
                 break
             proven, _, states, node = open_children[0]
+    best.spent = bool(heap) and heap[0][0] < cutoff()
     best.root_bound = root.bound
     best.bound = max(root.bound, min(heap[0][0] if heap else math.inf, cutoff()))
     best.closed = best.bound >= best.value * (1 - limits.relative) * (1 - 1e-12)
@@ -230,14 +241,17 @@ def _improve(tree: _Tree, node: NodeSolution, best: Search) -> bool:
     return False
 
 
-def _local_search(tree: _Tree, node: NodeSolution, best: Search) -> None:
-    """Label every row by the side it lies on, solve, and repeat while the objective falls."""
+def _local_search(tree: _Tree, node: NodeSolution, best: Search, deadline: float) -> bool:
+    """Label every row by the side it lies on, solve, and repeat while the objective falls; whether it has settled."""
     value = math.inf
     for _ in range(20):
         _improve(tree, node, best)
         now = tree.rows.value(node.v, node.z)
         if now >= value * (1 - 1e-9):
-            return
+            return True
+        if time.monotonic() >= deadline:
+            return False
         value = now
         side = np.where(tree.unlabelled(node.z) >= 0, PLUS, MINUS).astype(np.int8)
         node = tree.solve(side)
+    return False

@@ -103,10 +103,10 @@ def proven(rows: NodeRows, dual: Float, lower: Float, upper: Float, b: float) ->
     if linear < quadratic:
         # Shrinking towards p = 0 stays feasible; linear / quadratic is the best multiple.
         shrink = linear / quadratic
-        linear, quadratic, p = linear * shrink, quadratic * shrink**2, p * shrink
-    size = float(np.abs(p) @ (np.abs(target) + abs(b)))
-    # Two roundings per product of the sum, and the same again for the quadratic term.
-    return linear - 0.5 * quadratic - 4 * EPS * (size + quadratic)
+        linear, quadratic, p, force = linear * shrink, quadratic * shrink**2, p * shrink, force * shrink
+    # Rounding: of the sum over targets, of what is left of sum p = 0 (at the size of b), and of the forces.
+    size = float(np.abs(p) @ (np.abs(target) + abs(b))) + float(np.abs(force) @ (np.abs(p) @ np.abs(A)))
+    return linear - 0.5 * quadratic - 4 * EPS * size
 
 
 class ActiveSet(NodeSolver):

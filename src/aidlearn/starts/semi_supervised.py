@@ -52,9 +52,9 @@ def by_kmeans(iterations: int, careful: bool) -> SemiSupervisedStart:
     def start(problem: SemiSupervised) -> Start:
         labelled, candidates = _gather(problem)
         groups = _labelled_groups(problem, labelled)
-        n_unlabelled = problem.source.n_entries - labelled.n_entries
-        centres = np.empty((0, problem.source.n_attributes))
-        if n_unlabelled:
+        # Unlabelled entries without weight may share any cluster.
+        centres = np.zeros((1, problem.source.n_attributes))
+        if candidates.n_entries:
             rate = problem.initial_rate or (0.01 if problem.source.n_entries <= 10_000 else 0.0001)
             k = min(candidates.n_entries, max(10, round(rate * problem.source.n_entries)))
             centres = _first_centres(problem, candidates, k, careful)
@@ -86,21 +86,29 @@ def from_labels(labels: Any) -> SemiSupervisedStart:
 
 
 def _gather(problem: SemiSupervised) -> tuple[Chunk, Chunk]:
-    """The labelled entries, and a systematic sample of the unlabelled ones, in one pass."""
-    step = max(1, problem.source.n_entries // SEEDING)
+    """The labelled entries, and a random sample of the unlabelled ones, in two passes."""
+    source = problem.source
+    n_free = [0]
+
+    def count(chunk: Chunk, state: Any) -> tuple[int, None]:
+        return int(((chunk.y == 0) & (chunk.weight > 0)).sum()), None
+
+    source.run(count, collect=lambda value: n_free.append(n_free[-1] + value))
+    total = n_free[-1]
+    chosen = np.sort(problem.rng.choice(total, min(total, SEEDING), replace=False))
     labelled: list[Chunk] = []
     candidates: list[Chunk] = []
 
-    def pick(chunk: Chunk, state: Any) -> tuple[tuple[Chunk, Chunk], None]:
+    def pick(chunk: Chunk, before: int) -> tuple[tuple[Chunk, Chunk], None]:
         free = np.flatnonzero((chunk.y == 0) & (chunk.weight > 0))
-        some = free[(free + chunk.start) % step == 0] if step > 1 else free
-        return (chunk.select(np.flatnonzero(chunk.y != 0)), chunk.select(some)), None
+        here = chosen[np.searchsorted(chosen, before) : np.searchsorted(chosen, before + len(free))] - before
+        return (chunk.select(np.flatnonzero(chunk.y != 0)), chunk.select(free[here])), None
 
     def collect(value: tuple[Chunk, Chunk]) -> None:
         labelled.append(value[0])
         candidates.append(value[1])
 
-    problem.source.run(pick, collect=collect)
+    source.run(pick, n_free[:-1], collect)
     return join(labelled), join(candidates)
 
 
