@@ -229,7 +229,7 @@ def test_in_the_ecosystem(data):
         ({}, lambda y: np.where(np.arange(len(y)) == 3, np.nan, y), "y contains NaN at row 3"),
         ({"C": 0}, lambda y: y, "C must be a number > 0, got 0"),
         ({"C": -1}, lambda y: y, "C must be"),
-        ({"solver": "highs"}, lambda y: y, "linear programs only"),
+        ({"solver": "highs"}, lambda y: y, "solver must be one of .* got .highs."),
         ({"class_weight": "even"}, lambda y: y, "class_weight"),
         (
             {"solver": "libsvm", "fit_intercept": False},
