@@ -167,7 +167,8 @@ class AIDEstimator(BaseEstimator):
             initial_rate=self.initial_rate,
             rng=generator(self.random_state),
         )
-        limits = Limits(self.tol, int(self.max_iter or 100), self.time_limit)
+        assert self.max_iter is not None
+        limits = Limits(self.tol, int(self.max_iter), self.time_limit)
         return aid(problem, limits, self._callbacks())
 
     def _callbacks(self) -> list[Any]:
@@ -231,6 +232,11 @@ def check_number(
     bounds = [f"{'>=' if include_low else '>'} {low:g}"] if np.isfinite(low) else []
     bounds += [f"{'<=' if include_high else '<'} {high:g}"] if np.isfinite(high) else []
     raise ValueError(f"{name} must be {what}{' ' if bounds else ''}{' and '.join(bounds)}, got {value!r}.")
+
+
+def class_of(classes: Any, scores: Float) -> Any:
+    """The class that scores decide for: by sign of one column, else the column with the largest."""
+    return classes[(scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)]
 
 
 def generator(random_state: Any) -> np.random.Generator:

@@ -13,14 +13,14 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from aidlearn.data.arrays import ArraySource, is_table, table_to_array
-from aidlearn.data.convert import check_features, check_labels, check_weight, linear_scores, n_threads
+from aidlearn.data.arrays import ArraySource, TableSource, table_to_array
+from aidlearn.data.convert import as_source, check_features, check_labels, n_threads
 from aidlearn.data.moments import inspect
 from aidlearn.data.source import DataSource, Float, one_blas_thread
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.problem import Incumbent
 from aidlearn.engine.result import Result, Status
-from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator, check_number, generator
+from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator, check_number, class_of, generator
 from aidlearn.kernels.features import KernelFeatures, kernel_features
 from aidlearn.kernels.functions import NAMES, kernel_from
 from aidlearn.kernels.graph import GraphFeatures, graph_features
@@ -190,51 +190,46 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         """
         started = time.monotonic()
         self._check_parameters()
-        if y is None:
-            raise ValueError("SemiSupervisedSVC requires y to be passed, but the target y is None.")
-        codes = self._encode(y)
-        validate_data(self, X, skip_check_array=True)
-        rows = check_features(X)
-        if rows.shape[0] != len(codes):
-            raise ValueError(
-                f"Found input variables with inconsistent numbers of samples: {[rows.shape[0], len(codes)]}"
-            )
-        rows = table_to_array(rows) if is_table(rows) else rows
-        weight = check_weight(sample_weight, len(codes))
+        if isinstance(X, DataSource):
+            raise ValueError("SemiSupervisedSVC takes arrays, sparse matrices and tables, not a DataSource.")
+        codes = None if y is None else self._encode(y)
+        source = self._source(X, codes, sample_weight)
+        assert codes is not None
         with one_blas_thread():
-            inspect(ArraySource(rows, np.zeros(len(codes)), weight), centred=False)
+            rows, weight = _checked_rows(source)
             self._check_labels(codes, weight)
             features = self._features(rows, weight)
             names = [1] if len(self.classes_) == 2 else range(len(self.classes_))
             results = [self._fit_one(features, codes, k, weight, started) for k in names]
         points = np.array([result.point for result in results])
         self._store_model(points)
-        scores = points[:, :-1] @ features.T + points[:, -1:]
-        self.transduction_ = np.where(codes == UNLABELLED, self._decide(np.asarray(scores).T), self.classes_[codes])
+        scores = np.asarray(points[:, :-1] @ features.T + points[:, -1:]).T
+        self.transduction_ = np.where(codes == UNLABELLED, class_of(self.classes_, scores), self.classes_[codes])
         self._store_certificate(results, several=len(results) > 1)
         return self
 
     def decision_function(self, X: Any) -> Float:
         """Signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""
-        check_is_fitted(self)
-        rows = check_features(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
-        if self._representation is None:
-            scores = linear_scores(rows, self.coef_, self.intercept_)
-        else:
-            rows = table_to_array(rows) if is_table(rows) else rows
-            inspect(ArraySource(rows, np.zeros(rows.shape[0]), np.ones(rows.shape[0])), centred=False)
-            if isinstance(self._representation, GraphFeatures):
-                columns = [self._representation.extend(rows, values) for values in self._expansion]
-                scores = np.column_stack(columns) + self.intercept_
-            else:
-                scores = self._representation.scores(rows, self._expansion) + self.intercept_
+        scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def _scores(self, X: Any) -> Float:
+        """Scores, one column per machine."""
+        check_is_fitted(self)
+        if self._representation is None:
+            return super()._scores(X)
+        checked = check_features(X)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        rows, _ = _checked_rows(as_source(checked, np.zeros(checked.shape[0])))
+        if isinstance(self._representation, GraphFeatures):
+            columns = [self._representation.extend(rows, values) for values in self._expansion]
+            return np.column_stack(columns) + self.intercept_
+        return self._representation.scores(rows, self._expansion) + self.intercept_
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on the rows that have a label; rows with y = -1 do not count."""
         labels = check_labels(y, "; mark unlabelled rows with -1")
-        known = np.array([str(value) != str(UNLABELLED) for value in labels.tolist()])
+        known = ~_unlabelled(labels)
         if not known.any():
             raise ValueError("No row of y has a label (-1 marks unlabelled rows), so there is nothing to score.")
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
@@ -242,11 +237,8 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
 
     def predict(self, X: Any) -> Any:
         """Class of each row."""
-        scores = self.decision_function(X)
-        return self._decide(scores[:, None] if scores.ndim == 1 else scores)
-
-    def _decide(self, scores: Float) -> Any:
-        return self.classes_[(scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)]
+        scores = self._scores(X)
+        return class_of(self.classes_, scores)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -276,10 +268,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
     def _encode(self, y: Any) -> NDArray[np.int64]:
         """Index of each row's class, -1 for unlabelled rows."""
         labels = check_labels(y, "; mark unlabelled rows with -1")
-        if labels.dtype.kind in "OUS":
-            free = np.array([str(value) == str(UNLABELLED) for value in labels.tolist()])
-        else:
-            free = labels == UNLABELLED
+        free = _unlabelled(labels)
         if free.all():
             raise ValueError("Every row of y is -1, that is unlabelled; some rows of each class must have a label.")
         given = labels[~free]
@@ -373,6 +362,22 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
         return tags
+
+
+def _unlabelled(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which labels are the mark of an unlabelled row."""
+    if labels.dtype.kind in "OUS":
+        return np.array([str(value) == str(UNLABELLED) for value in labels.tolist()])
+    return np.asarray(labels == UNLABELLED)
+
+
+def _checked_rows(source: DataSource) -> tuple[Any, Float]:
+    """Rows as one array or CSR matrix without bad cells, and their weights."""
+    inspect(source, centred=False)
+    if isinstance(source, TableSource):
+        return table_to_array(source.table), source.weight
+    assert isinstance(source, ArraySource)
+    return source.X, source.weight
 
 
 def _balancing(target: Float, weight: Float) -> Float:

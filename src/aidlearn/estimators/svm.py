@@ -15,7 +15,7 @@ from aidlearn.data.moments import Moments, inspect
 from aidlearn.data.shared import run_together
 from aidlearn.data.source import DataSource, Float, one_blas_thread
 from aidlearn.engine.result import Result
-from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES, AIDEstimator, check_number
+from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES, AIDEstimator, check_number, class_of
 from aidlearn.problems.losses import epsilon_insensitive, hinge
 from aidlearn.problems.piecewise import PiecewiseLinear
 
@@ -185,8 +185,8 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
 
     def predict(self, X: Any) -> Any:
         """Class of each row."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+        scores = self._scores(X)
+        return class_of(self.classes_, scores)
 
 
 class LinearSVR(RegressorMixin, AIDEstimator):

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from aidlearn.data.source import Chunk, Float
 from aidlearn.engine.problem import Incumbent, Trial
 from aidlearn.problems.semi_supervised import SemiSupervised
-from aidlearn.solvers.node_qp import NodeRows, node_solver
+from aidlearn.solvers.branch_and_bound import switch_labels
 
 WIDTHS = (1.0, 0.3, 0.1, 0.03)
 """Smoothing widths, in units of the margin."""
@@ -126,18 +126,4 @@ def _switched(problem: SemiSupervised, point: Float, deadline: float) -> list[Fl
     entries = source.every(1, 0)
     sums = problem.aggregate(entries, np.arange(entries.n_entries), entries.n_entries)
     small = problem.aggregated(sums)
-    rows = small.rows
-    solver = node_solver(NodeRows(rows.A, rows.weight, rows.intercept))
-    n = len(rows.labels)
-    v, b = small.coordinates(point)
-    value, best = np.inf, (v, b)
-    for _ in range(20):
-        z = rows.A @ v + b
-        now = rows.value(v, z)
-        if now >= value * (1 - 1e-9) or time.monotonic() > deadline:
-            break
-        value, best = now, (v, b)
-        side = np.concatenate([rows.labels, np.where(z[n:] >= 0, 1.0, -1.0)])
-        found = solver.solve(np.where(side > 0, 1.0, -np.inf), np.where(side < 0, -1.0, np.inf))
-        v, b = found.v, found.b
-    return [small.point(*best)]
+    return [small.point(*switch_labels(small.rows, *small.coordinates(point), deadline))]

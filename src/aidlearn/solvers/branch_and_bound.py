@@ -53,8 +53,10 @@ class SemiSupervisedRows:
     def n_unlabelled(self) -> int:
         return len(self.weight) - len(self.labels)
 
-    def scores(self, v: Float, b: float) -> Float:
-        return self.A @ v + b
+    @property
+    def nodes(self) -> NodeRows:
+        """The rows without their labels."""
+        return NodeRows(self.A, self.weight, self.intercept)
 
     def value(self, v: Float, z: Float) -> float:
         """The objective at a point with scores z."""
@@ -124,6 +126,11 @@ class _Tree:
         found = self.solver.solve(lower, upper)
         return NodeSolution(found.v, found.b, found.z, found.value + constant, found.bound + constant)
 
+    def at(self, v: Float, b: float) -> NodeSolution:
+        """A point that is not the solution of a node, with the objective as its value."""
+        z = self.rows.nodes.scores(v, b)
+        return NodeSolution(v, b, z, self.rows.value(v, z), 0.0)
+
     def unlabelled(self, z: Float) -> Float:
         return z[self.n_labelled : self.n_labelled + self.n_free]
 
@@ -157,19 +164,24 @@ class _Tree:
 
 def search(rows: SemiSupervisedRows, limits: Limits, known: tuple[Float, float] | None = None) -> Search:
     """Solve the aggregated problem; ``known`` is a point to start from."""
-    solver = node_solver(NodeRows(rows.A, rows.weight, rows.intercept))
-    tree = _Tree(rows, None, solver)
+    tree = _Tree(rows, None, node_solver(rows.nodes))
     root = tree.solve(np.zeros(tree.n_free, dtype=np.int8))
     best = Search(root.v, root.b, rows.value(root.v, root.z))
     _local_search(tree, root, best, limits.deadline)
     if known is not None:
-        z = rows.scores(*known)
-        value = rows.value(known[0], z)
-        _local_search(tree, NodeSolution(known[0], known[1], z, value, 0.0), best, limits.deadline)
+        _local_search(tree, tree.at(*known), best, limits.deadline)
     _explore(tree, root, best, limits)
-    z = rows.scores(best.v, best.b)
-    best.settled = _local_search(tree, NodeSolution(best.v, best.b, z, best.value, 0.0), best, limits.deadline)
+    best.settled = _local_search(tree, tree.at(best.v, best.b), best, limits.deadline)
     return best
+
+
+def switch_labels(rows: SemiSupervisedRows, v: Float, b: float, deadline: float) -> tuple[Float, float]:
+    """The local optimum that labelling every row by its side and solving again leads to from (v, b)."""
+    tree = _Tree(rows, None, node_solver(rows.nodes))
+    start = tree.at(v, b)
+    best = Search(v, b, start.value)
+    _local_search(tree, start, best, deadline)
+    return best.v, best.b
 
 
 def bound(rows: SemiSupervisedRows, cut: Cut, value: float, limits: Limits) -> Search:
@@ -232,13 +244,11 @@ def _explore(tree: _Tree, root: NodeSolution, best: Search, limits: Limits) -> S
     return best
 
 
-def _improve(tree: _Tree, node: NodeSolution, best: Search) -> bool:
+def _improve(tree: _Tree, node: NodeSolution, best: Search) -> None:
     """Keep the node's point if it is the best so far."""
     value = tree.rows.value(node.v, node.z)
     if value < best.value:
         best.v, best.b, best.value = node.v, node.b, value
-        return True
-    return False
 
 
 def _local_search(tree: _Tree, node: NodeSolution, best: Search, deadline: float) -> bool:

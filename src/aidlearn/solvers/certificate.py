@@ -42,7 +42,7 @@ def _feasible(rows: HingeRows, p: Float) -> Float:
     """A nearby point that satisfies the equalities of the free coordinates."""
     free = rows.free
     if free.sum() == 1:
-        return _balance(rows.A[:, free][:, 0], p)
+        return balance(rows.A[:, free][:, 0], p)
     return _absorb(rows, rows.A[:, free], p, np.zeros(int(free.sum()))) if free.any() else p
 
 
@@ -66,7 +66,7 @@ def _value(rows: HingeRows, p: Float, w: Float) -> Certificate:
     return Certificate(p, linear - 0.5 * quadratic - rounding)
 
 
-def _balance(column: Float, p: Float) -> Float:
+def balance(column: Float, p: Float) -> Float:
     """One equality ``column'p = 0``: scale down the heavier side (0 is inside every box)."""
     parts = column * p
     plus, minus = float(parts[parts > 0].sum()), float(-parts[parts < 0].sum())

@@ -22,6 +22,7 @@ import numpy as np
 
 from aidlearn.data.source import Float
 from aidlearn.solvers import interior_point
+from aidlearn.solvers.certificate import balance
 from aidlearn.solvers.rows import EPS, Basis, HingeRows
 
 NEVER = 1e30
@@ -29,7 +30,9 @@ NEVER = 1e30
 PROXIMAL = 1e-6
 """Curvature that DAQP is given for the free intercept, around its last value."""
 ATTEMPTS = 4
+"""Solves of one node by DAQP: around the intercept found, or from scratch after a failure."""
 ACTIVE_SET_ROWS = 1000
+"""Beyond this number of rows the interior point is faster."""
 LOOSE = 1e-6
 """Relative gap of a node above which DAQP's answer is not good enough."""
 
@@ -85,12 +88,8 @@ def _better(one: NodeSolution, two: NodeSolution) -> NodeSolution:
 def proven(rows: NodeRows, dual: Float, lower: Float, upper: Float, b: float) -> float:
     """Repair a dual and take its value; 0 where that fails (losses are not negative)."""
     p = np.clip(dual, np.where(upper < np.inf, -rows.weight, 0.0), np.where(lower > -np.inf, rows.weight, 0.0))
-    plus, minus = float(p[p > 0].sum()), float(-p[p < 0].sum())
     if rows.intercept is None:
-        if plus > minus:
-            p = np.where(p > 0, p * (minus / plus), p)
-        elif minus > plus:
-            p = np.where(p < 0, p * (plus / minus), p)
+        p = balance(np.ones(len(p)), p)
     used = p != 0
     if not used.any():
         return 0.0

@@ -36,13 +36,18 @@ def from_callable(function: Callable[[Any, Any], Any]) -> Callable[[PiecewiseLin
     return start
 
 
-def _build(problem: PiecewiseLinear, labels: NDArray[Any]) -> Start:
-    n = problem.source.n_entries
+def cluster_codes(labels: NDArray[Any], n: int) -> tuple[NDArray[np.int32], int]:
+    """Clusters numbered from 0, and how many there are."""
     if labels.shape != (n,):
         raise ValueError(f"init must give one cluster label per row: expected shape ({n},), got {labels.shape}.")
     names, codes = np.unique(labels, return_inverse=True)
+    return codes.astype(np.int32), len(names)
+
+
+def _build(problem: PiecewiseLinear, labels: NDArray[Any]) -> Start:
+    codes, n_clusters = cluster_codes(labels, problem.source.n_entries)
 
     def assign(chunk: Chunk, state: Any) -> Assignment:
-        return Assignment(codes[chunk.start : chunk.stop].astype(np.int32))
+        return Assignment(codes[chunk.start : chunk.stop])
 
-    return Start(Clusters.build(problem.source, problem, assign, len(names))[0])
+    return Start(Clusters.build(problem.source, problem, assign, n_clusters)[0])

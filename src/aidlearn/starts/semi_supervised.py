@@ -25,6 +25,7 @@ from aidlearn.problems.piecewise import PiecewiseLinear
 from aidlearn.problems.semi_supervised import SemiSupervised
 from aidlearn.solvers.aggregated import SOLVERS
 from aidlearn.starts.band import Band
+from aidlearn.starts.given import cluster_codes
 
 MANY_LABELLED = 1000
 """Up to this number labelled entries are never clustered: ten clusters of a hundred cost 2-11 points of accuracy."""
@@ -50,7 +51,7 @@ def by_kmeans(iterations: int, careful: bool) -> SemiSupervisedStart:
     """K-means on the features; ``careful`` spreads the first centres (k-means++), otherwise they are random entries."""
 
     def start(problem: SemiSupervised) -> Start:
-        labelled, candidates = _gather(problem)
+        labelled, candidates, before = _gather(problem)
         groups = _labelled_groups(problem, labelled)
         # Unlabelled entries without weight may share any cluster.
         centres = np.zeros((1, problem.source.n_attributes))
@@ -60,7 +61,7 @@ def by_kmeans(iterations: int, careful: bool) -> SemiSupervisedStart:
             centres = _first_centres(problem, candidates, k, careful)
             for _ in range(iterations - 1):
                 centres = _lloyd(problem, centres)
-        return _build(problem, groups, centres)
+        return _build(problem, groups, before, centres)
 
     return start
 
@@ -71,22 +72,19 @@ def from_labels(labels: Any) -> SemiSupervisedStart:
     def start(problem: SemiSupervised) -> Start:
         source: Any = problem.source
         given = np.asarray(labels(source.X, source.y) if callable(labels) else labels)
-        n = problem.source.n_entries
-        if given.shape != (n,):
-            raise ValueError(f"init must give one cluster label per row: expected shape ({n},), got {given.shape}.")
-        names, codes = np.unique(given, return_inverse=True)
+        codes, n_clusters = cluster_codes(given, source.n_entries)
 
         def assign(chunk: Chunk, state: Any) -> Assignment:
             kind = chunk.y.astype(np.int32) + 1
-            return Assignment((kind * len(names) + codes[chunk.start : chunk.stop]).astype(np.int32))
+            return Assignment(kind * n_clusters + codes[chunk.start : chunk.stop])
 
-        return Start(Clusters.build(problem.source, problem, assign, 3 * len(names))[0])
+        return Start(Clusters.build(problem.source, problem, assign, 3 * n_clusters)[0])
 
     return start
 
 
-def _gather(problem: SemiSupervised) -> tuple[Chunk, Chunk]:
-    """The labelled entries, and a random sample of the unlabelled ones, in two passes."""
+def _gather(problem: SemiSupervised) -> tuple[Chunk, Chunk, list[int]]:
+    """The labelled entries, a random sample of the unlabelled ones, and where each chunk's labelled ones begin."""
     source = problem.source
     n_free = [0]
 
@@ -109,7 +107,8 @@ def _gather(problem: SemiSupervised) -> tuple[Chunk, Chunk]:
         candidates.append(value[1])
 
     source.run(pick, n_free[:-1], collect)
-    return join(labelled), join(candidates)
+    before = np.cumsum([0, *(part.n_entries for part in labelled)])[:-1].tolist()
+    return join(labelled), join(candidates), before
 
 
 def _first_centres(problem: SemiSupervised, candidates: Chunk, k: int, careful: bool) -> Float:
@@ -173,16 +172,9 @@ def _labelled_groups(problem: SemiSupervised, labelled: Chunk) -> _Labelled:
     return _Labelled(groups, alone, 2 * BINS, point)
 
 
-def _build(problem: SemiSupervised, labelled: _Labelled, centres: Float) -> Start:
+def _build(problem: SemiSupervised, labelled: _Labelled, before: list[int], centres: Float) -> Start:
     squares = np.einsum("ij,ij->i", centres, centres)
     point = labelled.point
-    # Position of each chunk's first labelled entry among all labelled ones.
-    before = [0]
-
-    def count(chunk: Chunk, state: Any) -> tuple[int, None]:
-        return int((chunk.y != 0).sum()), None
-
-    problem.source.run(count, collect=lambda value: before.append(before[-1] + value))
 
     def assign(chunk: Chunk, state: int) -> Assignment:
         labels = np.empty(chunk.n_entries, dtype=np.int32)
@@ -197,7 +189,7 @@ def _build(problem: SemiSupervised, labelled: _Labelled, centres: Float) -> Star
         return Assignment(labels, single, objective)
 
     n_groups = labelled.n_groups + len(centres)
-    clusters, objective = Clusters.build(problem.source, problem, assign, n_groups, states=before[:-1])
+    clusters, objective = Clusters.build(problem.source, problem, assign, n_groups, states=before)
     if point is None:
         return Start(clusters)
     return Start(clusters, Incumbent(point, objective + problem.penalty(point)))
