@@ -5,6 +5,7 @@ An implementation of AID, "Aggregate and Iterative Disaggregate" (Park and Klabj
 
 from aidlearn.data import DataSource, as_source
 from aidlearn.engine.result import Iteration, Result, Status
+from aidlearn.estimators.kernel_svm import SVC
 from aidlearn.estimators.quantile import LADRegressor, QuantileRegressor
 from aidlearn.estimators.semi_supervised import SemiSupervisedSVC
 from aidlearn.estimators.svm import LinearSVC, LinearSVR
@@ -12,6 +13,7 @@ from aidlearn.estimators.svm import LinearSVC, LinearSVR
 __version__ = "0.1.0"
 
 __all__ = [
+    "SVC",
     "DataSource",
     "Iteration",
     "LADRegressor",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from aidlearn.data.arrays import ArraySource, TableSource, table_to_array
 from aidlearn.data.source import Chunk, DataSource, Float
 
 
@@ -119,3 +120,12 @@ def _squares(chunk: Chunk, weight: Float | None) -> Float:
     if weight is None:
         return np.einsum("ij,ij->j", chunk.X, chunk.X, dtype=np.float64)
     return np.einsum("i,ij,ij->j", weight, chunk.X, chunk.X, dtype=np.float64)
+
+
+def checked_rows(source: DataSource) -> tuple[Any, Float]:
+    """Rows in memory as one array or CSR matrix without bad cells, and their weights."""
+    inspect(source, centred=False)
+    if isinstance(source, TableSource):
+        return table_to_array(source.table), source.weight
+    assert isinstance(source, ArraySource)
+    return source.X, source.weight

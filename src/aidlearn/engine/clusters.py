@@ -191,6 +191,7 @@ class Clusters:
         counts, homes = self.counts, self.homes
         base = problem.n_regions
         n_codes = base**trial.n_split
+        n_shared = self.n_clusters * n_codes
         ones = sum(base**power for power in range(trial.n_split))
 
         def evaluate(chunk: Chunk, state: ChunkLabels) -> tuple[Any, ChunkLabels]:
@@ -204,13 +205,17 @@ class Clusters:
             moved = np.flatnonzero(code != home * np.int16(ones))
             moved = moved[counts[labels[moved]] > 1]
             keys = labels[moved].astype(np.int64) * n_codes + code[moved]
-            found, inverse = np.unique(keys, return_inverse=True)
+            if evaluation.alone is not None:
+                alone = evaluation.alone[moved]
+                keys[alone] = n_shared + chunk.start + moved[alone]
+            found, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
             sums = problem.aggregate(chunk.select(moved), inverse, len(found)) if len(moved) else None
-            value = (evaluation.objectives, found, np.bincount(inverse, minlength=len(found)), sums)
+            origin = (labels[moved[first]], code[moved[first]] % base)
+            value = (evaluation.objectives, found, *origin, np.bincount(inverse, minlength=len(found)), sums)
             return value, ChunkLabels(labels, moved, keys)
 
         objectives = np.zeros(len(trial.points))
-        found_in: list[tuple[Int, Int, Float]] = []
+        found_in: list[Any] = []
 
         def collect(value: Any) -> None:
             objectives[:] += value[0]
@@ -219,27 +224,23 @@ class Clusters:
 
         states = self.source.run(evaluate, self._states, collect)
         objectives += [problem.penalty(point) for point in trial.points]
-        return self._violations(objectives, states, found_in, n_codes)
+        return self._violations(objectives, states, found_in)
 
-    def _violations(
-        self,
-        objectives: Float,
-        states: list[ChunkLabels],
-        found_in: list[tuple[Int, Int, Float]],
-        n_codes: int,
-    ) -> Check:
+    def _violations(self, objectives: Float, states: list[ChunkLabels], found_in: list[Any]) -> Check:
+        """Join what the chunks found: key, parent, region, number and sums of entries that would leave a cluster."""
         keys = np.unique(np.concatenate([f[0] for f in found_in])) if found_in else NOTHING
+        parents, homes = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int16)
         counts = np.zeros(len(keys), dtype=np.int64)
         sums = np.zeros((len(keys), self.sums.shape[1]))
-        for chunk_keys, chunk_counts, chunk_sums in found_in:
+        for chunk_keys, chunk_parents, chunk_homes, chunk_counts, chunk_sums in found_in:
             at = np.searchsorted(keys, chunk_keys)
+            parents[at], homes[at] = chunk_parents, chunk_homes
             counts[at] += chunk_counts
             sums[at] += chunk_sums
-        parents = keys // n_codes
-        homes = (keys % n_codes % self.problem.n_regions).astype(np.int16)
         left = np.bincount(parents, weights=counts, minlength=self.n_clusters).astype(np.int64)
         # A parent that every entry left keeps its first new code as home: that one is no new cluster.
-        first = np.concatenate([[True], parents[1:] != parents[:-1]]) if len(keys) else np.empty(0, bool)
+        first = np.zeros(len(keys), dtype=bool)
+        first[np.unique(parents, return_index=True)[1]] = True
         stays = first & (left[parents] == self.counts[parents])
         born = ~stays
         ids = np.empty(len(keys), dtype=np.int32)

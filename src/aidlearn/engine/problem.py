@@ -86,6 +86,8 @@ class Evaluation:
     """The chunk's part of the objective at each point."""
     regions: NDArray[np.int8]
     """``n_split x rows``: the linear piece each entry lies on; -1 on a kink (fits both sides)."""
+    alone: NDArray[np.bool_] | None = None
+    """Entries that become a cluster of their own, and not one per region, if a split takes them out of theirs."""
 
 
 class Problem(ABC):

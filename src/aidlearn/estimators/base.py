@@ -8,11 +8,14 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aidlearn.data.arrays import ArraySource, TableSource
-from aidlearn.data.convert import as_source, check_features, linear_scores
+from aidlearn.data.convert import as_source, check_features, check_labels, check_weight, linear_scores
 from aidlearn.data.moments import Moments
 from aidlearn.data.source import DataSource, Float
 from aidlearn.engine.loop import Limits, aid, logger
@@ -152,6 +155,7 @@ class AIDEstimator(BaseEstimator):
         ridge: float = 0.0,
         l1: float = 0.0,
         three_way: bool = False,
+        solver: str | None = None,
     ) -> Result:
         problem = PiecewiseLinear(
             source,
@@ -160,7 +164,7 @@ class AIDEstimator(BaseEstimator):
             fit_intercept=self.fit_intercept,
             ridge=ridge,
             l1=l1,
-            solver=SOLVERS[self.solver],
+            solver=SOLVERS[solver or self.solver],
             start_method=start,
             paper_split=isinstance(self.init, str) and self.init in ("kmeans", "birch"),
             three_way=three_way,
@@ -232,6 +236,24 @@ def check_number(
     bounds = [f"{'>=' if include_low else '>'} {low:g}"] if np.isfinite(low) else []
     bounds += [f"{'<=' if include_high else '<'} {high:g}"] if np.isfinite(high) else []
     raise ValueError(f"{name} must be {what}{' ' if bounds else ''}{' and '.join(bounds)}, got {value!r}.")
+
+
+def encode_classes(y: Any, who: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The classes, and the index of each row's class."""
+    labels = check_labels(y)
+    check_classification_targets(labels)
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"{who} needs at least 2 classes in y, but the data contains only one class: {classes[0]!r}.")
+    return classes, codes.astype(np.int64)
+
+
+def weigh_classes(sample_weight: Any, class_weight: Any, classes: NDArray[Any], codes: NDArray[np.int64]) -> Any:
+    """Sample weights times the factor of each row's class."""
+    if class_weight is None:
+        return sample_weight
+    factors = compute_class_weight(class_weight, classes=classes, y=classes[codes])
+    return check_weight(sample_weight, len(codes)) * np.asarray(factors)[codes]
 
 
 def class_of(classes: Any, scores: Float) -> Any:

@@ -13,9 +13,9 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from aidlearn.data.arrays import ArraySource, TableSource, table_to_array
+from aidlearn.data.arrays import ArraySource
 from aidlearn.data.convert import as_source, check_features, check_labels, n_threads
-from aidlearn.data.moments import inspect
+from aidlearn.data.moments import checked_rows
 from aidlearn.data.source import DataSource, Float, one_blas_thread
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.problem import Incumbent
@@ -196,7 +196,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         source = self._source(X, codes, sample_weight)
         assert codes is not None
         with one_blas_thread():
-            rows, weight = _checked_rows(source)
+            rows, weight = checked_rows(source)
             self._check_labels(codes, weight)
             features = self._features(rows, weight)
             names = [1] if len(self.classes_) == 2 else range(len(self.classes_))
@@ -220,7 +220,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
             return super()._scores(X)
         checked = check_features(X)
         validate_data(self, X, skip_check_array=True, reset=False)
-        rows, _ = _checked_rows(as_source(checked, np.zeros(checked.shape[0])))
+        rows, _ = checked_rows(as_source(checked, np.zeros(checked.shape[0])))
         if isinstance(self._representation, GraphFeatures):
             columns = [self._representation.extend(rows, values) for values in self._expansion]
             return np.column_stack(columns) + self.intercept_
@@ -369,15 +369,6 @@ def _unlabelled(labels: NDArray[Any]) -> NDArray[np.bool_]:
     if labels.dtype.kind in "OUS":
         return np.array([str(value) == str(UNLABELLED) for value in labels.tolist()])
     return np.asarray(labels == UNLABELLED)
-
-
-def _checked_rows(source: DataSource) -> tuple[Any, Float]:
-    """Rows as one array or CSR matrix without bad cells, and their weights."""
-    inspect(source, centred=False)
-    if isinstance(source, TableSource):
-        return table_to_array(source.table), source.weight
-    assert isinstance(source, ArraySource)
-    return source.X, source.weight
 
 
 def _balancing(target: Float, weight: Float) -> Float:

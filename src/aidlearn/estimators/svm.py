@@ -7,15 +7,20 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
 
-from aidlearn.data.convert import check_labels, check_weight
 from aidlearn.data.moments import Moments, inspect
 from aidlearn.data.shared import run_together
 from aidlearn.data.source import DataSource, Float, one_blas_thread
 from aidlearn.engine.result import Result
-from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES, AIDEstimator, check_number, class_of
+from aidlearn.estimators.base import (
+    ENGINE_PARAMETERS,
+    FITTED_ATTRIBUTES,
+    AIDEstimator,
+    check_number,
+    class_of,
+    encode_classes,
+    weigh_classes,
+)
 from aidlearn.problems.losses import epsilon_insensitive, hinge
 from aidlearn.problems.piecewise import PiecewiseLinear
 
@@ -113,9 +118,10 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
         check_number("C", self.C, low=0)
         if isinstance(X, DataSource):
             raise ValueError("LinearSVC takes arrays, sparse matrices and tables; a DataSource has no class labels.")
-        codes = None if y is None else self._encode(y)
-        if codes is not None and self.class_weight is not None:
-            sample_weight = check_weight(sample_weight, len(codes)) * self._class_factors(codes)
+        codes = None
+        if y is not None:
+            self.classes_, codes = encode_classes(y, type(self).__name__)
+            sample_weight = weigh_classes(sample_weight, self.class_weight, self.classes_, codes)
         source = self._source(X, codes, sample_weight)
         n_classes = len(self.classes_)
         with one_blas_thread():
@@ -139,23 +145,6 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
             return self._solve(source, moments, loss, self._start_method(), ridge=1.0, three_way=self.dual)
 
         return fit
-
-    def _encode(self, y: Any) -> Float:
-        """Index of each row's class."""
-        labels = check_labels(y)
-        check_classification_targets(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least 2 classes in y, but the data contains only one class: "
-                f"{self.classes_[0]!r}."
-            )
-        return codes.astype(np.float64)
-
-    def _class_factors(self, codes: Float) -> Float:
-        indices = codes.astype(int)
-        factors = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[indices])
-        return np.asarray(factors)[indices]
 
     def _store_duals(self, source: DataSource, results: list[Result]) -> None:
         rows = []

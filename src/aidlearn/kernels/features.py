@@ -65,6 +65,11 @@ def kernel_features(
     return KernelFeatures(kernel, np.ascontiguousarray(features), landmarks, triangle)
 
 
+def check_kernel_matrix(kernel: Kernel, X: Any, rows: NDArray[Any]) -> None:
+    """Refuse a kernel whose matrix of some rows is not finite, symmetric and positive semidefinite."""
+    _factor(_gram(kernel, X, rows))
+
+
 def _gram(kernel: Kernel, X: Any, rows: NDArray[Any]) -> Float:
     gram = kernel.block(X[rows], rows if kernel.precomputed else X[rows])
     bad = np.argwhere(~np.isfinite(gram))

@@ -28,6 +28,10 @@ class Kernel:
     def precomputed(self) -> bool:
         return self.name == "precomputed"
 
+    def of_products(self, products: Float) -> Float:
+        """Values of the kernels linear and poly from inner products of rows."""
+        return (self.gamma * products + self.coef0) ** self.degree if self.name == "poly" else products
+
     def block(self, X: Any, Z: Any) -> Float:
         """``K(x_i, z_j)``; the rows of Z are training rows (their indices if the matrix is precomputed)."""
         if self.precomputed:

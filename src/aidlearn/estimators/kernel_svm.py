@@ -1,0 +1,381 @@
+"""Kernel support vector machine (paper, appendix B)."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import _ovr_decision_function
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from aidlearn.data.arrays import ArraySource
+from aidlearn.data.convert import as_source, check_features, n_threads
+from aidlearn.data.memory import parse_bytes
+from aidlearn.data.moments import checked_rows, inspect
+from aidlearn.data.source import DataSource, Float, Int, one_blas_thread
+from aidlearn.engine.loop import Limits, aid
+from aidlearn.engine.result import Result
+from aidlearn.estimators.base import (
+    FITTED_ATTRIBUTES,
+    AIDEstimator,
+    check_number,
+    class_of,
+    encode_classes,
+    generator,
+    weigh_classes,
+)
+from aidlearn.kernels.features import EXACT_ROWS, check_kernel_matrix
+from aidlearn.kernels.functions import Kernel, kernel_from
+from aidlearn.kernels.landmarks import LandmarkSource, landmark_features, landmark_map
+from aidlearn.kernels.rows import KernelRows, expansion_scores, kernel_rows, numba_installed
+from aidlearn.problems.kernel_hinge import KernelHinge
+from aidlearn.problems.losses import hinge
+from aidlearn.solvers.kernel_dual import solve_libsvm, solve_smo
+from aidlearn.starts import start_method as linear_start
+from aidlearn.starts.kernel import METHODS, given
+
+COMPONENTS = 300
+"""Landmarks of the approximated kernel by default."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The fit of two classes: the second is positive."""
+
+    result: Result
+    rows: Int
+    coef: Float
+    intercept: float
+
+
+class SVC(ClassifierMixin, AIDEstimator):
+    __doc__ = f"""Kernel support vector classifier with a certified optimality gap.
+
+    Minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i (<w, phi(x_i)> + b))``, the problem of
+    :class:`sklearn.svm.SVC`, by AID: rows near the margin are kept, rows far inside it are clustered in the space of
+    the kernel, rows far outside are left out until they matter. ``lower_bound_`` is the value of a dual-feasible
+    point computed in float64. More than two classes are fitted one against one.
+
+    Speed comes from compiled kernels (``pip install aidlearn[kernel]``, that is numba); without them libsvm solves
+    the aggregated problems, with the same certificate.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the losses.
+    kernel : {{"rbf", "poly", "linear", "precomputed"}} or callable, default="rbf"
+        A callable takes two arrays of rows and returns their kernel matrix. It must be positive semidefinite; "sigmoid"
+        is not.
+    gamma : {{"scale", "auto"}} or float, default="scale"
+        Of the kernels rbf and poly, as in scikit-learn.
+    degree : int, default=3
+    coef0 : float, default=0.0
+        Of the kernel poly; not negative.
+    class_weight : dict or "balanced", optional
+        Factors on the weights of the rows of each class.
+    decision_function_shape : {{"ovr", "ovo"}}, default="ovr"
+        Of :meth:`decision_function` for more than two classes.
+    approximation : {{None, "nystroem"}}, default=None
+        "nystroem" solves the problem of the kernel's approximation by ``n_components`` rows with the linear machinery,
+        for millions of rows. The certificate is then one for the approximated kernel (see ``certified_kernel_``).
+    n_components : int, default=300
+        Rows that represent the kernel if it is approximated.
+    memory_limit : float or str, default="2GB"
+        Memory for kernel values, in bytes or as in "500MB".
+    tol : float, default=1e-4
+        Certified relative gap at which to stop.
+    max_iter : int, default=100
+        Limit on iterations (aggregated problems solved).
+    time_limit : float, optional
+        Seconds after which the best solution so far is returned (of each pair of classes).
+    init : {{"auto", "band", "kmeans", "kernel-kmeans", "rows"}}, array of labels or callable, default="auto"
+        Initial clusters: "band" around a linear machine on Nystroem features; "kmeans" (distances to a sample's
+        hyperplane) and "kernel-kmeans" are the paper's procedures; "rows" does without clusters. "auto" is "rows"
+        for few rows or few support vectors, else "band".
+    initial_rate : float, optional
+        Initial clusters over rows (r^0).
+    solver : {{"auto", "smo", "libsvm"}}, default="auto"
+        Of the aggregated problems: our SMO (needs numba) or libsvm.
+    n_jobs : int, optional
+        Threads for kernel products; results do not depend on it.
+    random_state : int, default=0
+    verbose : int, default=0
+        1 logs every iteration.
+    callbacks : callable or list of callables, optional
+        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    support_ : ndarray of int
+        Rows in the expansion of the machine, grouped by class.
+    support_vectors_ : array of shape (n_support, n_features)
+        These rows (empty for a precomputed kernel).
+    n_support_ : ndarray of shape (n_classes,)
+    dual_coef_ : ndarray of shape (n_classes - 1, n_support)
+        ``y_i alpha_i`` of these rows in each machine, laid out as in :class:`sklearn.svm.SVC`.
+    intercept_ : ndarray of shape (n_machines,)
+    certified_kernel_ : str
+        "exact", or which approximation of the kernel objective and bound belong to.{FITTED_ATTRIBUTES}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import SVC
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> y = np.where((X**2).sum(axis=1) > 1.4, "out", "in")
+    >>> model = SVC(C=10).fit(X, y)
+    >>> model.predict([[0.0, 0.0], [2.0, 2.0]]).tolist(), bool(model.gap_ <= 1e-4)
+    (['in', 'out'], True)
+    """
+
+    _solvers = ("auto", "smo", "libsvm")
+    fit_intercept = True
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        kernel: Any = "rbf",
+        gamma: Any = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        class_weight: Any = None,
+        decision_function_shape: str = "ovr",
+        approximation: str | None = None,
+        n_components: int = COMPONENTS,
+        memory_limit: float | str = "2GB",
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        init: Any = "auto",
+        initial_rate: float | None = None,
+        solver: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.class_weight = class_weight
+        self.decision_function_shape = decision_function_shape
+        self.approximation = approximation
+        self.n_components = n_components
+        self.memory_limit = memory_limit
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.init = init
+        self.initial_rate = initial_rate
+        self.solver = solver
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SVC:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features), or (n_samples, n_samples) if precomputed
+        y : array of shape (n_samples,)
+            Class of each row.
+        sample_weight : array of shape (n_samples,), optional
+            Non-negative.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        if isinstance(X, DataSource):
+            raise ValueError("SVC takes arrays, sparse matrices and tables, not a DataSource.")
+        codes = None
+        if y is not None:
+            self.classes_, codes = encode_classes(y, type(self).__name__)
+            sample_weight = weigh_classes(sample_weight, self.class_weight, self.classes_, codes)
+        source = self._source(X, codes, sample_weight)
+        assert codes is not None
+        with one_blas_thread():
+            rows, weight = checked_rows(source)
+            for label in range(len(self.classes_)):
+                if not weight[codes == label].any():
+                    raise ValueError(f"All rows of class {self.classes_[label]!r} have weight zero.")
+            kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, weight)
+            self._check_kernel(kernel, rows)
+            pairs = list(combinations(range(len(self.classes_)), 2))
+            machines = [self._fit_pair(kernel, rows, codes, weight, pair) for pair in pairs]
+        self._store_model(kernel, rows, codes, pairs, machines)
+        self._store_certificate([machine.result for machine in machines], several=len(machines) > 1)
+        return self
+
+    def _fit_pair(self, kernel: Kernel, X: Any, codes: Int, weight: Float, pair: tuple[int, int]) -> Machine:
+        here = np.flatnonzero(((codes == pair[0]) | (codes == pair[1])) & (weight > 0))
+        y = np.where(codes[here] == pair[1], 1.0, -1.0)
+        box = float(self.C) * weight[here]
+        part = X if len(here) == X.shape[0] else X[np.ix_(here, here)] if kernel.precomputed else X[here]
+        rows = kernel_rows(
+            kernel, part, n_threads(self.n_jobs), self.tol, {"smo": True, "libsvm": False}.get(self.solver)
+        )
+        result, coef, intercept = (self._approximated if self.approximation else self._exact)(rows, y, box)
+        used = np.flatnonzero(coef)
+        return Machine(result, here[used], coef[used], intercept)
+
+    def _exact(self, rows: KernelRows, y: Float, box: Float) -> tuple[Result, Float, float]:
+        """AID on the kernel itself."""
+        problem = KernelHinge(
+            ArraySource(rows.X, y, box),
+            rows,
+            y,
+            box,
+            solver=solve_smo if rows.compiled or self.solver == "smo" else solve_libsvm,
+            start_method=self._start_method(),
+            separate=isinstance(self.init, str) and self.init in ("auto", "band", "rows"),
+            tol=self.tol,
+            memory_limit=parse_bytes("memory_limit", self.memory_limit),
+            initial_rate=self.initial_rate,
+            rng=generator(self.random_state),
+        )
+        assert self.max_iter is not None
+        result = aid(problem, Limits(self.tol, int(self.max_iter), self.time_limit), self._callbacks())
+        point = result.point if result.point.exact else problem.recomputed(result.point)
+        result.objective = problem.objective(point)
+        result.lower_bound = min(result.lower_bound, result.objective)
+        return result, point.coef, point.intercept
+
+    def _approximated(self, rows: KernelRows, y: Float, box: Float) -> tuple[Result, Float, float]:
+        """The linear machine on the features of landmark rows."""
+        n_landmarks = min(int(self.n_components), rows.n)
+        landmarks = np.sort(generator(self.random_state).choice(rows.n, n_landmarks, replace=False))
+        mapping = landmark_map(rows, landmarks)
+        source: DataSource = LandmarkSource(rows, landmarks, mapping, y, box)
+        if rows.n * n_landmarks * np.dtype(rows.dtype).itemsize <= parse_bytes("memory_limit", self.memory_limit):
+            features = landmark_features(rows, landmarks, mapping, np.arange(rows.n))
+            source = ArraySource(features, y, box, rows.n_jobs)
+        result = self._solve(source, inspect(source, True), hinge(1.0), linear_start("auto"), ridge=1.0, solver="auto")
+        coef = np.zeros(rows.n)
+        coef[landmarks] = mapping @ result.point[:-1]
+        return result, coef, float(result.point[-1])
+
+    def _store_model(
+        self, kernel: Kernel, X: Any, codes: Int, pairs: list[tuple[int, int]], machines: list[Machine]
+    ) -> None:
+        n_classes = len(self.classes_)
+        support = np.unique(np.concatenate([machine.rows for machine in machines]))
+        support = support[np.argsort(codes[support], kind="stable")]
+        place = np.full(X.shape[0], -1)
+        place[support] = np.arange(len(support))
+        self._kernel = kernel
+        self._expansion = np.zeros((len(support), len(pairs)))
+        for k, machine in enumerate(machines):
+            self._expansion[place[machine.rows], k] = machine.coef
+        self.intercept_ = np.array([machine.intercept for machine in machines])
+        self.support_ = support
+        self.n_support_ = np.bincount(codes[support], minlength=n_classes)
+        self.support_vectors_ = np.empty((0, 0)) if kernel.precomputed else X[support]
+        # A row of class i has its coefficient against class j in row j, or j - 1 if that is beyond i.
+        self.dual_coef_ = np.zeros((n_classes - 1, len(support)))
+        of_class = codes[support]
+        for k, (first, second) in enumerate(pairs):
+            sign = 1.0 if n_classes == 2 else -1.0
+            here = of_class == first
+            self.dual_coef_[second - 1, here] = sign * self._expansion[here, k]
+            here = of_class == second
+            self.dual_coef_[first, here] = sign * self._expansion[here, k]
+        if n_classes > 2:
+            self.intercept_ = -self.intercept_
+            self._expansion = -self._expansion
+        self.certified_kernel_ = "exact"
+        if self.approximation:
+            self.certified_kernel_ = f"Nystroem approximation by {min(int(self.n_components), X.shape[0])} rows"
+
+    def decision_function(self, X: Any) -> Float:
+        """Signed scores: shape (n_samples,) for two classes, else one column per class ("ovr") or pair ("ovo")."""
+        scores = self._scores(X)
+        if scores.shape[1] == 1:
+            return scores[:, 0]
+        if self.decision_function_shape == "ovo":
+            return scores
+        return np.asarray(_ovr_decision_function(scores < 0, -scores, len(self.classes_)))
+
+    def predict(self, X: Any) -> Any:
+        """Class of each row; of more than two classes the one that wins most machines."""
+        scores = self._scores(X)
+        if scores.shape[1] == 1:
+            return class_of(self.classes_, scores)
+        votes = np.zeros((scores.shape[0], len(self.classes_)))
+        for k, (first, second) in enumerate(combinations(range(len(self.classes_)), 2)):
+            votes[:, first] += scores[:, k] > 0
+            votes[:, second] += scores[:, k] <= 0
+        return self.classes_[votes.argmax(axis=1)]
+
+    def _scores(self, X: Any) -> Float:
+        """Scores, one column per machine."""
+        check_is_fitted(self)
+        checked = check_features(X)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        rows, _ = checked_rows(as_source(checked, np.zeros(checked.shape[0])))
+        with one_blas_thread():
+            support = self.support_ if self._kernel.precomputed else self.support_vectors_
+            return (
+                expansion_scores(self._kernel, rows, support, self._expansion, n_threads(self.n_jobs)) + self.intercept_
+            )
+
+    def _start_method(self) -> Any:
+        if isinstance(self.init, str) and self.init in METHODS:
+            return METHODS[self.init]
+        if callable(self.init) or (not isinstance(self.init, str) and np.ndim(self.init) == 1):
+            return given(self.init)
+        raise ValueError(
+            f"init must be one of {', '.join(map(repr, METHODS))}, an array of cluster labels or a callable, "
+            f"got {self.init!r}."
+        )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number("C", self.C, low=0)
+        check_number("n_components", self.n_components, low=1, include_low=True, whole=True)
+        parse_bytes("memory_limit", self.memory_limit)
+        if isinstance(self.kernel, str) and self.kernel == "poly":
+            check_number("degree", self.degree, low=1, include_low=True, whole=True)
+            check_number("coef0", self.coef0, low=0, include_low=True)
+        if self.decision_function_shape not in ("ovr", "ovo"):
+            raise ValueError(f"decision_function_shape must be 'ovr' or 'ovo', got {self.decision_function_shape!r}.")
+        if self.approximation not in (None, "nystroem"):
+            raise ValueError(f"approximation must be None or 'nystroem', got {self.approximation!r}.")
+        if self.solver == "smo" and not numba_installed():
+            raise ValueError("solver='smo' needs numba: pip install 'aidlearn[kernel]', or use solver='auto'.")
+
+    def _check_kernel(self, kernel: Kernel, X: Any) -> None:
+        """What is not known to be a kernel is looked at: an indefinite one has neither optimum nor bound."""
+        if kernel.precomputed and X.shape[0] != X.shape[1]:
+            raise ValueError(
+                f"Precomputed matrix must be a square matrix. Input is a {X.shape[0]}x{X.shape[1]} matrix."
+            )
+        if not (kernel.precomputed or callable(kernel.name)):
+            return
+        n = X.shape[0]
+        rows = np.arange(n)
+        if n > EXACT_ROWS:
+            rows = np.sort(generator(self.random_state).choice(n, EXACT_ROWS, replace=False))
+            warnings.warn(
+                f"The kernel was found positive semidefinite on {EXACT_ROWS} of {n} rows only; the certificate "
+                "presumes that it is on all of them.",
+                stacklevel=3,
+            )
+        check_kernel_matrix(kernel, X, rows)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        return tags

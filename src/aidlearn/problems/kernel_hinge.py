@@ -1,0 +1,215 @@
+"""Kernel SVM (paper, appendix B): clusters live in the space of the kernel and are known by kernel sums alone.
+
+    minimise over (w, b)   1/2 |w|^2 + sum_i s_i max(0, 1 - y_i f(x_i)),     f(x) = <w, phi(x)> + b
+
+A cluster of rows with one label has the mean image of its rows; its dual variable is shared by them in proportion to
+their weights. So an aggregated dual is a dual of the original problem, and its value, computed from the kernel in
+float64, is the bound. Clusters that are expected to have no loss may be left out: their dual variables are zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.source import Chunk, DataSource, Float, Int
+from aidlearn.engine.clusters import Clusters
+from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
+from aidlearn.kernels.rows import KernelRows
+from aidlearn.problems.kernel_clusters import KernelClusters
+from aidlearn.solvers.kernel_dual import KernelDual, best_intercept
+
+NO_LOSS, LOSS = 0, 1
+"""Regions of a row: outside its margin, inside or on the wrong side of it."""
+STEPS = (0.1, 0.3, 0.6)
+"""Where the segment from the incumbent to the aggregated solution is searched."""
+ENOUGH_VIOLATORS = 0.15
+"""A point on that segment is split at if it finds this part of the violators of the aggregated solution."""
+CERTIFY_FROM = 1.5
+"""Multiple of the tolerance from which on a gap is worth recomputing in float64."""
+ROUNDING = 8.0
+"""Multiple of the expected rounding error of a float32 score within which a row is evaluated again in float64."""
+
+DualSolver = Callable[[KernelDual, Float, Float, float, float], Float]
+StartMethod = Callable[["KernelHinge"], Start]
+
+
+@dataclass(frozen=True)
+class KernelPoint:
+    """``w = sum_i coef_i phi(x_i)`` and b, with ``scores = <w, phi(x_i)>`` of all rows and ``square = |w|^2``."""
+
+    coef: Float
+    intercept: float
+    scores: Float
+    square: float
+    exact: bool = False
+    """Whether the scores of all rows that can have a loss were computed in float64."""
+
+
+class KernelHinge(Problem):
+    """The four components of a kernel SVM.
+
+    Parameters
+    ----------
+    source : DataSource
+        Entries with target -1 or +1; their weights are the boxes of the dual (C times sample weights).
+    rows : KernelRows
+        The kernel between them.
+    y, box : arrays
+        Targets and weights of all entries.
+    solver : callable
+        Solver of the aggregated dual.
+    start_method : callable
+        Draws the initial clusters.
+    separate : bool
+        Rows that violate the optimality condition become clusters of their own, and clusters without loss are left
+        out until one of their rows violates it; otherwise clusters are split in two (the paper's rule).
+    tol : float
+        Gap at which the run will stop.
+    memory_limit : float
+        Bytes for kernel blocks.
+    """
+
+    trivial_bound = 0.0
+
+    def __init__(
+        self,
+        source: DataSource,
+        rows: KernelRows,
+        y: Float,
+        box: Float,
+        *,
+        solver: DualSolver,
+        start_method: StartMethod,
+        separate: bool = True,
+        tol: float = 1e-4,
+        memory_limit: float = 2e9,
+        initial_rate: float | None = None,
+        rng: np.random.Generator,
+    ) -> None:
+        self.source, self.rows, self.y, self.box = source, rows, y, box
+        self.solver, self.start_method, self.separate = solver, start_method, separate
+        self.tol, self.memory_limit, self.initial_rate, self.rng = tol, memory_limit, initial_rate, rng
+        self.kernels = KernelClusters(rows, y, box, memory_limit)
+        self._bound = 0.0
+        self._coef = np.zeros(len(y))
+        self._scores = np.zeros(len(y))
+        self._widest: tuple[KernelPoint, float] | None = None
+
+    def start(self) -> Start:
+        return self.start_method(self)
+
+    def aggregate(self, chunk: Chunk, labels: NDArray[Any], n_clusters: int) -> Float:
+        """Sum of the weights of each cluster, and of weight times label."""
+        total = np.bincount(labels, weights=chunk.weight, minlength=n_clusters)
+        signed = np.bincount(labels, weights=chunk.weight * chunk.y, minlength=n_clusters)
+        return np.column_stack([total, signed])
+
+    def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
+        kernels = self.kernels
+        idle = (clusters.counts > 1) & (clusters.homes == NO_LOSS) & self.separate
+        kernels.update(clusters.labels(), clusters.counts, idle)
+        self._homes, self._shared = clusters.homes.copy(), clusters.counts > 1
+        self._widest = None
+        dual = kernels.dual()
+        alpha = dual.start(kernels.collect(np.abs(self._coef)))
+        self._go_to(alpha)
+        best = np.inf if incumbent is None else incumbent.objective
+        gap = 1.0 if not np.isfinite(best) else max(0.0, (best - self._bound) / max(best, 1e-300))
+        # Far from the optimum of the original problem there is no use in that of the aggregated one.
+        loose = min(1e-2, 0.03 * gap) if self._shared.any() else 0.0
+        relative = max(accuracy.relative, loose) if accuracy.relative > 0 else 1e-3 * self.tol
+        alpha = self.solver(dual, alpha, kernels.means(self._scores), max(relative, 1e-13), accuracy.deadline)
+        alpha = dual.start(alpha)
+        self._go_to(alpha)
+        point = self._point(self._coef, self._scores)
+        value = float(alpha.sum()) - 0.5 * point.square
+        self._bound = max(self._bound, value)
+        best = min(best, self.objective(point))
+        if best - value <= CERTIFY_FROM * max(self.tol, 1e-9) * best:
+            point = self.recomputed(point)
+            self._scores = point.scores
+            size = float(np.abs(point.coef) @ self.rows.lengths)
+            error = size * float((self.rows.rounding(exact=True) * self.rows.lengths) @ np.abs(point.coef))
+        else:
+            error = kernels.error(alpha)
+        return Solution(point, float(np.abs(point.coef).sum()) - 0.5 * (point.square + error))
+
+    def _go_to(self, alpha: Float) -> None:
+        """Coefficients and scores of all rows at an aggregated dual; only what has changed is evaluated."""
+        coef = self.kernels.spread(alpha)
+        self._scores = self._scores + self.kernels.scores_of_change(self._coef, coef)
+        self._coef = coef
+
+    def _point(self, coef: Float, scores: Float, exact: bool = False) -> KernelPoint:
+        square = max(0.0, float(coef @ scores))
+        return KernelPoint(coef, best_intercept(scores, self.y, self.box), scores, square, exact)
+
+    def recomputed(self, point: KernelPoint) -> KernelPoint:
+        """The same point with the scores that matter computed in float64 from the kernel."""
+        used = np.flatnonzero(point.coef)
+        sizes = np.abs(point.coef[used]) * self.rows.lengths[used]
+        # Rounding errors of the terms of a score are independent, so they add up like the root of their number.
+        error = ROUNDING * self.rows.rounding() * self.rows.lengths * np.sqrt(sizes.max(initial=0.0) * sizes.sum())
+        # Beyond the error of its score a row outside its margin has no loss, whatever the last digits are.
+        at = np.flatnonzero((self._margins(point) > -error - 1e-6) | (point.coef != 0))
+        scores = point.scores.copy()
+        scores[at] = self.rows.times(at, used, point.coef[used, None], exact=True)[:, 0]
+        if (np.abs(scores - point.scores) > 0.5 * (error + 1e-6)).any():
+            everything = np.arange(len(scores))
+            scores = self.rows.times(everything, used, point.coef[used, None], exact=True)[:, 0]
+        return self._point(point.coef, scores, exact=True)
+
+    def _margins(self, point: KernelPoint) -> Float:
+        return 1.0 - self.y * (point.scores + point.intercept)
+
+    def objective(self, point: KernelPoint) -> float:
+        """Of all rows, as far as the point's scores go."""
+        return 0.5 * point.square + float(self.box @ np.maximum(0.0, self._margins(point)))
+
+    def penalty(self, point: KernelPoint) -> float:
+        return 0.5 * point.square
+
+    def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
+        here = slice(chunk.start, chunk.stop)
+        margins = [1.0 - chunk.y * (point.scores[here] + point.intercept) for point in trial.points]
+        objectives = np.array([float(chunk.weight @ np.maximum(0.0, z)) for z in margins])
+        regions = np.array([_regions(z) for z in margins[: trial.n_split]])
+        return Evaluation(objectives, regions, np.abs(margins[0]) <= self._width(trial.points[0]))
+
+    def _width(self, point: KernelPoint) -> float:
+        """Distance from the margin up to which violating rows become clusters of their own."""
+        if self._widest is None or self._widest[0] is not point:
+            violators = np.abs(self._margins(point)[self._violators(point)])
+            room = self.kernels.room(self.separate)
+            width = np.inf if len(violators) <= room else float(np.partition(violators, room)[room])
+            self._widest = (point, width if room else -1.0)
+        return self._widest[1]
+
+    def _violators(self, point: KernelPoint) -> Int:
+        labels = self.kernels.labels
+        region = _regions(self._margins(point))
+        return np.flatnonzero(self._shared[labels] & (region >= 0) & (region != self._homes[labels]))
+
+    def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
+        """Near the incumbent on the segment to a solution that is worse, if that finds enough violators."""
+        end: KernelPoint = solution.point
+        if not self.separate or incumbent is None or self.objective(end) <= incumbent.objective:
+            return None
+        origin: KernelPoint = incumbent.point
+        points = [self._between(origin, end, step) for step in STEPS]
+        best = min(points, key=self.objective)
+        enough = ENOUGH_VIOLATORS * len(self._violators(end))
+        return Trial([best]) if len(self._violators(best)) >= enough else None
+
+    def _between(self, origin: KernelPoint, end: KernelPoint, step: float) -> KernelPoint:
+        coef = (1 - step) * origin.coef + step * end.coef
+        return self._point(coef, (1 - step) * origin.scores + step * end.scores)
+
+
+def _regions(z: Float) -> NDArray[np.int8]:
+    return np.where(z == 0, -1, z > 0).astype(np.int8)

@@ -1,0 +1,198 @@
+"""The dual of a weighted kernel SVM: solved by compiled SMO, or by libsvm where numba is not installed.
+
+A solver returns a feasible point; what it proves is computed by the caller from the kernel itself.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.svm import SVC as LibSVC
+
+from aidlearn.data.source import Float
+from aidlearn.kernels.rows import CompiledRows
+from aidlearn.solvers.certificate import balance
+from aidlearn.solvers.rows import EPS
+
+COLUMNS_AT_LEAST = 64
+"""Columns of the kernel matrix that are always kept."""
+
+
+@dataclass(frozen=True)
+class KernelDual:
+    """Labels and boxes of the rows, and the kernel matrix or what computes its columns.
+
+    The last ``fixed.shape[1]`` rows are clusters, whose columns are known; the others are rows of ``rows``.
+    """
+
+    y: Float
+    box: Float
+    matrix: NDArray[Any] | None = None
+    rows: CompiledRows | None = None
+    chosen: NDArray[np.int64] | None = None
+    fixed: NDArray[Any] | None = None
+    n_columns: int = 0
+    """Columns that may be kept at once where there is no matrix."""
+
+    def start(self, alpha: Float) -> Float:
+        """The nearest simple feasible point (a feasible one is left as it is)."""
+        inside = np.clip(alpha, 0.0, self.box)
+        return inside if abs(self.y @ inside) <= 4 * EPS * inside.sum() else balance(self.y, inside)
+
+
+def best_intercept(scores: Float, y: Float, box: Float) -> float:
+    """The b that minimises ``sum box * max(0, 1 - y (scores + b))``."""
+    at = y - scores
+    order = np.argsort(at, kind="stable")
+    slope = np.cumsum(box[order]) - box[y > 0].sum()
+    k = int(np.searchsorted(slope, 0.0, side="left"))
+    k = min(k, len(order) - 1)
+    ties = slope[k] == 0 and k + 1 < len(order)
+    return float(0.5 * (at[order[k]] + at[order[k + 1]]) if ties else at[order[k]])
+
+
+def solve_smo(dual: KernelDual, alpha: Float, scores: Float, relative: float, deadline: float) -> Float:
+    """SMO from a feasible point with given scores until the duality gap is ``relative`` of the primal value.
+
+    Errors of float32 columns enter through the changes only: from exact scores it goes on to an exact solution.
+    """
+    solver = _WithMatrix(dual, alpha, scores) if dual.matrix is not None else _WithColumns(dual, alpha, scores)
+    total, limit = 0, 400 * len(alpha) + 100_000
+    while solver.gap() > relative and total < limit and time.monotonic() < deadline:
+        done = solver.round(total)
+        if done == 0:
+            break
+        total += done
+    return np.clip(dual.y * solver.beta, 0.0, dual.box)
+
+
+def solve_libsvm(dual: KernelDual, alpha: Float, scores: Float, relative: float, deadline: float) -> Float:
+    """The same by scikit-learn's libsvm, at ever smaller tolerances on its optimality conditions."""
+    assert dual.matrix is not None
+    y, box = dual.y, dual.box
+    used = np.flatnonzero(box > 0)
+    if len(np.unique(y[used])) < 2:
+        return np.zeros_like(box)
+    square = dual.matrix[:, : len(y)]
+    whole = len(used) == len(box)
+    kernel = np.asarray(square if whole else square[np.ix_(used, used)], dtype=np.float64, order="C")
+    tolerance = 1e-3 if relative >= 1e-5 else 1e-5
+    best, best_value = dual.start(alpha), -np.inf
+    while True:
+        model = LibSVC(kernel="precomputed", C=1.0, tol=tolerance, cache_size=500)
+        model.fit(kernel, y[used], sample_weight=box[used])
+        found = np.zeros_like(box)
+        found[used[model.support_]] = np.abs(model.dual_coef_[0])
+        found = dual.start(found)
+        value, gap = _values(y, box, found, np.asarray(square @ (y * found), dtype=np.float64))
+        if value > best_value:
+            best, best_value = found, value
+        if gap <= relative or tolerance <= 1e-10 or time.monotonic() >= deadline:
+            return best
+        tolerance *= 0.03
+
+
+def _values(y: Float, box: Float, alpha: Float, scores: Float) -> tuple[float, float]:
+    """Dual value, and relative duality gap."""
+    square = float((y * alpha) @ scores)
+    b = best_intercept(scores, y, box)
+    primal = 0.5 * square + float(box @ np.maximum(0.0, 1.0 - y * (scores + b)))
+    value = float(alpha.sum()) - 0.5 * square
+    return value, (primal - value) / max(primal, 1e-300)
+
+
+class _Solver:
+    """A point of SMO, and the gap it has reached."""
+
+    def __init__(self, dual: KernelDual, alpha: Float, scores: Float) -> None:
+        self.dual = dual
+        self.beta, self.F = dual.y * alpha, dual.y - scores
+        self.lower, self.upper = np.minimum(0.0, dual.y * dual.box), np.maximum(0.0, dual.y * dual.box)
+
+    def gap(self) -> float:
+        y, box = self.dual.y, self.dual.box
+        return _values(y, box, y * self.beta, y - self.F)[1]
+
+    def round(self, total: int) -> int:
+        raise NotImplementedError
+
+
+class _WithMatrix(_Solver):
+    """All columns at hand. Once few rows can still change, these are copied out and iterated alone for a while."""
+
+    def round(self, total: int) -> int:
+        from aidlearn.solvers.smo import spread, submatrix, subtract_rows
+
+        K, n = self.dual.matrix, len(self.beta)
+        assert K is not None
+        lower, upper, beta, F = self.lower, self.upper, self.beta, self.F
+        top, bottom = spread(F, lower, upper, beta)
+        rows = np.empty(0, dtype=np.int64)
+        if total > n and top > bottom:
+            margin = 0.5 * max(top - bottom, 1e-3)
+            rows = np.flatnonzero(
+                ((beta > lower) & (beta < upper))
+                | ((beta <= lower) & (bottom - margin < F))
+                | ((beta >= upper) & (top + margin > F))
+            )
+        if not 0 < len(rows) < 0.7 * n:
+            return self._steps(K, lower, upper, beta, F, n // 4 + 1, 0.0)
+        old, part_F = beta[rows], F[rows]
+        part = old.copy()
+        done = self._steps(
+            submatrix(K, rows), lower[rows], upper[rows], part, part_F, 4 * len(rows), 0.1 * (top - bottom)
+        )
+        beta[rows] = part
+        subtract_rows(K, rows, part - old, F)
+        return done
+
+    @staticmethod
+    def _steps(K: Any, lower: Float, upper: Float, beta: Float, F: Float, budget: int, target: float) -> int:
+        from aidlearn.solvers.smo import steps
+
+        n = len(F)
+        everything = np.arange(n)
+        nothing = np.zeros((0, 1), dtype=K.dtype)
+        diagonal = K.diagonal().astype(np.float32)
+        return steps(
+            K, everything, everything, everything.copy(), 0, nothing, np.zeros(0), 0, 1.0, 0.0, 1,
+            np.zeros((0, 0), dtype=K.dtype), diagonal, lower, upper, beta, F, budget, target,
+        )  # fmt: skip
+
+
+class _WithColumns(_Solver):
+    """Columns computed when needed, the most recent ones kept."""
+
+    def __init__(self, dual: KernelDual, alpha: Float, scores: Float) -> None:
+        super().__init__(dual, alpha, scores)
+        assert dual.rows is not None
+        assert dual.chosen is not None
+        assert dual.fixed is not None
+        rows, chosen, fixed = dual.rows, dual.chosen, np.ascontiguousarray(dual.fixed, dtype=dual.rows.dtype)
+        n, q, g = len(alpha), len(chosen), fixed.shape[1]
+        self.X, self.squares = rows.working[chosen], rows.squares[chosen]
+        slots = min(n, max(COLUMNS_AT_LEAST, dual.n_columns) + g)
+        self.cache = np.empty((slots, n), dtype=rows.dtype)
+        self.slot_of, self.row_of = np.full(n, -1), np.full(slots, -1)
+        self.stamp = np.arange(slots) - slots
+        self.cache[:g] = fixed.T
+        self.slot_of[q:], self.row_of[:g] = np.arange(g), np.arange(q, n)
+        self.stamp[:g] = np.iinfo(np.int64).max
+        self.fixed = fixed
+        self.diagonal = np.concatenate([rows.lengths[chosen] ** 2, fixed[q:].diagonal()]).astype(np.float32)
+
+    def round(self, total: int) -> int:
+        from aidlearn.solvers.smo import steps
+
+        rows = self.dual.rows
+        assert rows is not None
+        n = len(self.beta)
+        return steps(
+            self.cache, self.slot_of, self.row_of, self.stamp, 2 * total, self.X, self.squares, rows.kind,
+            *rows.constants, self.fixed, self.diagonal, self.lower, self.upper, self.beta, self.F,
+            min(n // 4 + 1, 5000), 0.0,
+        )  # fmt: skip

@@ -1,0 +1,225 @@
+"""Initial clusters of a kernel SVM: around a quick solution (the default), or the paper's two procedures."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.arrays import ArraySource
+from aidlearn.data.moments import inspect
+from aidlearn.data.source import Chunk, Float, Int
+from aidlearn.engine.clusters import Assignment, Clusters
+from aidlearn.engine.loop import Limits, aid
+from aidlearn.engine.problem import Incumbent, Start
+from aidlearn.kernels.landmarks import landmark_features, landmark_map
+from aidlearn.problems.kernel_hinge import LOSS, NO_LOSS, KernelHinge, KernelPoint
+from aidlearn.problems.losses import hinge
+from aidlearn.problems.piecewise import PiecewiseLinear
+from aidlearn.solvers.aggregated import SOLVERS
+from aidlearn.solvers.kernel_dual import KernelDual, best_intercept
+from aidlearn.starts.band import Band
+from aidlearn.starts.given import cluster_codes
+
+DIRECT_ROWS = 4000
+"""Up to this number of rows no row is clustered: the whole kernel matrix is small."""
+DIRECT_SUPPORT = 1500
+"""Nor if a sample promises at most this number of support vectors: few columns of the matrix are ever needed."""
+SAMPLE = 1000
+LANDMARKS = 120
+NEAR = 0.15
+"""Part of the rows, those nearest to the margin of the start, that are not clustered."""
+BINS = 4
+"""Clusters per class of rows inside the margin."""
+KMEANS_CLUSTERS = 50
+"""Clusters per class of the paper's procedures by default."""
+
+
+def automatic(problem: KernelHinge) -> Start:
+    """Every row alone where that is cheap, around a quick solution otherwise."""
+    n = len(problem.y)
+    fits = problem.rows.compiled or n <= problem.kernels.max_matrix
+    if fits and (n <= DIRECT_ROWS or _expected_support(problem) <= DIRECT_SUPPORT):
+        return every_row(problem)
+    return band(problem)
+
+
+def every_row(problem: KernelHinge) -> Start:
+    """No aggregation: each row is a cluster."""
+    n = len(problem.y)
+
+    def assign(chunk: Chunk, state: Any) -> Assignment:
+        size = chunk.n_entries
+        return Assignment(np.zeros(size, dtype=np.int32), np.ones(size, dtype=bool))
+
+    if not problem.rows.compiled and n > problem.kernels.max_matrix:
+        raise ValueError(
+            f"init='rows' needs a kernel matrix of {n} x {n} values, more than memory_limit="
+            f"{problem.memory_limit:.3g} bytes allows; install numba (the extra 'kernel') or use init='auto'."
+        )
+    return Start(Clusters.build(problem.source, problem, assign, 1)[0])
+
+
+def band(problem: KernelHinge) -> Start:
+    """Around a linear SVM on Nystroem features: near rows alone, far ones with a loss binned, the others left out."""
+    point = _nystroem(problem)
+    y, n = problem.y, len(problem.y)
+    z = 1.0 - y * (point.scores + point.intercept)
+    rate = NEAR if problem.initial_rate is None else problem.initial_rate
+    room = problem.kernels.room(True) - 2 * BINS
+    n_near = min(n, max(0, min(room, round(rate * n))))
+    near = np.zeros(n, dtype=bool)
+    near[np.argpartition(np.abs(z), n_near - 1)[:n_near] if n_near else []] = True
+    groups = np.zeros(n, dtype=np.int32)
+    homes: list[int] = []
+    for label in (-1.0, 1.0):
+        here = (y == label) & ~near
+        groups[here & (z <= 0)] = len(homes)
+        homes.append(NO_LOSS)
+        inside = np.flatnonzero(here & (z > 0))
+        bins = np.array_split(inside[np.argsort(z[inside])], BINS)
+        for members in bins:
+            groups[members] = len(homes)
+            homes.append(LOSS)
+    incumbent = Incumbent(point, problem.objective(point))
+    return Start(_build(problem, groups, len(homes), near, np.array(homes, dtype=np.int16)), incumbent)
+
+
+def kmeans(problem: KernelHinge) -> Start:
+    """The paper: distances to the hyperplane of a sample, one k-means iteration on them in each class."""
+    sample, alpha = _sample_solution(problem, 2 * SAMPLE)
+    coef = problem.y[sample] * alpha
+    scores = problem.rows.times(np.arange(len(problem.y)), sample, coef[:, None])[:, 0]
+
+    def nearest(members: Int, k: int) -> Int:
+        centres = np.sort(problem.rng.choice(scores[members], k, replace=False))
+        return np.searchsorted(0.5 * (centres[1:] + centres[:-1]), scores[members])
+
+    return _per_class(problem, nearest)
+
+
+def kernel_kmeans(problem: KernelHinge) -> Start:
+    """The paper's other way: k-means in the space of the kernel, one iteration from random rows as centres."""
+    rows = problem.rows
+
+    def nearest(members: Int, k: int) -> Int:
+        centres = problem.rng.choice(members, k, replace=False)
+        step = max(1, (1 << 21) // k)
+        parts = [
+            (rows.lengths[centres] ** 2 - 2 * rows.block(members[i : i + step], centres)).argmin(axis=1)
+            for i in range(0, len(members), step)
+        ]
+        return np.concatenate(parts)
+
+    return _per_class(problem, nearest)
+
+
+def given(labels: Any) -> Callable[[KernelHinge], Start]:
+    """Clusters from the user; rows of different classes are never together."""
+
+    def start(problem: KernelHinge) -> Start:
+        found = labels(problem.rows.X, problem.y) if callable(labels) else labels
+        codes, n_clusters = cluster_codes(np.asarray(found), len(problem.y))
+        both = codes + np.where(problem.y > 0, n_clusters, 0).astype(np.int32)
+        return Start(_build(problem, both, 2 * n_clusters))
+
+    return start
+
+
+METHODS: dict[str, Callable[[KernelHinge], Start]] = {
+    "auto": automatic,
+    "band": band,
+    "kmeans": kmeans,
+    "kernel-kmeans": kernel_kmeans,
+    "rows": every_row,
+}
+
+
+def _build(
+    problem: KernelHinge,
+    groups: NDArray[np.int32],
+    n_groups: int,
+    near: NDArray[np.bool_] | None = None,
+    homes: NDArray[np.int16] | None = None,
+) -> Clusters:
+    if homes is None:
+        homes = np.full(n_groups, LOSS, dtype=np.int16)
+
+    def assign(chunk: Chunk, state: Any) -> Assignment:
+        here = slice(chunk.start, chunk.stop)
+        return Assignment(groups[here], None if near is None else near[here])
+
+    return Clusters.build(problem.source, problem, assign, n_groups, homes)[0]
+
+
+def _per_class(problem: KernelHinge, nearest: Callable[[Int, int], Int]) -> Start:
+    """Clusters of each class, as many as the initial rate asks for."""
+    y, n = problem.y, len(problem.y)
+    most = min(problem.kernels.max_shared, problem.kernels.room(True))
+    wanted = 2 * KMEANS_CLUSTERS if problem.initial_rate is None else round(problem.initial_rate * n)
+    total = max(2, min(wanted, most))
+    groups = np.zeros(n, dtype=np.int32)
+    first = 0
+    for label in (-1.0, 1.0):
+        members = np.flatnonzero(y == label)
+        k = min(len(members), max(1, round(total * len(members) / n)))
+        groups[members] = first + nearest(members, k)
+        first += k
+    return Start(_build(problem, groups, first))
+
+
+def _stratified(problem: KernelHinge, size: int) -> Int:
+    """A sample of both classes, the smaller one with at least a quarter."""
+    parts = []
+    for label in (-1.0, 1.0):
+        members = np.flatnonzero((problem.y == label) & (problem.box > 0))
+        share = max(size // 4, round(size * len(members) / len(problem.y)))
+        parts.append(problem.rng.choice(members, min(len(members), share), replace=False))
+    return np.sort(np.concatenate(parts))
+
+
+def _sample_solution(problem: KernelHinge, size: int) -> tuple[Int, Float]:
+    """A stratified sample, with weights that restore the classes' totals, and its dual solution."""
+    sample = _stratified(problem, size)
+    y, box = problem.y[sample], problem.box[sample].copy()
+    for label in (-1.0, 1.0):
+        box[y == label] *= problem.box[problem.y == label].sum() / box[y == label].sum()
+    dual = KernelDual(y, box, matrix=problem.rows.block(sample, sample))
+    nothing = np.zeros(len(sample))
+    return sample, problem.solver(dual, nothing, nothing, 1e-2, problem.deadline)
+
+
+def _expected_support(problem: KernelHinge) -> float:
+    """Support vectors of all rows, going by those of a sample."""
+    sample, alpha = _sample_solution(problem, SAMPLE)
+    weight = problem.box[sample]
+    return float(len(problem.y) * weight[alpha > 0].sum() / weight.sum())
+
+
+def _nystroem(problem: KernelHinge) -> KernelPoint:
+    """The SVM restricted to the span of some rows: the linear machinery on features of all rows."""
+    rows, n = problem.rows, len(problem.y)
+    most = int(problem.memory_limit / 4 / (2 * n * np.dtype(rows.dtype).itemsize))
+    landmarks = _stratified(problem, max(2, min(LANDMARKS, most, n)))
+    mapping = landmark_map(rows, landmarks)
+    features = landmark_features(rows, landmarks, mapping, np.arange(n))
+    source = ArraySource(features, problem.y, problem.box, rows.n_jobs)
+    linear = PiecewiseLinear(
+        source,
+        hinge(1.0),
+        inspect(source, True),
+        ridge=1.0,
+        solver=SOLVERS["auto"],
+        start_method=Band(),
+        rng=problem.rng,
+    )
+    left = None if math.isinf(problem.deadline) else max(1e-3, problem.deadline - time.monotonic())
+    w = aid(linear, Limits(1e-2, 1, left)).point[:-1]
+    scores = np.asarray(features @ w.astype(rows.dtype), dtype=np.float64)
+    coef = np.zeros(n)
+    coef[landmarks] = mapping @ w
+    return KernelPoint(coef, best_intercept(scores, problem.y, problem.box), scores, float(w @ w))
