@@ -40,7 +40,9 @@ def run(cell: Row) -> Row:
         return row | {"failed": out.failed}
     row["objective"] = task.objective(data, out.coef, out.intercept, **cell["settings"])
     row["memory"] = None if math.isnan(out.extra_bytes) else out.extra_bytes / data.X.nbytes
-    row["coef"] = [*map(float, out.coef), float(out.intercept)]
+    row["peak"] = None if math.isnan(out.peak_bytes) else out.peak_bytes / 1e6
+    if np.ndim(out.coef) == 1:  # an expansion over rows is not kept
+        row["coef"] = [*map(float, out.coef), float(out.intercept)]
     return row
 
 

@@ -47,6 +47,15 @@ def two_classes(n: int, m: int, seed: int = 0) -> Arrays:
     return X, np.where(X @ b / np.sqrt(m) + 0.5 * rng.standard_normal(n) > 0.3, 1.0, -1.0)
 
 
+def curved_classes(n: int, m: int, seed: int = 0) -> Arrays:
+    """Like two_classes with a boundary that is not linear: 0.3 sin(3 x_0) is added to X b / sqrt(m)."""
+    rng = np.random.default_rng(seed)
+    X = np.empty((n, m))
+    rng.standard_normal(out=X)
+    scores = X @ rng.standard_normal(m) / np.sqrt(m) + 0.3 * np.sin(3 * X[:, 0])
+    return X, np.where(scores + 0.5 * rng.standard_normal(n) > 0.3, 1.0, -1.0)
+
+
 def weighted_classes(n: int, m: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Two classes with weights log-uniform over 1..1e5."""
     weight = 10.0 ** np.random.default_rng((seed, 1)).uniform(0, 5, n)
@@ -102,9 +111,15 @@ def _real(name: str) -> Arrays:
         return np.ascontiguousarray(file["X"], dtype=float), file["y"].ravel().astype(float)
 
 
-def standardised(name: str) -> Arrays:
-    """A real data set with columns of mean 0 and standard deviation 1 (constant ones are 0) and y in {-1, 1}."""
+def standardised(name: str, rows: int | None = None, seed: int = 0) -> Arrays:
+    """A real data set with columns of mean 0 and standard deviation 1 (constant ones are 0) and y in {-1, 1}.
+
+    ``rows`` of it are drawn at random; fewer rows of the same seed are a subset of more.
+    """
     X, y = {"celeba": celeba, "campaign": campaign}[name]()
+    if rows is not None:
+        drawn = np.sort(np.random.default_rng(seed).permutation(len(y))[:rows])
+        X, y = X[drawn], y[drawn]
     X -= X.mean(axis=0)
     scale = X.std(axis=0)
     X /= np.where(scale > 1e-12, scale, np.inf)
@@ -116,6 +131,7 @@ LOADERS: dict[str, Callable[..., tuple[np.ndarray, ...]]] = {
     for function in (
         gaussian,
         two_classes,
+        curved_classes,
         weighted_classes,
         nycflights,
         nycflights_full_rank,

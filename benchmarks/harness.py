@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers import OURS, Solver
+from benchmarks.peers import OURS, Aidlearn, Solver
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -57,6 +57,10 @@ class Task:
     """Of (data, coef, intercept, **settings)."""
     exact: float = 1e-4
     """A peer whose objective is further than this (relative) from the best is not the one we compare with."""
+    tol: float = 1e-6
+    """Ours, by default."""
+    proven: bool = False
+    """Objectives are compared with the best proven lower bound instead of the best objective."""
 
 
 def run_cell(
@@ -102,19 +106,22 @@ def save(rows: Sequence[Row], name: str) -> None:
         file.writelines(json.dumps(about | row) + "\n" for row in rows)
 
 
-def compare(rows: Sequence[Row], exact: float) -> None:
+def compare(rows: Sequence[Row], task: Task) -> None:
     """Adds to the rows of one data set: objective over the best, and CPU over ours (ours: best exact peer's)."""
     done = [row for row in rows if "objective" in row]
     best = min((row["objective"] for row in done), default=math.nan)
+    if task.proven:
+        best = max((row["lower_bound"] for row in done if "lower_bound" in row), default=best)
     for row in done:
         row["excess"] = row["objective"] / best - 1
-        row["far"] = "far" if row["excess"] > exact else ""
+        row["far"] = "far" if row["excess"] > task.exact else ""
     ours = next((row for row in done if row["solver"] == OURS), None)
-    peers = [row for row in done if row["solver"] != OURS]
     if ours is not None:
-        for row in peers:
-            row["ratio"] = row["cpu"] / ours["cpu"]
-        ours["ratio"] = min((row["ratio"] for row in peers if not row["far"]), default=None)
+        for row in done:
+            if row is not ours:
+                row["ratio"] = row["cpu"] / ours["cpu"]
+        peers = [row for row in done if not (isinstance(task.solvers[row["solver"]], Aidlearn) or row["far"])]
+        ours["ratio"] = min((row["ratio"] for row in peers), default=None)
         for row in rows:
             if "cpu_over" in row:
                 row["failed"] += f", {row['cpu_over'] / ours['cpu']:.0f} times ours"
@@ -158,8 +165,8 @@ def print_table(rows: Sequence[Row], columns: dict[str, tuple[str, str]] = COLUM
         print(f"warning: the source of {OURS} changed during the run ({', '.join(sorted(versions))})")
 
 
-def table(task: Task, options: argparse.Namespace) -> None:
-    """Every solver on every data set; slow solvers after all others."""
+def table(task: Task, options: argparse.Namespace, columns: dict[str, tuple[str, str]] = COLUMNS) -> list[Row]:
+    """Every solver on every data set; slow solvers after all others. Returns the rows it printed."""
     sets = [
         data
         for data in (task.quick if options.quick else task.data)
@@ -171,7 +178,7 @@ def table(task: Task, options: argparse.Namespace) -> None:
             for solver in task.solvers.values():
                 if solver.slow != slow:
                     continue
-                params = {"tol": options.tol} if solver.name == OURS else {}
+                params = {"tol": options.tol} if isinstance(solver, Aidlearn) else {}
                 row = run_cell(task, data, solver.name, repeat=options.repeat, params=params)
                 rows[data.name, solver.name] = row
                 save([row], task.name)
@@ -179,30 +186,32 @@ def table(task: Task, options: argparse.Namespace) -> None:
                 print(f"# {data.name}, {solver.name}: {note}", flush=True)
     if not rows:
         print("no data set of that name")
-        return
+        return []
     shown = [rows[data.name, solver] for data in sets for solver in task.solvers]
     for data in sets:
-        compare([row for row in shown if row["data"] == data.name], task.exact)
+        compare([row for row in shown if row["data"] == data.name], task)
     print(f"\n{task.name}, tol={options.tol:g}, one thread, best of {options.repeat} (fits over 60 s run once)")
-    print_table(shown)
-    print(f"peer/ours of {OURS}: against the fastest peer within {task.exact:g} of the best objective; others are far")
+    print_table(shown, columns)
+    best = "best lower bound" if task.proven else "best objective"
+    print(f"peer/ours of {OURS}: against the fastest peer within {task.exact:g} of the {best}; others are far")
+    return shown
 
 
 Mode = Callable[[argparse.Namespace], None]
 
 
-def main(task: Task, description: str, modes: Sequence[Mode]) -> None:
-    """The table, or one of the modes, each of which is an option of its name."""
+def main(task: Task, description: str, modes: Sequence[Mode], default: Mode | None = None) -> None:
+    """The table (or ``default``), or one of the modes, each of which is an option of its name."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="small data sets")
     parser.add_argument("--only", metavar="NAME", help="only data sets whose name contains NAME")
-    parser.add_argument("--tol", type=float, default=1e-6)
+    parser.add_argument("--tol", type=float, default=task.tol)
     parser.add_argument("--repeat", type=int, default=2, help="runs of every fit; the best counts")
     which = parser.add_mutually_exclusive_group()
     for mode in modes:
         which.add_argument(f"--{mode.__name__}", dest="mode", action="store_const", const=mode, help=mode.__doc__)
     options = parser.parse_args()
-    if options.mode:
-        options.mode(options)
+    if options.mode or default:
+        (options.mode or default)(options)
     else:
         table(task, options)

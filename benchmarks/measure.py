@@ -30,6 +30,8 @@ class Measured:
     wall: float = float("nan")
     extra_bytes: float = float("nan")
     """Peak resident memory during the fit, minus that with only the data loaded."""
+    peak_bytes: float = float("nan")
+    """The same with the data."""
     runs: list[float] = field(default_factory=list)
     """CPU seconds of every run."""
     notes: list[str] = field(default_factory=list)
@@ -79,13 +81,23 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def measure(fit: Callable[[], Any], repeat: int, timeout: float) -> Measured:
-    """Run ``fit`` up to ``repeat`` times, each within ``timeout`` seconds; the model of the last run is kept."""
+def touch(n_bytes: int) -> None:
+    """Use and free memory: what a virtual machine has not used for a while costs many times as much to use first."""
+    pages = np.empty(n_bytes, dtype=np.uint8)
+    pages[:: resource.getpagesize()] = 1
+
+
+def measure(fit: Callable[[], Any], repeat: int, timeout: float, touched: int = 0) -> Measured:
+    """Run ``fit`` up to ``repeat`` times, each within ``timeout`` seconds; the model of the last run is kept.
+
+    Before every run ``touched`` bytes of memory are used and freed.
+    """
     out = Measured()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for run in range(repeat):
             out.model = None
+            touch(touched)
             before = forget_peak()
             wall, cpu = time.perf_counter(), time.process_time()
             try:
@@ -96,7 +108,8 @@ def measure(fit: Callable[[], Any], repeat: int, timeout: float) -> Measured:
                 break
             cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
             if run == 0:
-                out.extra_bytes = resident(peak=True) - before
+                out.peak_bytes = resident(peak=True)
+                out.extra_bytes = out.peak_bytes - before
             out.add_run(cpu, wall)
             if wall > PATIENCE:
                 break

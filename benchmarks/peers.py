@@ -11,9 +11,9 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,12 +34,12 @@ class Job:
     """Arguments of our estimator."""
     repeat: int
 
-    def sample(self) -> Job:
-        """About 1000 rows spread over the values of y, two columns: to warm up."""
+    def sample(self, count: int = 1000, columns: int | None = 2) -> Job:
+        """About so many rows spread over the values of y and the first columns (None: all): to warm up."""
         data = self.data
-        rows = np.argsort(data.y, kind="stable")[:: max(1, len(data.y) // 1000)]
+        rows = np.argsort(data.y, kind="stable")[:: max(1, len(data.y) // count)]
         weight = None if data.weight is None else data.weight[rows]
-        return Job(Data(data.X[rows, :2], data.y[rows], weight), self.settings, self.params, 1)
+        return Job(Data(data.X[rows, :columns], data.y[rows], weight), self.settings, self.params, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +82,9 @@ class Solver(ABC):
 class PythonSolver(Solver):
     """A Python package: warmed up on a few rows, then measured in this process."""
 
+    touched: ClassVar[int] = 0
+    """Bytes of memory that are used and freed before every run."""
+
     @abstractmethod
     def prepare(self, job: Job) -> Callable[[], Any]:
         """Bring the data into the form the package takes; the fit that is returned is what counts."""
@@ -91,11 +94,15 @@ class PythonSolver(Solver):
         out.coef, out.intercept = np.ravel(model.coef_), float(np.ravel(model.intercept_)[0])
         out.iterations = int(np.max(model.n_iter_))
 
+    def warm_up(self, job: Job) -> None:
+        """Fit a few rows."""
+        self.prepare(job.sample())()
+
     def fit(self, job: Job) -> Measured:
         with suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.prepare(job.sample())()
-        out = measure(self.prepare(job), job.repeat, self.timeout)
+            self.warm_up(job)
+        out = measure(self.prepare(job), job.repeat, self.timeout, self.touched)
         if out.model is not None:
             self.read(out.model, out)
         return out
@@ -107,18 +114,20 @@ class Aidlearn(PythonSolver):
 
     name: str = OURS
     estimator: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    """Of the estimator, where it is not measured with its defaults."""
 
     def prepare(self, job: Job) -> Callable[[], Any]:
         import aidlearn
 
         model = getattr(aidlearn, self.estimator)
-        arguments = {"n_jobs": 1} | job.settings | job.params
+        arguments = {"n_jobs": 1} | self.arguments | job.settings | job.params
         data = job.data
         return lambda: model(**arguments).fit(data.X, data.y, sample_weight=data.weight)
 
     def read(self, model: Any, out: Measured) -> None:
         super().read(model, out)
-        out.certificate = {
+        out.certificate |= {
             "gap": float(model.gap_),
             "lower_bound": float(model.lower_bound_),
             "claimed": float(model.objective_),

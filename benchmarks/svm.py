@@ -23,7 +23,11 @@ def real(name: str, n: int, m: int, C: float) -> DataSet:
 def hinge_objective(data: Data, coef: np.ndarray, intercept: float, C: float) -> float:
     """1/2 |w|^2 + C sum s_i max(0, 1 - y_i (w x_i + b)) at the best b for w, whatever b the solver chose."""
     w = np.asarray(coef, dtype=float)
-    scores = data.X @ w
+    return float(0.5 * (w @ w) + C * hinge_losses(data, data.X @ w))
+
+
+def hinge_losses(data: Data, scores: np.ndarray) -> float:
+    """sum s_i max(0, 1 - y_i (scores_i + b)) at the best b."""
     weight = np.ones(len(scores)) if data.weight is None else data.weight
     # Row i bends at b = y_i - w x_i and its slope rises there by s_i; far to the left only y_i = 1 count, each with
     # slope -s_i. So the slope becomes non-negative where the weights of the bends passed reach the sum over y_i = 1.
@@ -32,8 +36,7 @@ def hinge_objective(data: Data, coef: np.ndarray, intercept: float, C: float) ->
     passed = np.cumsum(weight[order])
     place = np.searchsorted(passed, weight[data.y > 0].sum())
     b = kinks[order[min(place, len(order) - 1)]]
-    losses = np.maximum(0.0, 1.0 - data.y * (scores + b))
-    return float(0.5 * (w @ w) + C * (weight @ losses))
+    return float(weight @ np.maximum(0.0, 1.0 - data.y * (scores + b)))
 
 
 TASK = Task(

@@ -32,7 +32,7 @@ from aidlearn.kernels.features import EXACT_ROWS, check_kernel_matrix
 from aidlearn.kernels.functions import Kernel, kernel_from
 from aidlearn.kernels.landmarks import LandmarkSource, landmark_features, landmark_map
 from aidlearn.kernels.rows import KernelRows, expansion_scores, kernel_rows, numba_installed
-from aidlearn.problems.kernel_hinge import KernelHinge
+from aidlearn.problems.kernel_hinge import KernelHinge, KernelPoint
 from aidlearn.problems.losses import hinge
 from aidlearn.solvers.kernel_dual import solve_libsvm, solve_smo
 from aidlearn.starts import start_method as linear_start
@@ -248,8 +248,9 @@ class SVC(ClassifierMixin, AIDEstimator):
         )
         assert self.max_iter is not None
         result = aid(problem, Limits(self.tol, int(self.max_iter), self.time_limit), self._callbacks())
-        point = result.point if result.point.exact else problem.recomputed(result.point)
-        result.objective = problem.objective(point)
+        point: KernelPoint = result.point
+        point = point if point.exact else problem.recomputed(point)
+        result.objective = problem.value(point)
         result.lower_bound = min(result.lower_bound, result.objective)
         return result, point.coef, point.intercept
 

@@ -9,8 +9,9 @@ float64, is the bound. Clusters that are expected to have no loss may be left ou
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
 from aidlearn.kernels.rows import KernelRows
 from aidlearn.problems.kernel_clusters import KernelClusters
-from aidlearn.solvers.kernel_dual import KernelDual, best_intercept
+from aidlearn.solvers.kernel_dual import KernelDual, best_intercept, finish
 
 NO_LOSS, LOSS = 0, 1
 """Regions of a row: outside its margin, inside or on the wrong side of it."""
@@ -31,6 +32,8 @@ ENOUGH_VIOLATORS = 0.15
 """A point on that segment is split at if it finds this part of the violators of the aggregated solution."""
 CERTIFY_FROM = 1.5
 """Multiple of the tolerance from which on a gap is worth recomputing in float64."""
+REFINEMENTS = 5
+"""Solves of one aggregated problem, each from exact scores of the last solution."""
 ROUNDING = 8.0
 """Multiple of the expected rounding error of a float32 score within which a row is evaluated again in float64."""
 
@@ -46,8 +49,12 @@ class KernelPoint:
     intercept: float
     scores: Float
     square: float
+    cut: float
+    """The intercept that regions are taken at: that of the aggregated problem, where it has one of its own."""
     exact: bool = False
     """Whether the scores of all rows that can have a loss were computed in float64."""
+    feasible: bool = True
+    """Whether the coefficients are a dual-feasible point. One that is not leads the way, but does not end a run."""
 
 
 class KernelHinge(Problem):
@@ -123,21 +130,35 @@ class KernelHinge(Problem):
         # Far from the optimum of the original problem there is no use in that of the aggregated one.
         loose = min(1e-2, 0.03 * gap) if self._shared.any() else 0.0
         relative = max(accuracy.relative, loose) if accuracy.relative > 0 else 1e-3 * self.tol
-        alpha = self.solver(dual, alpha, kernels.means(self._scores), max(relative, 1e-13), accuracy.deadline)
-        alpha = dual.start(alpha)
-        self._go_to(alpha)
-        point = self._point(self._coef, self._scores)
-        value = float(alpha.sum()) - 0.5 * point.square
+        for _ in range(REFINEMENTS):
+            alpha = self.solver(dual, alpha, kernels.means(self._scores), max(relative, 1e-13), accuracy.deadline)
+            alpha = finish(dual, alpha, relative, accuracy.deadline)
+            self._go_to(alpha)
+            point = self._solved(dual)
+            value = float(alpha.sum()) - 0.5 * point.square
+            reached = min(best, self.objective(point))
+            nothing_to_split = len(self._violators(point)) == 0
+            if not nothing_to_split and reached - value > CERTIFY_FROM * max(self.tol, 1e-9) * reached:
+                break
+            self._scores = self.recomputed(point).scores
+            point = replace(self._solved(dual), exact=True)
+            value = float(alpha.sum()) - 0.5 * point.square
+            reached = min(best, self.objective(point))
+            if not nothing_to_split or reached - value <= self.tol * reached or time.monotonic() > accuracy.deadline:
+                break
+            # Only the digits of the solution are missing: on from exact scores.
+            relative = 0.1 * self.tol
         self._bound = max(self._bound, value)
-        best = min(best, self.objective(point))
-        if best - value <= CERTIFY_FROM * max(self.tol, 1e-9) * best:
-            point = self.recomputed(point)
-            self._scores = point.scores
-            size = float(np.abs(point.coef) @ self.rows.lengths)
-            error = size * float((self.rows.rounding(exact=True) * self.rows.lengths) @ np.abs(point.coef))
-        else:
-            error = kernels.error(alpha)
-        return Solution(point, float(np.abs(point.coef).sum()) - 0.5 * (point.square + error))
+        # A cluster that was left out and has a loss as a whole does not split, but it has to come in.
+        waiting = None if nothing_to_split else self._violators(point)
+        return Solution(point, value - 0.5 * self._rounding(point, alpha), loose=waiting)
+
+    def _rounding(self, point: KernelPoint, alpha: Float) -> float:
+        """The most that rounding may have taken from ``|w|^2``."""
+        if not point.exact:
+            return self.kernels.error(alpha)
+        sizes = np.abs(point.coef) * self.rows.lengths
+        return float(sizes.sum()) * float(self.rows.rounding(exact=True) @ sizes)
 
     def _go_to(self, alpha: Float) -> None:
         """Coefficients and scores of all rows at an aggregated dual; only what has changed is evaluated."""
@@ -145,9 +166,14 @@ class KernelHinge(Problem):
         self._scores = self._scores + self.kernels.scores_of_change(self._coef, coef)
         self._coef = coef
 
-    def _point(self, coef: Float, scores: Float, exact: bool = False) -> KernelPoint:
-        square = max(0.0, float(coef @ scores))
-        return KernelPoint(coef, best_intercept(scores, self.y, self.box), scores, square, exact)
+    def _point(self, coef: Float, scores: Float, exact: bool = False, feasible: bool = True) -> KernelPoint:
+        b = best_intercept(scores, self.y, self.box)
+        return KernelPoint(coef, b, scores, max(0.0, float(coef @ scores)), b, exact, feasible)
+
+    def _solved(self, dual: KernelDual) -> KernelPoint:
+        """The solution of the aggregated problem."""
+        cut = best_intercept(self.kernels.means(self._scores), dual.y, dual.box)
+        return replace(self._point(self._coef, self._scores), cut=cut)
 
     def recomputed(self, point: KernelPoint) -> KernelPoint:
         """The same point with the scores that matter computed in float64 from the kernel."""
@@ -162,29 +188,41 @@ class KernelHinge(Problem):
         if (np.abs(scores - point.scores) > 0.5 * (error + 1e-6)).any():
             everything = np.arange(len(scores))
             scores = self.rows.times(everything, used, point.coef[used, None], exact=True)[:, 0]
-        return self._point(point.coef, scores, exact=True)
+        return self._point(point.coef, scores, True, point.feasible)
 
     def _margins(self, point: KernelPoint) -> Float:
         return 1.0 - self.y * (point.scores + point.intercept)
 
-    def objective(self, point: KernelPoint) -> float:
-        """Of all rows, as far as the point's scores go."""
+    def _cut_margins(self, point: KernelPoint) -> Float:
+        return 1.0 - self.y * (point.scores + point.cut)
+
+    def value(self, point: KernelPoint) -> float:
+        """The objective on all rows, as far as the point's scores go."""
         return 0.5 * point.square + float(self.box @ np.maximum(0.0, self._margins(point)))
 
+    def _charge(self, point: KernelPoint) -> float:
+        """Factor on the objective: with it the gap of a point that is not feasible stays above the tolerance."""
+        return 1.0 if point.feasible else 1.0 + 2.0 * self.tol
+
+    def objective(self, point: KernelPoint) -> float:
+        """The value that the run compares points by."""
+        return self._charge(point) * self.value(point)
+
     def penalty(self, point: KernelPoint) -> float:
-        return 0.5 * point.square
+        return 0.5 * self._charge(point) * point.square
 
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
         here = slice(chunk.start, chunk.stop)
         margins = [1.0 - chunk.y * (point.scores[here] + point.intercept) for point in trial.points]
-        objectives = np.array([float(chunk.weight @ np.maximum(0.0, z)) for z in margins])
-        regions = np.array([_regions(z) for z in margins[: trial.n_split]])
-        return Evaluation(objectives, regions, np.abs(margins[0]) <= self._width(trial.points[0]))
+        losses = [float(chunk.weight @ np.maximum(0.0, z)) for z in margins]
+        objectives = np.array([self._charge(p) * loss for p, loss in zip(trial.points, losses, strict=True)])
+        cut = 1.0 - chunk.y * (trial.points[0].scores[here] + trial.points[0].cut)
+        return Evaluation(objectives, _regions(cut)[None], np.abs(cut) <= self._width(trial.points[0]))
 
     def _width(self, point: KernelPoint) -> float:
         """Distance from the margin up to which violating rows become clusters of their own."""
         if self._widest is None or self._widest[0] is not point:
-            violators = np.abs(self._margins(point)[self._violators(point)])
+            violators = np.abs(self._cut_margins(point)[self._violators(point)])
             room = self.kernels.room(self.separate)
             width = np.inf if len(violators) <= room else float(np.partition(violators, room)[room])
             self._widest = (point, width if room else -1.0)
@@ -192,7 +230,7 @@ class KernelHinge(Problem):
 
     def _violators(self, point: KernelPoint) -> Int:
         labels = self.kernels.labels
-        region = _regions(self._margins(point))
+        region = _regions(self._cut_margins(point))
         return np.flatnonzero(self._shared[labels] & (region >= 0) & (region != self._homes[labels]))
 
     def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
@@ -208,7 +246,8 @@ class KernelHinge(Problem):
 
     def _between(self, origin: KernelPoint, end: KernelPoint, step: float) -> KernelPoint:
         coef = (1 - step) * origin.coef + step * end.coef
-        return self._point(coef, (1 - step) * origin.scores + step * end.scores)
+        scores = (1 - step) * origin.scores + step * end.scores
+        return self._point(coef, scores, feasible=origin.feasible and end.feasible)
 
 
 def _regions(z: Float) -> NDArray[np.int8]:

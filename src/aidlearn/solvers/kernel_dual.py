@@ -6,18 +6,29 @@ A solver returns a feasible point; what it proves is computed by the caller from
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC as LibSVC
 
 from aidlearn.data.source import Float
+from aidlearn.engine.problem import Accuracy
 from aidlearn.kernels.rows import CompiledRows
+from aidlearn.solvers.aggregated import solve_by_interior_point
 from aidlearn.solvers.certificate import balance
-from aidlearn.solvers.rows import EPS
+from aidlearn.solvers.rows import EPS, HingeRows
 
+STEPS = 100_000
+"""Steps of SMO or libsvm, and STEPS_PER_ROW more for each row: where rounding decides they may go on forever."""
+STEPS_PER_ROW = 400
+SMALL = 1000
+"""Up to this size the last digits of a solution cost next to nothing."""
+POLISH_ROUNDS = 5
 COLUMNS_AT_LEAST = 64
 """Columns of the kernel matrix that are always kept."""
 
@@ -61,7 +72,7 @@ def solve_smo(dual: KernelDual, alpha: Float, scores: Float, relative: float, de
     Errors of float32 columns enter through the changes only: from exact scores it goes on to an exact solution.
     """
     solver = _WithMatrix(dual, alpha, scores) if dual.matrix is not None else _WithColumns(dual, alpha, scores)
-    total, limit = 0, 400 * len(alpha) + 100_000
+    total, limit = 0, _step_limit(len(alpha))
     while solver.gap() > relative and total < limit and time.monotonic() < deadline:
         done = solver.round(total)
         if done == 0:
@@ -81,19 +92,81 @@ def solve_libsvm(dual: KernelDual, alpha: Float, scores: Float, relative: float,
     whole = len(used) == len(box)
     kernel = np.asarray(square if whole else square[np.ix_(used, used)], dtype=np.float64, order="C")
     tolerance = 1e-3 if relative >= 1e-5 else 1e-5
-    best, best_value = dual.start(alpha), -np.inf
+    best, best_value, limit = dual.start(alpha), -np.inf, _step_limit(len(used))
     while True:
-        model = LibSVC(kernel="precomputed", C=1.0, tol=tolerance, cache_size=500)
-        model.fit(kernel, y[used], sample_weight=box[used])
+        model = LibSVC(kernel="precomputed", C=1.0, tol=tolerance, cache_size=500, max_iter=limit)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(kernel, y[used], sample_weight=box[used])
         found = np.zeros_like(box)
         found[used[model.support_]] = np.abs(model.dual_coef_[0])
         found = dual.start(found)
         value, gap = _values(y, box, found, np.asarray(square @ (y * found), dtype=np.float64))
         if value > best_value:
             best, best_value = found, value
-        if gap <= relative or tolerance <= 1e-10 or time.monotonic() >= deadline:
+        out_of_steps = int(model.n_iter_[0]) >= limit
+        if gap <= relative or tolerance <= 1e-10 or out_of_steps or time.monotonic() >= deadline:
             return best
         tolerance *= 0.03
+
+
+def _step_limit(n: int) -> int:
+    return STEPS + STEPS_PER_ROW * n if n > SMALL else STEPS
+
+
+def finish(dual: KernelDual, alpha: Float, relative: float, deadline: float) -> Float:
+    """The last digits of the solution of a small problem.
+
+    Newton steps on the rows strictly inside their boxes; where that fails (SMO and libsvm hardly move in an
+    ill-conditioned kernel matrix) an interior point on a factor of the matrix.
+    """
+    alpha = dual.start(alpha)
+    if dual.matrix is None or len(alpha) > SMALL:
+        return alpha
+    K = dual.matrix[:, : len(alpha)].astype(np.float64)
+    best, gap = alpha, _values(dual.y, dual.box, alpha, K @ (dual.y * alpha))[1]
+    for _ in range(POLISH_ROUNDS):
+        alpha = _newton_step(dual, K, alpha)
+        now = _values(dual.y, dual.box, alpha, K @ (dual.y * alpha))[1]
+        if now >= gap:
+            break
+        best, gap = alpha, now
+    if gap <= relative:
+        return best
+    alpha = _by_factor(dual, K, deadline)
+    return alpha if _values(dual.y, dual.box, alpha, K @ (dual.y * alpha))[1] < gap else best
+
+
+def _newton_step(dual: KernelDual, K: Float, alpha: Float) -> Float:
+    """Rows at a bound stay there; the others solve ``K_ff beta_f + b = y_f - K_fB beta_B`` and ``sum beta = 0``."""
+    y, box = dual.y, dual.box
+    free = np.flatnonzero((alpha > 1e-9 * box) & (alpha < (1 - 1e-9) * box))
+    fixed = np.where(alpha >= 0.5 * box, box, 0.0)
+    fixed[free] = 0.0
+    if len(free):
+        system = np.ones((len(free) + 1, len(free) + 1))
+        system[:-1, :-1], system[-1, -1] = K[np.ix_(free, free)], 0.0
+        beta = y * fixed
+        right = np.append(y[free] - K[free] @ beta, -beta.sum())
+        solved = linalg.lstsq(system, right, cond=1e-13, check_finite=False, lapack_driver="gelsy")[0]
+        fixed[free] = y[free] * solved[:-1]
+    return dual.start(fixed)
+
+
+def _by_factor(dual: KernelDual, K: Float, deadline: float) -> Float:
+    """The dual of the linear machine on a pivoted Cholesky factor of the matrix."""
+    largest = float(np.diag(K).max(initial=0.0))
+    triangle, order, rank, _ = linalg.lapack.dpstrf(K, tol=1e-14 * largest * len(K))
+    rank = max(1, int(rank))
+    features = np.empty((len(K), rank))
+    features[order - 1] = np.triu(triangle)[:rank].T
+    A = dual.y[:, None] * np.column_stack([features, np.ones(len(K))])
+    used = dual.box > 0
+    ridge = np.append(np.ones(rank), 0.0)
+    rows = HingeRows(A[used], np.ones(int(used.sum())), dual.box[used], np.zeros(int(used.sum())), ridge)
+    alpha = np.zeros(len(K))
+    alpha[used] = solve_by_interior_point(rows, None, True, Accuracy(1e-13, deadline)).dual
+    return dual.start(alpha)
 
 
 def _values(y: Float, box: Float, alpha: Float, scores: Float) -> tuple[float, float]:

@@ -25,11 +25,15 @@ from aidlearn.solvers.kernel_dual import KernelDual, best_intercept
 from aidlearn.starts.band import Band
 from aidlearn.starts.given import cluster_codes
 
-DIRECT_ROWS = 4000
+DIRECT_ROWS = 6000
 """Up to this number of rows no row is clustered: the whole kernel matrix is small."""
 DIRECT_SUPPORT = 1500
 """Nor if a sample promises at most this number of support vectors: few columns of the matrix are ever needed."""
-SAMPLE = 1000
+BOUNDED = 0.15
+"""Nor if fewer of a sample's support vectors are at their bound: it is those that can be clustered."""
+MANY_ROWS = 60_000
+"""Beyond this number of rows that does not count: a cluster that is split late has still saved most of the work."""
+SAMPLE = 2000
 LANDMARKS = 120
 NEAR = 0.15
 """Part of the rows, those nearest to the margin of the start, that are not clustered."""
@@ -43,9 +47,7 @@ def automatic(problem: KernelHinge) -> Start:
     """Every row alone where that is cheap, around a quick solution otherwise."""
     n = len(problem.y)
     fits = problem.rows.compiled or n <= problem.kernels.max_matrix
-    if fits and (n <= DIRECT_ROWS or _expected_support(problem) <= DIRECT_SUPPORT):
-        return every_row(problem)
-    return band(problem)
+    return every_row(problem) if fits and (n <= DIRECT_ROWS or not _clusters_pay(problem)) else band(problem)
 
 
 def every_row(problem: KernelHinge) -> Start:
@@ -91,8 +93,12 @@ def band(problem: KernelHinge) -> Start:
 
 def kmeans(problem: KernelHinge) -> Start:
     """The paper: distances to the hyperplane of a sample, one k-means iteration on them in each class."""
-    sample, alpha = _sample_solution(problem, 2 * SAMPLE)
-    coef = problem.y[sample] * alpha
+    sample = _stratified(problem, SAMPLE, SAMPLE // 4)
+    box = problem.box[sample].copy()
+    for label in (-1.0, 1.0):  # weights that restore the totals of the classes
+        here = problem.y[sample] == label
+        box[here] *= problem.box[problem.y == label].sum() / box[here].sum()
+    coef = problem.y[sample] * _sample_solution(problem, sample, box)
     scores = problem.rows.times(np.arange(len(problem.y)), sample, coef[:, None])[:, 0]
 
     def nearest(members: Int, k: int) -> Int:
@@ -172,39 +178,41 @@ def _per_class(problem: KernelHinge, nearest: Callable[[Int, int], Int]) -> Star
     return Start(_build(problem, groups, first))
 
 
-def _stratified(problem: KernelHinge, size: int) -> Int:
-    """A sample of both classes, the smaller one with at least a quarter."""
+def _stratified(problem: KernelHinge, size: int, least: int) -> Int:
+    """A sample with at least so many rows of each class that has them."""
     parts = []
     for label in (-1.0, 1.0):
         members = np.flatnonzero((problem.y == label) & (problem.box > 0))
-        share = max(size // 4, round(size * len(members) / len(problem.y)))
+        share = max(1, least, round(size * len(members) / len(problem.y)))
         parts.append(problem.rng.choice(members, min(len(members), share), replace=False))
     return np.sort(np.concatenate(parts))
 
 
-def _sample_solution(problem: KernelHinge, size: int) -> tuple[Int, Float]:
-    """A stratified sample, with weights that restore the classes' totals, and its dual solution."""
-    sample = _stratified(problem, size)
-    y, box = problem.y[sample], problem.box[sample].copy()
-    for label in (-1.0, 1.0):
-        box[y == label] *= problem.box[problem.y == label].sum() / box[y == label].sum()
-    dual = KernelDual(y, box, matrix=problem.rows.block(sample, sample))
+def _sample_solution(problem: KernelHinge, sample: Int, box: Float) -> Float:
+    """The dual solution of some rows alone."""
+    dual = KernelDual(problem.y[sample], box, matrix=problem.rows.block(sample, sample))
     nothing = np.zeros(len(sample))
-    return sample, problem.solver(dual, nothing, nothing, 1e-2, problem.deadline)
+    return problem.solver(dual, nothing, nothing, 1e-2, problem.deadline)
 
 
-def _expected_support(problem: KernelHinge) -> float:
-    """Support vectors of all rows, going by those of a sample."""
-    sample, alpha = _sample_solution(problem, SAMPLE)
-    weight = problem.box[sample]
-    return float(len(problem.y) * weight[alpha > 0].sum() / weight.sum())
+def _clusters_pay(problem: KernelHinge) -> bool:
+    """Going by a sample: whether there are many support vectors, and many of them at their bound."""
+    n = len(problem.y)
+    sample = _stratified(problem, min(2 * SAMPLE, n), 0)
+    box = problem.box[sample]
+    alpha = _sample_solution(problem, sample, box)
+    support = alpha > 0
+    bounded = float(box[alpha >= (1 - 1e-9) * box].sum())
+    few = n * float(support.mean()) <= DIRECT_SUPPORT
+    return not few and (n > MANY_ROWS or bounded >= BOUNDED * float(box[support].sum()))
 
 
 def _nystroem(problem: KernelHinge) -> KernelPoint:
     """The SVM restricted to the span of some rows: the linear machinery on features of all rows."""
     rows, n = problem.rows, len(problem.y)
     most = int(problem.memory_limit / 4 / (2 * n * np.dtype(rows.dtype).itemsize))
-    landmarks = _stratified(problem, max(2, min(LANDMARKS, most, n)))
+    n_landmarks = max(2, min(LANDMARKS, most, n))
+    landmarks = _stratified(problem, n_landmarks, n_landmarks // 4)
     mapping = landmark_map(rows, landmarks)
     features = landmark_features(rows, landmarks, mapping, np.arange(n))
     source = ArraySource(features, problem.y, problem.box, rows.n_jobs)
@@ -222,4 +230,5 @@ def _nystroem(problem: KernelHinge) -> KernelPoint:
     scores = np.asarray(features @ w.astype(rows.dtype), dtype=np.float64)
     coef = np.zeros(n)
     coef[landmarks] = mapping @ w
-    return KernelPoint(coef, best_intercept(scores, problem.y, problem.box), scores, float(w @ w))
+    b = best_intercept(scores, problem.y, problem.box)
+    return KernelPoint(coef, b, scores, float(w @ w), b, feasible=False)

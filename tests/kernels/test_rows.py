@@ -1,0 +1,82 @@
+"""Kernel products: compiled against plain, in both precisions."""
+
+import numpy as np
+import pytest
+from sklearn.metrics.pairwise import pairwise_kernels
+
+from aidlearn.kernels.functions import Kernel
+from aidlearn.kernels.rows import KernelRows, expansion_scores, kernel_rows
+from aidlearn.solvers.kernel_dual import KernelDual, best_intercept, solve_libsvm, solve_smo
+
+KERNELS = [Kernel("rbf", 0.1), Kernel("poly", 0.3, 2, 1.0), Kernel("poly", 0.3, 3, 0.0), Kernel("poly", 0.2, 5, 0.5)]
+KERNELS += [Kernel("linear")]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.name}{k.degree}")
+@pytest.mark.parametrize("tol", [1e-4, 1e-8])
+@pytest.mark.parametrize(("m", "offset"), [(1, 0.0), (7, 100.0), (300, 0.0)])
+def test_compiled_products_are_those_of_the_kernel(kernel, tol, m, offset):
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, m)) + (offset if kernel.name == "rbf" else 0.0)
+    some, others = rng.permutation(700)[:300], rng.permutation(700)[:531]
+    coef = rng.normal(size=(531, 2))
+    plain, compiled = KernelRows(kernel, X), kernel_rows(kernel, X, 1, tol, compiled=True)
+    expected = plain.block(some, others)
+    size = plain.lengths[some, None] * plain.lengths[others]
+    assert (np.abs(compiled.block(some, others) - expected) <= compiled.rounding()[some, None] * size + 1e-12).all()
+    products = expected @ coef
+    allowed = (size @ np.abs(coef)) * compiled.rounding()[some, None]
+    assert (np.abs(compiled.times(some, others, coef) - products) <= allowed + 1e-12).all()
+    exact = compiled.times(some, others, coef, exact=True)
+    allowed = (size @ np.abs(coef)) * compiled.rounding(exact=True)[some, None]
+    assert (np.abs(exact - products) <= 2 * allowed + 1e-12).all()
+    assert (np.abs(plain.times(some, others, coef) - products) <= allowed + 1e-12).all()
+
+
+def test_scores_of_new_rows():
+    rng = np.random.default_rng(1)
+    X, Z = rng.normal(size=(40, 4)), rng.normal(size=(30, 4))
+    coef = rng.normal(size=(30, 2))
+    kernel = Kernel("rbf", 0.3)
+    expected = pairwise_kernels(X, Z, metric="rbf", gamma=0.3) @ coef
+    assert expansion_scores(kernel, X, Z, coef) == pytest.approx(expected)
+    many = np.repeat(X, 60, axis=0)
+    assert expansion_scores(kernel, many, Z, coef) == pytest.approx(np.repeat(expected, 60, axis=0))
+
+
+def test_best_intercept_minimises():
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        n = int(rng.integers(1, 12))
+        scores, y, box = rng.normal(size=n), rng.choice([-1.0, 1.0], n), rng.integers(0, 3, n).astype(float)
+
+        def loss(b, scores=scores, y=y, box=box):
+            return box @ np.maximum(0, 1 - y * (scores + b))
+
+        least = min(loss(b) for b in y - scores)
+        assert loss(best_intercept(scores, y, box)) == pytest.approx(least, abs=1e-12)
+
+
+@pytest.mark.parametrize("with_columns", [False, True])
+def test_smo_agrees_with_libsvm_for_any_boxes(with_columns):
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(400, 3))
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=400) > 0, 1.0, -1.0)
+    box = 10.0 ** rng.uniform(-2, 2, 400)
+    rows = kernel_rows(Kernel("rbf", 0.5), X, 1, 1e-8, compiled=True)
+    everything = np.arange(400)
+    matrix = rows.block(everything, everything)
+    nothing = np.zeros(400)
+    whole = KernelDual(y, box, matrix=matrix)
+    parts = KernelDual(y, box, rows=rows, chosen=everything, fixed=np.zeros((400, 0)), n_columns=64)
+
+    def value(alpha):
+        return alpha.sum() - 0.5 * (y * alpha) @ matrix @ (y * alpha)
+
+    ours = solve_smo(parts if with_columns else whole, nothing, nothing, 1e-7, np.inf)
+    theirs = solve_libsvm(whole, nothing, nothing, 1e-7, np.inf)
+    assert value(ours) == pytest.approx(value(theirs), rel=1e-6)
+    assert ((ours >= 0) & (ours <= box)).all()
+    assert abs(y @ ours) <= 1e-9 * ours.sum()
