@@ -126,32 +126,45 @@ class KernelHinge(Problem):
         alpha = dual.start(kernels.collect(np.abs(self._coef)))
         self._go_to(alpha)
         best = np.inf if incumbent is None else incumbent.objective
-        gap = 1.0 if not np.isfinite(best) else max(0.0, (best - self._bound) / max(best, 1e-300))
-        # Far from the optimum of the original problem there is no use in that of the aggregated one.
-        loose = min(1e-2, 0.03 * gap) if self._shared.any() else 0.0
-        relative = max(accuracy.relative, loose) if accuracy.relative > 0 else 1e-3 * self.tol
-        for _ in range(REFINEMENTS):
-            alpha = self.solver(dual, alpha, kernels.means(self._scores), max(relative, 1e-13), accuracy.deadline)
-            alpha = finish(dual, alpha, relative, accuracy.deadline)
-            self._go_to(alpha)
-            point = self._solved(dual)
-            value = float(alpha.sum()) - 0.5 * point.square
-            reached = min(best, self.objective(point))
-            nothing_to_split = len(self._violators(point)) == 0
-            if not nothing_to_split and reached - value > CERTIFY_FROM * max(self.tol, 1e-9) * reached:
-                break
-            self._scores = self.recomputed(point).scores
-            point = replace(self._solved(dual), exact=True)
-            value = float(alpha.sum()) - 0.5 * point.square
-            reached = min(best, self.objective(point))
-            if not nothing_to_split or reached - value <= self.tol * reached or time.monotonic() > accuracy.deadline:
-                break
-            # Only the digits of the solution are missing: on from exact scores.
-            relative = 0.1 * self.tol
+        point, alpha = self._solved(dual, alpha, best, accuracy)
+        value = float(alpha.sum()) - 0.5 * point.square
         self._bound = max(self._bound, value)
         # A cluster that was left out and has a loss as a whole does not split, but it has to come in.
-        waiting = None if nothing_to_split else self._violators(point)
-        return Solution(point, value - 0.5 * self._rounding(point, alpha), loose=waiting)
+        violators = self._violators(point)
+        loose = violators if len(violators) else None
+        return Solution(point, value - 0.5 * self._rounding(point, alpha), loose=loose)
+
+    def _solved(self, dual: KernelDual, alpha: Float, best: float, accuracy: Accuracy) -> tuple[KernelPoint, Float]:
+        """Solve the aggregated problem from alpha; in float64 once the gap to ``best`` or to the point is small."""
+        relative = self._relative(best, accuracy)
+        for _ in range(REFINEMENTS):
+            alpha = self.solver(dual, alpha, self.kernels.means(self._scores), relative, accuracy.deadline)
+            alpha = finish(dual, alpha, relative, accuracy.deadline)
+            self._go_to(alpha)
+            point = self._solution(dual)
+            gap = self._gap(point, alpha, best)
+            done = len(self._violators(point)) == 0
+            if not done and gap > CERTIFY_FROM * max(self.tol, 1e-9):
+                break
+            self._scores = self.recomputed(point).scores
+            point = replace(self._solution(dual), exact=True)
+            if not done or self._gap(point, alpha, best) <= self.tol or time.monotonic() > accuracy.deadline:
+                break
+            # Only digits of the solution are missing: on from exact scores.
+            relative = max(0.1 * self.tol, 1e-13)
+        return point, alpha
+
+    def _relative(self, best: float, accuracy: Accuracy) -> float:
+        """Accuracy of the aggregated solution: far from the original optimum there is no use in a good one."""
+        if accuracy.relative == 0:
+            return max(1e-3 * self.tol, 1e-13)
+        gap = max(0.0, (best - self._bound) / max(best, 1e-300)) if np.isfinite(best) else 1.0
+        return max(accuracy.relative, min(1e-2, 0.03 * gap) if self._shared.any() else 0.0)
+
+    def _gap(self, point: KernelPoint, alpha: Float, best: float) -> float:
+        """The gap that a point and its dual show."""
+        reached = min(best, self.objective(point))
+        return (reached - float(alpha.sum()) + 0.5 * point.square) / max(reached, 1e-300)
 
     def _rounding(self, point: KernelPoint, alpha: Float) -> float:
         """The most that rounding may have taken from ``|w|^2``."""
@@ -170,8 +183,8 @@ class KernelHinge(Problem):
         b = best_intercept(scores, self.y, self.box)
         return KernelPoint(coef, b, scores, max(0.0, float(coef @ scores)), b, exact, feasible)
 
-    def _solved(self, dual: KernelDual) -> KernelPoint:
-        """The solution of the aggregated problem."""
+    def _solution(self, dual: KernelDual) -> KernelPoint:
+        """The point reached, with regions at the intercept of the aggregated problem."""
         cut = best_intercept(self.kernels.means(self._scores), dual.y, dual.box)
         return replace(self._point(self._coef, self._scores), cut=cut)
 
