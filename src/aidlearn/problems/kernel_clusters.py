@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aidlearn.data.source import Float, Int
 from aidlearn.kernels.rows import CompiledRows, KernelRows
-from aidlearn.solvers.kernel_dual import KernelDual
+from aidlearn.solvers.kernel_dual import SMALL, KernelDual
 
 GROWTH = 2
 """Room that a matrix gets for more rows."""
@@ -42,9 +42,9 @@ class KernelClusters:
 
     @property
     def max_matrix(self) -> int:
-        """Rows of the largest matrix in half of the memory."""
+        """Rows of the largest matrix in half of the memory (a small one is always allowed)."""
         size = np.dtype(self.rows.dtype).itemsize if self.rows.compiled else 24  # libsvm copies it to float64
-        return max(16, int(np.sqrt(self.limit / 2 / size)))
+        return max(SMALL, int(np.sqrt(self.limit / 2 / size)))
 
     def room(self, separate: bool) -> int:
         """How many more rows may become clusters of their own."""
