@@ -247,13 +247,17 @@ class KernelHinge(Problem):
         return np.flatnonzero(self._shared[labels] & (region >= 0) & (region != self._homes[labels]))
 
     def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
-        """Near the incumbent on the segment to a solution that is worse, if that finds enough violators."""
+        """The best point on the segment from the incumbent to the solution, if it finds enough violators.
+
+        A solution of clusters that are too coarse goes too far, and cuts rows off that will have to come back.
+        """
         end: KernelPoint = solution.point
-        if not self.separate or incumbent is None or self.objective(end) <= incumbent.objective:
+        if not self.separate or incumbent is None or incumbent.point is end:
             return None
-        origin: KernelPoint = incumbent.point
-        points = [self._between(origin, end, step) for step in STEPS]
+        points = [self._between(incumbent.point, end, step) for step in STEPS]
         best = min(points, key=self.objective)
+        if self.objective(best) >= self.objective(end):
+            return None
         enough = ENOUGH_VIOLATORS * len(self._violators(end))
         return Trial([best]) if len(self._violators(best)) >= enough else None
 
