@@ -40,6 +40,8 @@ from aidlearn.starts.kernel import METHODS, given
 
 COMPONENTS = 300
 """Landmarks of the approximated kernel by default."""
+UNRELIABLE = 1e-2
+"""Part of the objective that rounding may reach before a fit warns."""
 
 
 @dataclass(frozen=True)
@@ -251,6 +253,12 @@ class SVC(ClassifierMixin, AIDEstimator):
         point: KernelPoint = result.point
         point = point if point.exact else problem.recomputed(point)
         result.objective = problem.value(point)
+        if problem.rounding(point) > UNRELIABLE * result.objective:
+            warnings.warn(
+                "The values of this kernel are so large that rounding hides the objective: centre and scale X, or "
+                "choose a smaller gamma or degree.",
+                stacklevel=4,
+            )
         result.lower_bound = min(result.lower_bound, result.objective)
         return result, point.coef, point.intercept
 

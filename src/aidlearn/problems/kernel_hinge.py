@@ -132,7 +132,7 @@ class KernelHinge(Problem):
         # A cluster that was left out and has a loss as a whole does not split, but it has to come in.
         violators = self._violators(point)
         loose = violators if len(violators) else None
-        return Solution(point, value - 0.5 * self._rounding(point, alpha), loose=loose)
+        return Solution(point, value - 0.5 * self.rounding(point, alpha), loose=loose)
 
     def _solved(self, dual: KernelDual, alpha: Float, best: float, accuracy: Accuracy) -> tuple[KernelPoint, Float]:
         """Solve the aggregated problem from alpha; in float64 once the gap to ``best`` or to the point is small."""
@@ -163,12 +163,13 @@ class KernelHinge(Problem):
 
     def _gap(self, point: KernelPoint, alpha: Float, best: float) -> float:
         """The gap that a point and its dual show."""
-        reached = min(best, self.objective(point))
+        reached = min(best, self._charge(point) * self.value(point))
         return (reached - float(alpha.sum()) + 0.5 * point.square) / max(reached, 1e-300)
 
-    def _rounding(self, point: KernelPoint, alpha: Float) -> float:
+    def rounding(self, point: KernelPoint, alpha: Float | None = None) -> float:
         """The most that rounding may have taken from ``|w|^2``."""
         if not point.exact:
+            assert alpha is not None
             return self.kernels.error(alpha)
         sizes = np.abs(point.coef) * self.rows.lengths
         return float(sizes.sum()) * float(self.rows.rounding(exact=True) @ sizes)
@@ -191,9 +192,7 @@ class KernelHinge(Problem):
     def recomputed(self, point: KernelPoint) -> KernelPoint:
         """The same point with the scores that matter computed in float64 from the kernel."""
         used = np.flatnonzero(point.coef)
-        sizes = np.abs(point.coef[used]) * self.rows.lengths[used]
-        # Rounding errors of the terms of a score are independent, so they add up like the root of their number.
-        error = ROUNDING * self.rows.rounding() * self.rows.lengths * np.sqrt(sizes.max(initial=0.0) * sizes.sum())
+        error = ROUNDING * self._score_errors(point)
         # Beyond the error of its score a row outside its margin has no loss, whatever the last digits are.
         at = np.flatnonzero((self._margins(point) > -error - 1e-6) | (point.coef != 0))
         scores = point.scores.copy()
@@ -202,6 +201,11 @@ class KernelHinge(Problem):
             everything = np.arange(len(scores))
             scores = self.rows.times(everything, used, point.coef[used, None], exact=True)[:, 0]
         return self._point(point.coef, scores, True, point.feasible)
+
+    def _score_errors(self, point: KernelPoint) -> Float:
+        """Of scores that are not exact: errors of terms are independent and add up like the root of their number."""
+        sizes = np.abs(point.coef) * self.rows.lengths
+        return self.rows.rounding() * self.rows.lengths * np.sqrt(sizes.max(initial=0.0) * sizes.sum())
 
     def _margins(self, point: KernelPoint) -> Float:
         return 1.0 - self.y * (point.scores + point.intercept)
@@ -219,10 +223,16 @@ class KernelHinge(Problem):
 
     def objective(self, point: KernelPoint) -> float:
         """The value that the run compares points by."""
-        return self._charge(point) * self.value(point)
+        return self._charge(point) * self.value(point) + self._doubt(point)
+
+    def _doubt(self, point: KernelPoint) -> float:
+        """What float32 scores may have taken from the value: a tenth of the errors of all rows with a loss."""
+        if point.exact:
+            return 0.0
+        return 0.1 * float(self._score_errors(point) @ (self.box * (self._margins(point) > 0)))
 
     def penalty(self, point: KernelPoint) -> float:
-        return 0.5 * self._charge(point) * point.square
+        return 0.5 * self._charge(point) * point.square + self._doubt(point)
 
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
         here = slice(chunk.start, chunk.stop)
@@ -247,17 +257,12 @@ class KernelHinge(Problem):
         return np.flatnonzero(self._shared[labels] & (region >= 0) & (region != self._homes[labels]))
 
     def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
-        """The best point on the segment from the incumbent to the solution, if it finds enough violators.
-
-        A solution of clusters that are too coarse goes too far, and cuts rows off that will have to come back.
-        """
+        """Where the solution is worse than the incumbent: the best point between them, if it finds enough violators."""
         end: KernelPoint = solution.point
-        if not self.separate or incumbent is None or incumbent.point is end:
+        if not self.separate or incumbent is None or self.objective(end) <= incumbent.objective:
             return None
         points = [self._between(incumbent.point, end, step) for step in STEPS]
         best = min(points, key=self.objective)
-        if self.objective(best) >= self.objective(end):
-            return None
         enough = ENOUGH_VIOLATORS * len(self._violators(end))
         return Trial([best]) if len(self._violators(best)) >= enough else None
 
