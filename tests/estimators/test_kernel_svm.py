@@ -121,12 +121,12 @@ def test_compiled_path_agrees_with_libsvm(init, n_jobs):
     assert np.abs(model.decision_function(X) - reference.decision_function(X)).max() < 0.05
 
 
-def values_of_many(X, y, coef, gamma):
+def values_of_many(X, y, coef, gamma, C=1.0):
     K = rbf_kernel(X, gamma=gamma)
     scores = K @ coef
     kinks = np.sort(y - scores)
     b = kinks[np.searchsorted(np.arange(1, len(y) + 1), (y > 0).sum())]
-    primal = 0.5 * coef @ scores + np.maximum(0, 1 - y * (scores + b)).sum()
+    primal = 0.5 * coef @ scores + C * np.maximum(0, 1 - y * (scores + b)).sum()
     return primal, np.abs(coef).sum() - 0.5 * coef @ scores
 
 
@@ -188,6 +188,22 @@ def test_large_C_is_refined_beyond_float32():
     model = SVC(C=1000.0, gamma=0.3, tol=2e-5).fit(X, y)
     assert model.status_ is Status.gap
     assert model.gap_ <= 2e-5
+
+
+@pytest.mark.parametrize("gamma", [0.001, 0.3, 5.0])
+@pytest.mark.parametrize("C", [100.0, 1000.0])
+@pytest.mark.parametrize("init", ["band", "kmeans"])
+def test_rounding_never_makes_a_claim(init, C, gamma):
+    """Large boxes and flat kernels, where float32 scores are off by as much as the tolerance."""
+    pytest.importorskip("numba")
+    X, y = noisy_classes(2300, m=2, noise=0.3)
+    model = SVC(C=C, gamma=gamma, tol=1e-5, init=init, max_iter=8, time_limit=5).fit(X + 10.0, y)
+    coef = np.zeros(len(y))
+    coef[model.support_] = model.dual_coef_[0]
+    primal, _ = values_of_many(X, y, coef, gamma, C)
+    assert model.objective_ == pytest.approx(primal, rel=1e-7)
+    assert (model.status_ is Status.gap) == (model.gap_ <= 1e-5)
+    assert min(record.objective for record in model.history_) >= model.lower_bound_ * (1 - 1e-12)
 
 
 def test_few_support_vectors_are_solved_without_clusters():

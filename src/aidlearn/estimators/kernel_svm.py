@@ -18,7 +18,7 @@ from aidlearn.data.memory import parse_bytes
 from aidlearn.data.moments import checked_rows, inspect
 from aidlearn.data.source import DataSource, Float, Int, one_blas_thread
 from aidlearn.engine.loop import Limits, aid
-from aidlearn.engine.result import Result
+from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import (
     FITTED_ATTRIBUTES,
     AIDEstimator,
@@ -40,6 +40,8 @@ from aidlearn.starts.kernel import METHODS, given
 
 COMPONENTS = 300
 """Landmarks of the approximated kernel by default."""
+LARGE_BOX = 300.0
+"""From this C (times weight) on kernel values are float64 throughout."""
 UNRELIABLE = 1e-2
 """Part of the objective that rounding may reach before a fit warns."""
 
@@ -119,7 +121,8 @@ class SVC(ClassifierMixin, AIDEstimator):
         These rows (empty for a precomputed kernel).
     n_support_ : ndarray of shape (n_classes,)
     dual_coef_ : ndarray of shape (n_classes - 1, n_support)
-        ``y_i alpha_i`` of these rows in each machine, laid out as in :class:`sklearn.svm.SVC`.
+        ``y_i alpha_i`` of these rows in each machine, laid out as in :class:`sklearn.svm.SVC`: a dual-feasible point,
+        unless a limit ended the fit while the best machine was still that of the start.
     intercept_ : ndarray of shape (n_machines,)
     certified_kernel_ : str
         "exact", or which approximation of the kernel objective and bound belong to.{FITTED_ATTRIBUTES}
@@ -226,9 +229,10 @@ class SVC(ClassifierMixin, AIDEstimator):
         y = np.where(codes[here] == pair[1], 1.0, -1.0)
         box = float(self.C) * weight[here]
         part = X if len(here) == X.shape[0] else X[np.ix_(here, here)] if kernel.precomputed else X[here]
-        rows = kernel_rows(
-            kernel, part, n_threads(self.n_jobs), self.tol, {"smo": True, "libsvm": False}.get(self.solver)
-        )
+        # Errors of float32 scores count as often as the box is large.
+        tol = 0.0 if box.max() > LARGE_BOX else self.tol
+        compiled = {"smo": True, "libsvm": False}.get(self.solver)
+        rows = kernel_rows(kernel, part, n_threads(self.n_jobs), tol, compiled)
         result, coef, intercept = (self._approximated if self.approximation else self._exact)(rows, y, box)
         used = np.flatnonzero(coef)
         return Machine(result, here[used], coef[used], intercept)
@@ -260,6 +264,8 @@ class SVC(ClassifierMixin, AIDEstimator):
                 stacklevel=4,
             )
         result.lower_bound = min(result.lower_bound, result.objective)
+        if result.status in (Status.gap, Status.numerical):  # of what was computed last
+            result.status = Status.gap if result.gap <= self.tol else Status.numerical
         return result, point.coef, point.intercept
 
     def _approximated(self, rows: KernelRows, y: Float, box: Float) -> tuple[Result, Float, float]:
