@@ -4,6 +4,7 @@ An implementation of AID, "Aggregate and Iterative Disaggregate" (Park and Klabj
 """
 
 from aidlearn.data import DataSource, as_source
+from aidlearn.data.open import open_source
 from aidlearn.engine.result import Iteration, Result, Status
 from aidlearn.estimators.kernel_svm import SVC
 from aidlearn.estimators.quantile import LADRegressor, QuantileRegressor
@@ -24,4 +25,5 @@ __all__ = [
     "SemiSupervisedSVC",
     "Status",
     "as_source",
+    "open_source",
 ]

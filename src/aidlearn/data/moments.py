@@ -27,6 +27,8 @@ class Moments:
     """Weighted sum of squares of each column about its mean; 0 exactly if the column is constant."""
     raw_squares: Float
     """The same about zero."""
+    targets: Float
+    """Targets of about ten thousand entries."""
 
 
 def inspect(source: DataSource, centred: bool = True) -> Moments:
@@ -37,8 +39,10 @@ def inspect(source: DataSource, centred: bool = True) -> Moments:
     """
     m = source.n_attributes
     total = np.zeros(2 * m + 2)
+    step = max(1, source.n_entries // 10_000)
+    targets: list[Float] = []
 
-    def measure(chunk: Chunk, state: Any) -> tuple[Float, None]:
+    def measure(chunk: Chunk, state: Any) -> tuple[tuple[Float, Float], None]:
         plain = bool((chunk.weight == 1).all())
         # NaN and infinity survive any sum, so finite sums prove all cells finite. A weight of zero
         # must not hide a bad cell: the sums of squares that are checked are unweighted.
@@ -59,10 +63,11 @@ def inspect(source: DataSource, centred: bool = True) -> Moments:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             sums = chunk.transposed_times(chunk.weight)
             weights = [chunk.weight.sum(), chunk.weight @ chunk.weight]
-        return np.concatenate([sums, squares, weights]), None
+        return (np.concatenate([sums, squares, weights]), chunk.y[-chunk.start % step :: step].copy()), None
 
-    def collect(value: Float) -> None:
-        total[:] += value
+    def collect(value: tuple[Float, Float]) -> None:
+        total[:] += value[0]
+        targets.append(value[1])
 
     source.run(measure, collect=collect)
     weight, weight_squares = float(total[-2]), float(total[-1])
@@ -77,7 +82,8 @@ def inspect(source: DataSource, centred: bool = True) -> Moments:
     suspects = suspects[raw[suspects] > 0]
     if centred and len(suspects):
         squares[suspects] = _spread(source, suspects, mean[suspects])
-    return Moments(weight, weight / (weight_squares / weight), mean, np.maximum(squares, 0.0), raw)
+    effective = weight / (weight_squares / weight)
+    return Moments(weight, effective, mean, np.maximum(squares, 0.0), raw, np.concatenate(targets))
 
 
 def _spread(source: DataSource, columns: NDArray[np.intp], mean: Float) -> Float:

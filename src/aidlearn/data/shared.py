@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from aidlearn.data.source import Chunk, DataSource
+from aidlearn.data.source import Chunk, DataSource, PassFunction
 
 T = TypeVar("T")
-PassFunction = Callable[[Chunk, Any], tuple[Any, Any]]
 
 
 @dataclass

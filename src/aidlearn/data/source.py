@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,9 @@ def join(chunks: Sequence[Chunk]) -> Chunk:
     )
 
 
+PassFunction = Callable[[Chunk, Any], tuple[Any, Any]]
+
+
 class DataSource(ABC):
     """Entries cut into chunks, and the passes over them.
 
@@ -99,10 +103,34 @@ class DataSource(ABC):
     n_attributes: int
     n_jobs: int = 1
     n_passes: int = 0
+    offset: float = 0.0
+    """Taken from every target: what an intercept will give back."""
+    class_factors: Float | None = None
+    """Factors on the weights of the entries of each class."""
+    sequential: bool = False
+    """Whether chunks can only be read one after the other."""
+    classes: NDArray[Any] | None = None
+    """Sorted class labels; if they are set, targets are their numbers."""
 
     @abstractmethod
     def chunk(self, k: int) -> Chunk:
         """Read chunk ``k``."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All chunks in order. A chunk may be overwritten when the pass goes on: what is kept of it is copied."""
+        return (self.chunk(k) for k in range(self.n_chunks))
+
+    def coded(self, target: NDArray[Any], weight: Float) -> tuple[Float, Float]:
+        """Targets as numbers (less the offset, or the index of their class) and weights times those of the classes."""
+        if self.classes is None:
+            values = np.asarray(target, dtype=np.float64)
+            return (values - self.offset if self.offset else values), weight
+        codes = np.minimum(np.searchsorted(self.classes, target), len(self.classes) - 1)
+        return codes.astype(np.float64), weight if self.class_factors is None else weight * self.class_factors[codes]
+
+    def subtract(self, offset: float) -> bool:
+        """Take an offset from all targets; False if the source cannot."""
+        return False
 
     @property
     def rows_per_chunk(self) -> int:
@@ -114,7 +142,7 @@ class DataSource(ABC):
 
     def run(
         self,
-        function: Callable[[Chunk, Any], tuple[Any, Any]],
+        function: PassFunction,
         states: Sequence[Any] | None = None,
         collect: Callable[[Any], None] = lambda value: None,
     ) -> list[Any]:
@@ -126,28 +154,33 @@ class DataSource(ABC):
         self.n_passes += 1
         given = [None] * self.n_chunks if states is None else states
         kept: list[Any] = []
-        for value, state in self._ordered(lambda k: function(self.chunk(k), given[k])):
+        for value, state in self._ordered(function, given):
             collect(value)
             kept.append(state)
         return kept
 
-    def _ordered(self, task: Callable[[int], tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    def _ordered(self, function: PassFunction, states: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
         if self.n_jobs == 1 or self.n_chunks == 1:
-            yield from map(task, range(self.n_chunks))
+            for chunk, state in zip(self.chunks(), states, strict=True):
+                yield function(chunk, state)
             return
         # Chunks are handed out in batches: waking a thread costs about as much as a chunk's arithmetic.
-        size = max(1, min(64, self.n_chunks // (4 * self.n_jobs)))
-        batches = deque(range(0, self.n_chunks, size))
+        size = 1 if self.sequential else max(1, min(64, self.n_chunks // (4 * self.n_jobs)))
+        numbered: Iterator[tuple[int, Chunk | None]] = ((k, None) for k in range(self.n_chunks))
+        if self.sequential:
+            numbered = enumerate(self.chunks())
         waiting: deque[Future[list[tuple[Any, Any]]]] = deque()
 
-        def work(first: int) -> list[tuple[Any, Any]]:
-            return [task(k) for k in range(first, min(first + size, self.n_chunks))]
+        def work(batch: list[tuple[int, Chunk | None]]) -> list[tuple[Any, Any]]:
+            return [function(self.chunk(k) if chunk is None else chunk, states[k]) for k, chunk in batch]
 
         pool = ThreadPoolExecutor(self.n_jobs)
         try:
-            while batches or waiting:
-                while batches and len(waiting) <= self.n_jobs:
-                    waiting.append(pool.submit(work, batches.popleft()))
+            while True:
+                while len(waiting) <= self.n_jobs and (batch := list(islice(numbered, size))):
+                    waiting.append(pool.submit(work, batch))
+                if not waiting:
+                    break
                 yield from waiting.popleft().result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -157,7 +190,8 @@ class DataSource(ABC):
         parts: list[Chunk] = []
 
         def pick(chunk: Chunk, state: Any) -> tuple[Chunk, None]:
-            return chunk.select(slice((offset - chunk.start) % step, None, step)), None
+            # By numbers, not by a slice: a view would keep the whole chunk.
+            return chunk.select(np.arange((offset - chunk.start) % step, chunk.n_entries, step)), None
 
         self.run(pick, collect=parts.append)
         return join(parts)
@@ -168,7 +202,7 @@ class DataSource(ABC):
             bad = np.flatnonzero(~np.isfinite(values))
             if len(bad):
                 what = "NaN" if np.isnan(values[bad[0]]) else "infinity"
-                return f"Input {name} contains {what} at row {chunk.start + int(bad[0])}"
+                return f"Input {name} contains {what} at row {self.row_name(chunk.start + int(bad[0]))}"
         rows, columns = self._bad_positions(chunk)
         if len(rows) == 0:
             return "Input X or y has finite entries too large for float64 sums of squares; rescale it"
@@ -176,7 +210,7 @@ class DataSource(ABC):
         row, column = int(rows[first]), int(columns[first])
         cell = chunk.dense_rows(np.array([row]))[0, column]
         what = "NaN" if np.isnan(cell) else "infinity"
-        return f"Input X contains {what} at row {chunk.start + row}, column {self.column_name(column)}"
+        return f"Input X contains {what} at row {self.row_name(chunk.start + row)}, column {self.column_name(column)}"
 
     @staticmethod
     def _bad_positions(chunk: Chunk) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -189,6 +223,9 @@ class DataSource(ABC):
 
     def column_name(self, column: int) -> str:
         return str(column)
+
+    def row_name(self, row: int) -> str:
+        return str(row)
 
 
 @cache

@@ -14,9 +14,9 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from aidlearn.data.arrays import ArraySource, TableSource
 from aidlearn.data.convert import as_source, check_features, check_labels, check_weight, linear_scores
-from aidlearn.data.moments import Moments
+from aidlearn.data.moments import Moments, inspect
+from aidlearn.data.open import is_path, open_source
 from aidlearn.data.source import DataSource, Float
 from aidlearn.engine.loop import Limits, aid, logger
 from aidlearn.engine.result import Iteration, Result
@@ -103,12 +103,19 @@ class AIDEstimator(BaseEstimator):
             raise ValueError(f"n_jobs must be None or an integer other than 0, got {self.n_jobs!r}.")
 
     def _source(self, X: Any, y: Any, sample_weight: Any) -> DataSource:
-        """The data as a source; X may be one already."""
+        """The data as a source; X may be one already, or the path of a file whose target y names."""
+        if is_path(X):
+            X, y, sample_weight = open_source(X, y, weight=sample_weight, n_jobs=self.n_jobs), None, None
         if isinstance(X, DataSource):
             if y is not None or sample_weight is not None:
                 raise ValueError("A DataSource brings its own target and weights: pass neither y nor sample_weight.")
             source = X
             self.n_features_in_ = source.n_attributes
+            names = getattr(source, "names", None)
+            if names is not None and not all(name.isdigit() for name in names):
+                self.feature_names_in_ = np.array(names, dtype=object)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
         else:
             if y is None:
                 raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
@@ -117,21 +124,16 @@ class AIDEstimator(BaseEstimator):
         source.n_passes = 0
         return source
 
-    def _without_offset(self, source: DataSource) -> float:
-        """Take a large common offset out of the targets; it belongs to the intercept alone.
+    def _inspect(self, source: DataSource) -> tuple[Moments, float]:
+        """Validate the data; take a large common offset out of the targets, it belongs to the intercept alone.
 
         Sums of y around 1e9 lose the digits of residuals around 1; sums of y minus its median do not.
         """
-        if not self.fit_intercept or not isinstance(source, (ArraySource, TableSource)):
-            return 0.0
-        some = source.y[:: max(1, len(source.y) // 10_000)]
-        if not np.isfinite(some).all():
-            return 0.0  # the validating pass says where
-        low, middle, high = np.quantile(some, [0.25, 0.5, 0.75])
-        if abs(middle) / 100 <= high - low:
-            return 0.0
-        source.y = source.y - middle
-        return float(middle)
+        moments = inspect(source, self.fit_intercept)
+        low, middle, high = np.quantile(moments.targets, [0.25, 0.5, 0.75])
+        if not self.fit_intercept or abs(middle) / 100 <= high - low or not source.subtract(float(middle)):
+            return moments, 0.0
+        return moments, float(middle)
 
     def _scores(self, X: Any) -> Float:
         """``X coef_' + intercept_``."""
@@ -243,9 +245,14 @@ def encode_classes(y: Any, who: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     labels = check_labels(y)
     check_classification_targets(labels)
     classes, codes = np.unique(labels, return_inverse=True)
+    return several_classes(classes, who), codes.astype(np.int64)
+
+
+def several_classes(classes: NDArray[Any], who: str) -> NDArray[Any]:
+    """The classes, if there is more than one."""
     if len(classes) < 2:
         raise ValueError(f"{who} needs at least 2 classes in y, but the data contains only one class: {classes[0]!r}.")
-    return classes, codes.astype(np.int64)
+    return classes
 
 
 def weigh_classes(sample_weight: Any, class_weight: Any, classes: NDArray[Any], codes: NDArray[np.int64]) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from aidlearn.data.moments import inspect
 from aidlearn.data.source import Float, one_blas_thread
 from aidlearn.engine.result import Result
 from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES, AIDEstimator, check_number
@@ -28,8 +27,8 @@ class _LinearQuantile(RegressorMixin, AIDEstimator, ABC):
 
         Parameters
         ----------
-        X : array, sparse matrix, table or DataSource of shape (n_samples, n_features)
-        y : array of shape (n_samples,)
+        X : array, sparse matrix, table, path of a file (see :func:`~aidlearn.open_source`) or DataSource
+        y : array of shape (n_samples,), or name of the target's column if X is a path
             Not given when X is a source that has a target.
         sample_weight : array of shape (n_samples,), optional
             Non-negative; an integer weight equals repeated rows.
@@ -42,11 +41,10 @@ class _LinearQuantile(RegressorMixin, AIDEstimator, ABC):
         check_number("alpha", self.alpha, low=0, include_low=True)
         losses, several = self._losses()
         source = self._source(X, y, sample_weight)
-        offset = self._without_offset(source)
         start = self._start_method()
         results: list[Result] = []
         with one_blas_thread():
-            moments = inspect(source, self.fit_intercept)
+            moments, offset = self._inspect(source)
             for loss in losses:
                 results.append(self._solve(source, moments, loss, start, l1=self.alpha * moments.weight))
                 if isinstance(start, Band):

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from aidlearn.data.classes import classified
 from aidlearn.data.moments import Moments, inspect
+from aidlearn.data.open import is_path
 from aidlearn.data.shared import run_together
-from aidlearn.data.source import DataSource, Float, one_blas_thread
+from aidlearn.data.source import Chunk, DataSource, Float, one_blas_thread
 from aidlearn.engine.result import Result
 from aidlearn.estimators.base import (
     ENGINE_PARAMETERS,
@@ -19,6 +21,7 @@ from aidlearn.estimators.base import (
     check_number,
     class_of,
     encode_classes,
+    several_classes,
     weigh_classes,
 )
 from aidlearn.problems.losses import epsilon_insensitive, hinge
@@ -104,9 +107,9 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix or table of shape (n_samples, n_features)
-        y : array of shape (n_samples,)
-            Class of each row: numbers, strings or booleans.
+        X : array, sparse matrix, table, path of a file (see :func:`~aidlearn.open_source`) or DataSource
+        y : array of shape (n_samples,), or name of the target's column if X is a path
+            Class of each row: numbers, strings or booleans. Not given when X is a source that has a target.
         sample_weight : array of shape (n_samples,), optional
             Non-negative.
 
@@ -116,13 +119,7 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
         """
         self._check_parameters()
         check_number("C", self.C, low=0)
-        if isinstance(X, DataSource):
-            raise ValueError("LinearSVC takes arrays, sparse matrices and tables; a DataSource has no class labels.")
-        codes = None
-        if y is not None:
-            self.classes_, codes = encode_classes(y, type(self).__name__)
-            sample_weight = weigh_classes(sample_weight, self.class_weight, self.classes_, codes)
-        source = self._source(X, codes, sample_weight)
+        source = self._classified(X, y, sample_weight)
         n_classes = len(self.classes_)
         with one_blas_thread():
             moments = inspect(source, self.fit_intercept)
@@ -136,6 +133,19 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
         self._store_certificate(results, several=len(results) > 1)
         self.n_passes_ = source.n_passes
         return self
+
+    def _classified(self, X: Any, y: Any, sample_weight: Any) -> DataSource:
+        """The data as a source whose targets are the numbers of the classes."""
+        if is_path(X) or isinstance(X, DataSource):
+            source = classified(self._source(X, y, sample_weight), self.class_weight)
+            assert source.classes is not None
+            self.classes_ = several_classes(source.classes, type(self).__name__)
+            return source
+        codes = None
+        if y is not None:
+            self.classes_, codes = encode_classes(y, type(self).__name__)
+            sample_weight = weigh_classes(sample_weight, self.class_weight, self.classes_, codes)
+        return self._source(X, codes, sample_weight)
 
     def _one(self, positive: float, moments: Moments) -> Callable[[DataSource], Result]:
         """The fit of one class against the rest."""
@@ -159,7 +169,14 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
             rows.append((alpha, problem.loss))
         support = np.flatnonzero(np.any([alpha > 0 for alpha, _ in rows], axis=0))
         self.support_ = support
-        target = np.concatenate([source.chunk(k).y for k in range(source.n_chunks)])[support]
+        targets: list[Float] = []
+
+        def pick(chunk: Chunk, state: Any) -> tuple[Float, None]:
+            first, last = np.searchsorted(support, [chunk.start, chunk.stop])
+            return chunk.y[support[first:last] - chunk.start], None
+
+        source.run(pick, collect=targets.append)
+        target = np.concatenate(targets)
         signed = []
         for alpha, loss in rows:
             sign, _ = loss.fold(target)
@@ -244,10 +261,9 @@ class LinearSVR(RegressorMixin, AIDEstimator):
         check_number("C", self.C, low=0)
         check_number("epsilon", self.epsilon, low=0, include_low=True)
         source = self._source(X, y, sample_weight)
-        offset = self._without_offset(source)
         with one_blas_thread():
             loss = epsilon_insensitive(float(self.C), float(self.epsilon))
-            moments = inspect(source, self.fit_intercept)
+            moments, offset = self._inspect(source)
             result = self._solve(source, moments, loss, self._start_method(), ridge=1.0)
         m = source.n_attributes
         self.coef_ = result.point[:m]

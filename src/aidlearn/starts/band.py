@@ -33,6 +33,8 @@ from aidlearn.starts.sharpen import (
 SMALL = 1000
 """Up to this many entries there is nothing to gain from aggregation."""
 MAX_FULL_STEPS = 6
+SAMPLE_VALUES = 1 << 25
+"""Numbers of the largest sample (for data that are not in memory it is)."""
 VIEW_ROWS = 10_000
 """Rows that quantiles of distances are read from."""
 MOST_BINS = 32
@@ -63,6 +65,12 @@ class Band:
         sharp.problem, sharp.everything.source = problem, problem.source
         point, reach = sharp.on_all_entries(sharp.on_samples(self._point))
         return _cluster(problem, sharp, point, reach)
+
+
+def sample_rows(n: int, p: int) -> int:
+    """Rows of the largest sample: a twelfth, but no more than fit into a quarter of a gigabyte."""
+    fewest = min(n, max(20 * p, 2000))
+    return max(fewest, min(n // 12, SAMPLE_VALUES // p))
 
 
 def _prime_from(number: int) -> int:
@@ -116,15 +124,15 @@ class _Level:
 class _Sharpening:
     """Nested samples, the metric, and the passes of the sharpened start.
 
-    Samples are systematic (every k-th row, k prime): views of an array, not copies. Periodic data could
-    mislead them, which costs iterations, never correctness.
+    Samples are systematic (every k-th row, k prime). Periodic data could mislead them, which costs iterations,
+    never correctness.
     """
 
     def __init__(self, problem: PiecewiseLinear) -> None:
         self.problem = problem
         n, p = problem.source.n_entries, problem.n_variables
         fewest = max(20 * p, 2000)
-        step = _prime_from(n // max(n // 12, min(n, fewest)))
+        step = _prime_from(n // sample_rows(n, p))
         whole = problem.source.every(step, int(problem.rng.integers(step)))
         self.samples = [whole.weighing(problem.weight)]
         while self.samples[0].n_entries > 7 * fewest:

@@ -1,0 +1,287 @@
+"""Data in files, read chunk by chunk in every pass: what is in memory is a few chunks, whatever the size of the file.
+
+Rows are read in order and a little ahead: while one chunk is computed, the next is being read.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from aidlearn.data.source import Chunk, DataSource, Float
+
+AHEAD = 2
+"""Chunks read before they are asked for."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive rows as a file gives them: attributes (array or CSR), target as it is stored, weight."""
+
+    X: Any
+    target: NDArray[Any]
+    weight: Float
+
+
+class FileSource(DataSource):
+    """Rows from files, in order.
+
+    Subclasses yield blocks of any size; chunks are cut from them.
+    """
+
+    sequential = True
+    names: list[str]
+    target_name: str
+
+    def chunk(self, k: int) -> Chunk:
+        for number, chunk in enumerate(self._cut()):
+            if number == k:
+                return chunk
+        raise IndexError(k)
+
+    @abstractmethod
+    def blocks(self) -> Iterator[Block]:
+        """All rows, from the first to the last."""
+
+    @abstractmethod
+    def targets(self) -> Iterator[NDArray[Any]]:
+        """The targets of all rows as they are stored."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        return read_ahead(self._cut())
+
+    def _cut(self) -> Iterator[Chunk]:
+        """Chunks of the size that every source has."""
+        size, start = self.rows_per_chunk, 0
+        waiting: list[Block] = []
+        rows = 0
+        for block in self.blocks():
+            waiting.append(block)
+            rows += len(block.target)
+            if rows < size:
+                continue
+            joined = _joined(waiting)
+            for first in range(0, rows - size + 1, size):
+                yield self._chunk(_part(joined, first, first + size), start)
+                start += size
+            rest = _part(joined, rows - rows % size, rows)
+            waiting, rows = ([rest], len(rest.target)) if rows % size else ([], 0)
+        if rows:
+            yield self._chunk(_joined(waiting), start)
+
+    def _chunk(self, block: Block, start: int) -> Chunk:
+        if self.classes is None and block.target.dtype.kind in "OUS":
+            raise ValueError(f"The target {self.target_name!r} holds texts; a regression needs numbers.")
+        y, weight = self.coded(block.target, block.weight)
+        return Chunk(start, start + len(y), block.X, y, weight)
+
+    def subtract(self, offset: float) -> bool:
+        self.offset = offset
+        return True
+
+    def column_name(self, column: int) -> str:
+        return f"{column} ({self.names[column]!r})"
+
+
+def read_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """The same chunks, read by a thread of its own."""
+    ready: queue.Queue[Any] = queue.Queue(AHEAD)
+    closed = threading.Event()
+
+    def put(item: Any) -> bool:
+        while not closed.is_set():
+            try:
+                ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def read() -> None:
+        try:
+            for chunk in chunks:
+                if not put((chunk, None)):
+                    return
+            put((None, None))
+        except BaseException as error:
+            put((None, error))
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        while True:
+            chunk, error = ready.get()
+            if error is not None:
+                raise error
+            if chunk is None:
+                return
+            yield chunk
+    finally:
+        closed.set()
+        reader.join()
+
+
+def loaded(source: FileSource) -> tuple[Any, NDArray[Any], Float]:
+    """All rows of a file in memory: X, the target as it is stored, and the weight."""
+    block = _joined([Block(c.X, np.zeros(c.n_entries), c.weight) for c in source.chunks()])
+    return block.X, np.concatenate(list(source.targets())), block.weight
+
+
+def _joined(blocks: list[Block]) -> Block:
+    if len(blocks) == 1:
+        return blocks[0]
+    stack: Callable[..., Any] = np.concatenate
+    if sparse.issparse(blocks[0].X):
+        stack = lambda parts: sparse.vstack(parts, format="csr")  # noqa: E731
+    return Block(
+        stack([block.X for block in blocks]),
+        np.concatenate([block.target for block in blocks]),
+        np.concatenate([block.weight for block in blocks]),
+    )
+
+
+def _part(block: Block, first: int, last: int) -> Block:
+    return Block(block.X[first:last], block.target[first:last], block.weight[first:last])
+
+
+class NpySource(FileSource):
+    """X in an .npy file, the target in another one or in a column of X.
+
+    The file is read with plain reads, not mapped, so that memory stays small and known.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        target: Any = None,
+        columns: Any = None,
+        weight: Any = None,
+        n_jobs: int = 1,
+    ) -> None:
+        self.path, self.n_jobs = path, n_jobs
+        self._file = NpyFile(path)
+        if len(self._file.shape) != 2:
+            raise ValueError(f"{path} holds an array of shape {self._file.shape}; rows and columns are expected.")
+        n, width = self._file.shape
+        self._target = _npy_vector(target, path, n, width, "target")
+        self._weight = None if weight is None else _npy_vector(weight, path, n, width, "weight")
+        used = {vector for vector in (self._target, self._weight) if isinstance(vector, int)}
+        chosen = range(width) if columns is None else [_column_index(c, width, path) for c in columns]
+        self._columns = [c for c in chosen if c not in used] if columns is None else list(chosen)
+        if set(self._columns) & used:
+            raise ValueError(f"Column {(set(self._columns) & used).pop()} of {path} is target or weight, not in X.")
+        if not self._columns or n == 0:
+            raise ValueError(f"{path} has {n} rows and {len(self._columns)} columns for X; at least 1 is needed.")
+        self._whole = self._columns == list(range(width))
+        self.names = [str(c) for c in self._columns]
+        self.target_name = f"column {self._target}" if isinstance(self._target, int) else str(target)
+        self.n_entries, self.n_attributes = n, len(self._columns)
+
+    def row_name(self, row: int) -> str:
+        return f"{row} of {self.path}"
+
+    def chunk(self, k: int) -> Chunk:
+        start = k * self.rows_per_chunk
+        return self._chunk(self._block(start, min(start + self.rows_per_chunk, self.n_entries)), start)
+
+    def _cut(self) -> Iterator[Chunk]:
+        return (self.chunk(k) for k in range(self.n_chunks))
+
+    def blocks(self) -> Iterator[Block]:
+        raise NotImplementedError  # chunks are read as they are
+
+    def targets(self) -> Iterator[NDArray[Any]]:
+        step = self.rows_per_chunk
+        for start in range(0, self.n_entries, step):
+            stop = min(start + step, self.n_entries)
+            if isinstance(self._target, int):
+                yield self._file.rows(start, stop)[:, self._target]
+            else:
+                assert self._target is not None
+                yield self._target.rows(start, stop)
+
+    def _block(self, start: int, stop: int) -> Block:
+        rows = self._file.rows(start, stop)
+
+        def vector(where: Any) -> NDArray[Any]:
+            return np.ascontiguousarray(rows[:, where]) if isinstance(where, int) else where.rows(start, stop)
+
+        target = np.zeros(stop - start) if self._target is None else vector(self._target)
+        weight = np.ones(stop - start) if self._weight is None else vector(self._weight).astype(np.float64)
+        X = rows if self._whole else np.ascontiguousarray(rows[:, self._columns])
+        return Block(X if X.dtype == np.float32 else X.astype(np.float64, copy=False), target, weight)
+
+
+class NpyFile:
+    """Rows of an .npy file by plain reads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with open(path, "rb") as file:
+                version = np.lib.format.read_magic(file)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                self.shape, self.by_columns, self.dtype = read(file)
+                self.offset = file.tell()
+        except FileNotFoundError:
+            raise FileNotFoundError(f"There is no file {path}.") from None
+        except ValueError as error:
+            raise ValueError(f"{path} is not a readable .npy file: {error}") from None
+        if self.dtype.hasobject or self.dtype.kind not in "fiubUS":
+            raise ValueError(f"{path} holds {self.dtype}, not numbers.")
+        expected = self.offset + int(np.prod(self.shape)) * self.dtype.itemsize
+        if os.path.getsize(path) < expected:
+            raise ValueError(f"{path} is cut off: {expected} bytes are expected, {os.path.getsize(path)} are there.")
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows ``start:stop`` (C-ordered)."""
+        width = int(np.prod(self.shape[1:]))
+        size = self.dtype.itemsize
+        if not self.by_columns or width == 1:
+            first = self.offset + start * width * size
+            flat = np.fromfile(self.path, self.dtype, (stop - start) * width, offset=first)
+            return flat.reshape(stop - start, *self.shape[1:])
+        out = np.empty((stop - start, width), dtype=self.dtype)
+        with open(self.path, "rb") as file:
+            for j in range(width):
+                file.seek(self.offset + (j * self.shape[0] + start) * size)
+                out[:, j] = np.fromfile(file, self.dtype, stop - start)
+        return out
+
+
+def _npy_vector(where: Any, path: Path, n: int, width: int, what: str) -> Any:
+    """A column of the file by number, another .npy file, or None."""
+    if where is None:
+        return None
+    if isinstance(where, (str, os.PathLike)):
+        vector = NpyFile(Path(where))
+        if vector.shape not in ((n,), (n, 1)):
+            raise ValueError(
+                f"{where} has shape {vector.shape}, but {path} has {n} rows: one {what} per row is needed."
+            )
+        return _Flat(vector)
+    return _column_index(where, width, path)
+
+
+@dataclass(frozen=True)
+class _Flat:
+    file: NpyFile
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        return self.file.rows(start, stop).reshape(-1)
+
+
+def _column_index(column: Any, width: int, path: Path) -> int:
+    if not isinstance(column, (int, np.integer)) or isinstance(column, bool) or not -width <= column < width:
+        raise ValueError(f"{path} has columns 0 to {width - 1}, named by number; there is no column {column!r}.")
+    return int(column) % width
