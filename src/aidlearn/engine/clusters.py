@@ -6,7 +6,7 @@ the new clusters; the parent's sum is the old one minus those, so nothing else i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -160,6 +160,24 @@ class Clusters:
             np.concatenate([home[used], np.zeros(len(keys), dtype=np.int16)]),
         )
         return clusters, objective
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything about the partition, to be saved."""
+        own = {"counts": self.counts, "sums": self.sums, "homes": self.homes, "summed": self._summed}
+        return own | {"labels": self.labels()}
+
+    @classmethod
+    def restore(cls, problem: Problem, arrays: Mapping[str, NDArray[Any]]) -> Clusters:
+        """The partition that was saved."""
+        source = problem.source
+        size = source.rows_per_chunk
+        states = [
+            ChunkLabels(arrays["labels"][k * size : (k + 1) * size], NOTHING, NOTHING) for k in range(source.n_chunks)
+        ]
+        nothing = Renaming(NOTHING, np.empty(0, dtype=np.int32))
+        clusters = cls(source, problem, states, nothing, arrays["counts"], arrays["sums"], arrays["homes"])
+        clusters._summed = arrays["summed"]
+        return clusters
 
     @property
     def n_clusters(self) -> int:

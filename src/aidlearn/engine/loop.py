@@ -8,7 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from aidlearn.engine.clusters import Check
+import numpy as np
+
+from aidlearn.engine.checkpoint import Checkpoint, Snapshot
+from aidlearn.engine.clusters import Check, Clusters
 from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution, Trial
 from aidlearn.engine.result import Iteration, Result, Status, relative_gap
 
@@ -40,6 +43,7 @@ class _Run:
     started: float
     lower_bound: float
     stalled: bool = False
+    checkpoint: Checkpoint | None = None
     history: list[Iteration] = field(default_factory=list)
 
     @property
@@ -89,6 +93,17 @@ class _Run:
         answers = [callback(entry) for callback in self.callbacks]
         return any(answers)
 
+    def save(self, clusters: Clusters) -> None:
+        """Write a checkpoint, if there is a file for it."""
+        if self.checkpoint is None:
+            return
+        point = {} if self.incumbent is None else {"point": np.asarray(self.incumbent.point)}
+        objective = None if self.incumbent is None else self.incumbent.objective
+        seconds = time.monotonic() - self.started
+        arrays = {**clusters.arrays(), **point}
+        passes = clusters.source.n_passes
+        self.checkpoint.save(Snapshot(arrays, objective, self.lower_bound, self.stalled, passes, seconds, self.history))
+
     def status(self, problem: Problem, solution: Solution, check: Check) -> Status | None:
         """Why to stop after this iteration, or None to go on."""
         gap = relative_gap(self.objective, self.lower_bound)
@@ -108,7 +123,28 @@ class _Run:
         return None
 
 
-def aid(problem: Problem, limits: Limits, callbacks: Sequence[Callback] = ()) -> Result:
+def _begin(
+    problem: Problem, limits: Limits, callbacks: Sequence[Callback], started: float, checkpoint: Checkpoint | None
+) -> tuple[_Run, Clusters]:
+    """Initial clusters, or those of a run that was saved."""
+    saved = None if checkpoint is None else checkpoint.load()
+    if saved is None:
+        start = problem.start()
+        run = _Run(limits, start.incumbent, callbacks, started, problem.trivial_bound, checkpoint=checkpoint)
+        run.save(start.clusters)
+        return run, start.clusters
+    clusters = Clusters.restore(problem, saved.arrays)
+    incumbent = None if saved.objective is None else Incumbent(saved.arrays["point"], saved.objective)
+    clusters.source.n_passes = saved.n_passes
+    logger.info("going on from %s, after iteration %d", checkpoint.path if checkpoint else "", len(saved.history))
+    run = _Run(limits, incumbent, callbacks, started - saved.seconds, saved.lower_bound, saved.stalled, checkpoint)
+    run.history = list(saved.history)
+    return run, clusters
+
+
+def aid(
+    problem: Problem, limits: Limits, callbacks: Sequence[Callback] = (), checkpoint: Checkpoint | None = None
+) -> Result:
     """Solve a problem by Aggregate and Iterative Disaggregate.
 
     Parameters
@@ -119,6 +155,8 @@ def aid(problem: Problem, limits: Limits, callbacks: Sequence[Callback] = ()) ->
         Tolerance on the certified gap, and limits on iterations and time.
     callbacks : sequence of callables
         Each is called with every :class:`Iteration`; a true return value stops the run.
+    checkpoint : Checkpoint, optional
+        Where the run is saved after every iteration, and continued from if it was saved before. Points must be arrays.
 
     Returns
     -------
@@ -127,9 +165,7 @@ def aid(problem: Problem, limits: Limits, callbacks: Sequence[Callback] = ()) ->
     """
     started = time.monotonic()
     problem.deadline = math.inf if limits.time_limit is None else started + limits.time_limit
-    start = problem.start()
-    clusters = start.clusters
-    run = _Run(limits, start.incumbent, callbacks, started, problem.trivial_bound)
+    run, clusters = _begin(problem, limits, callbacks, started, checkpoint)
     certified: Solution | None = None
     status = None
     try:
@@ -148,6 +184,7 @@ def aid(problem: Problem, limits: Limits, callbacks: Sequence[Callback] = ()) ->
                     run.improve(elsewhere.points, check)
                 certified = None  # it belongs to the clusters as they were
                 clusters.decluster(check)
+                run.save(clusters)
     except KeyboardInterrupt:
         if run.incumbent is None:
             raise

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.source import Chunk, Float
+from aidlearn.data.source import Chunk, DataSource, Float
 from aidlearn.engine.result import Status
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class Evaluation:
 class Problem(ABC):
     """A problem that AID can solve: minimise a sum over entries plus a term of the point alone."""
 
+    source: DataSource
     n_regions: int = 2
     trivial_bound: float = -math.inf
     """A bound that needs no proof (0 for a sum of losses)."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from aidlearn.data.convert import as_source, check_features, check_labels, check
 from aidlearn.data.moments import Moments, inspect
 from aidlearn.data.open import is_path, open_source
 from aidlearn.data.source import DataSource, Float
+from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.engine.loop import Limits, aid, logger
 from aidlearn.engine.result import Iteration, Result
 from aidlearn.problems.losses import Loss
@@ -45,7 +48,10 @@ ENGINE_PARAMETERS = """
     verbose : int, default=0
         1 logs every iteration.
     callbacks : callable or list of callables, optional
-        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit."""
+        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit.
+    checkpoint : path, optional
+        File that the fit is saved to after every iteration, and continued from if it is there. Of several models
+        (quantiles, classes) each has its own file, with a number appended."""
 
 FITTED_ATTRIBUTES = """
     objective_ : float
@@ -63,6 +69,10 @@ FITTED_ATTRIBUTES = """
         Only when X has string column names."""
 
 
+FREE_TO_CHANGE = ("max_iter", "time_limit", "n_jobs", "verbose", "callbacks", "checkpoint")
+"""Parameters that a fit may be continued with other values of."""
+
+
 class AIDEstimator(BaseEstimator):
     """Engine parameters of every model and how they are used."""
 
@@ -76,6 +86,7 @@ class AIDEstimator(BaseEstimator):
     random_state: Any
     verbose: int
     callbacks: Any
+    checkpoint: Any = None
     fit_intercept: bool
     coef_: Float
     intercept_: Any
@@ -99,6 +110,10 @@ class AIDEstimator(BaseEstimator):
         if self.solver not in self._solvers:
             raise ValueError(f"solver must be one of {', '.join(map(repr, self._solvers))}, got {self.solver!r}.")
         self._start_method()
+        if self.checkpoint is not None:
+            folder = Path(self.checkpoint).resolve().parent
+            if not folder.is_dir():
+                raise ValueError(f"checkpoint={str(self.checkpoint)!r} lies in a folder that does not exist: {folder}.")
         if self.n_jobs is not None and (not isinstance(self.n_jobs, Integral) or self.n_jobs == 0):
             raise ValueError(f"n_jobs must be None or an integer other than 0, got {self.n_jobs!r}.")
 
@@ -158,6 +173,7 @@ class AIDEstimator(BaseEstimator):
         l1: float = 0.0,
         three_way: bool = False,
         solver: str | None = None,
+        number: int | None = None,
     ) -> Result:
         problem = PiecewiseLinear(
             source,
@@ -175,7 +191,22 @@ class AIDEstimator(BaseEstimator):
         )
         assert self.max_iter is not None
         limits = Limits(self.tol, int(self.max_iter), self.time_limit)
-        return aid(problem, limits, self._callbacks())
+        return aid(problem, limits, self._callbacks(), self._checkpoint(moments, number))
+
+    def _checkpoint(self, moments: Moments, number: int | None) -> Checkpoint | None:
+        """Where to save the model (the ``number``-th of several), and what makes it this one."""
+        if self.checkpoint is None:
+            return None
+        parameters = {
+            name: _described(value) for name, value in self.get_params().items() if name not in FREE_TO_CHANGE
+        }
+        digest = hashlib.sha256()
+        for values in (moments.mean, moments.squares, moments.raw_squares, moments.targets):
+            digest.update(np.ascontiguousarray(values).tobytes())
+        digest.update(repr((moments.weight, moments.effective)).encode())
+        fingerprint = {"model": type(self).__name__, "number": str(number), "data": digest.hexdigest(), **parameters}
+        path = Path(self.checkpoint)
+        return Checkpoint(path if number is None else path.with_name(f"{path.name}.{number}"), fingerprint)
 
     def _callbacks(self) -> list[Any]:
         given = self.callbacks
@@ -197,6 +228,13 @@ class AIDEstimator(BaseEstimator):
         self.aggregation_rate_ = keep([r.aggregation_rate for r in results])
         self.history_ = keep([r.history for r in results], array=False)
         self.n_passes_ = results[-1].n_passes
+
+
+def _described(value: Any) -> str:
+    """A parameter as text that tells whether it has changed."""
+    if isinstance(value, np.ndarray):
+        return f"array of digest {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]}"
+    return getattr(value, "__qualname__", None) or repr(value)
 
 
 def log_iteration(record: Iteration) -> None:

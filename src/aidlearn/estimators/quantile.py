@@ -45,8 +45,10 @@ class _LinearQuantile(RegressorMixin, AIDEstimator, ABC):
         results: list[Result] = []
         with one_blas_thread():
             moments, offset = self._inspect(source)
-            for loss in losses:
-                results.append(self._solve(source, moments, loss, start, l1=self.alpha * moments.weight))
+            for k, loss in enumerate(losses):
+                number = k if several else None
+                l1 = self.alpha * moments.weight
+                results.append(self._solve(source, moments, loss, start, l1=l1, number=number))
                 if isinstance(start, Band):
                     start.continue_from(results[-1].point)
         points = np.array([result.point for result in results])
@@ -106,6 +108,7 @@ class LADRegressor(_LinearQuantile):
         random_state: Any = 0,
         verbose: int = 0,
         callbacks: Any = None,
+        checkpoint: Any = None,
     ) -> None:
         self.alpha = alpha
         self.fit_intercept = fit_intercept
@@ -119,6 +122,7 @@ class LADRegressor(_LinearQuantile):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     def _losses(self) -> tuple[list[Loss], bool]:
         return [absolute()], False
@@ -172,6 +176,7 @@ class QuantileRegressor(_LinearQuantile):
         random_state: Any = 0,
         verbose: int = 0,
         callbacks: Any = None,
+        checkpoint: Any = None,
     ) -> None:
         self.quantile = quantile
         self.alpha = alpha
@@ -186,6 +191,7 @@ class QuantileRegressor(_LinearQuantile):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     def _losses(self) -> tuple[list[Loss], bool]:
         several = np.ndim(self.quantile) > 0

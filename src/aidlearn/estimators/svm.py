@@ -86,6 +86,7 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
         random_state: Any = 0,
         verbose: int = 0,
         callbacks: Any = None,
+        checkpoint: Any = None,
     ) -> None:
         self.C = C
         self.class_weight = class_weight
@@ -101,6 +102,7 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVC:
         """Fit the model.
@@ -152,7 +154,9 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
 
         def fit(source: DataSource) -> Result:
             loss = hinge(float(self.C), positive)
-            return self._solve(source, moments, loss, self._start_method(), ridge=1.0, three_way=self.dual)
+            number = None if len(self.classes_) == 2 else int(positive)
+            start = self._start_method()
+            return self._solve(source, moments, loss, start, ridge=1.0, three_way=self.dual, number=number)
 
         return fit
 
@@ -240,6 +244,7 @@ class LinearSVR(RegressorMixin, AIDEstimator):
         random_state: Any = 0,
         verbose: int = 0,
         callbacks: Any = None,
+        checkpoint: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.C = C
@@ -254,6 +259,7 @@ class LinearSVR(RegressorMixin, AIDEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVR:
         """Fit the model (see :meth:`LinearSVC.fit`; y holds numbers)."""

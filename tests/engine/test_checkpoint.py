@@ -1,0 +1,186 @@
+"""Checkpoints: bitwise the same result after any interruption, and nothing wrong from a damaged file."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+from aidlearn import LADRegressor, LinearSVC, QuantileRegressor, Status
+from aidlearn.engine.checkpoint import CheckpointError, read
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(9000, 10))
+    return X, X @ rng.normal(size=10) + rng.laplace(size=9000)
+
+
+def model(path=None, **more):
+    return LADRegressor(init="kmeans", tol=1e-6, checkpoint=path, **more)
+
+
+@pytest.fixture(scope="module")
+def whole(data):
+    return model().fit(*data)
+
+
+def stop_after(k):
+    return lambda record: record.iteration >= k
+
+
+def same(ours, theirs):
+    assert np.array_equal(ours.coef_, theirs.coef_)
+    assert ours.intercept_ == theirs.intercept_
+    assert ours.lower_bound_ == theirs.lower_bound_
+    assert ours.objective_ == theirs.objective_
+    assert [r.n_clusters for r in ours.history_] == [r.n_clusters for r in theirs.history_]
+    assert [r.lower_bound for r in ours.history_] == [r.lower_bound for r in theirs.history_]
+
+
+@pytest.mark.parametrize("stopped", [1, 2, 4])
+def test_a_fit_goes_on_to_the_same_bits(tmp_path, data, whole, stopped):
+    path = tmp_path / "run.ckpt"
+    first = model(path, callbacks=stop_after(stopped)).fit(*data)
+    assert first.status_ is Status.interrupted
+    asked = []
+    again = model(path, callbacks=lambda record: asked.append(record.iteration)).fit(*data)
+    same(again, whole)
+    assert asked[0] <= stopped + 1
+    assert asked[0] >= stopped
+    assert again.n_passes_ >= whole.n_passes_ - 1
+    # A finished fit is repeated from its last iteration only.
+    asked.clear()
+    same(model(path, callbacks=lambda record: asked.append(record.iteration)).fit(*data), whole)
+    assert len(asked) == 1
+
+
+def test_a_limit_may_be_raised(tmp_path, data, whole):
+    path = tmp_path / "run.ckpt"
+    assert model(path, max_iter=2).fit(*data).status_ is Status.iteration_limit
+    same(model(path, max_iter=50, n_jobs=2).fit(*data), whole)
+
+
+def test_several_models_have_a_file_each(tmp_path, data):
+    X, y = data
+    path = tmp_path / "run.ckpt"
+    expected = QuantileRegressor(quantile=[0.2, 0.7]).fit(X, y)
+    for _ in range(2):
+        again = QuantileRegressor(quantile=[0.2, 0.7], checkpoint=path).fit(X, y)
+        assert np.array_equal(again.coef_, expected.coef_)
+    assert sorted(p.name for p in tmp_path.iterdir())[:2] == ["run.ckpt.0", "run.ckpt.1"]
+    labels = np.digitize(y, [-1, 1])
+    expected = LinearSVC(C=0.01).fit(X, labels)
+    for _ in range(2):
+        again = LinearSVC(C=0.01, checkpoint=tmp_path / "svm.ckpt").fit(X, labels)
+        assert np.array_equal(again.coef_, expected.coef_)
+        assert np.array_equal(again.dual_coef_, expected.dual_coef_)
+
+
+def test_another_fit_is_refused(tmp_path, data):
+    X, y = data
+    path = tmp_path / "run.ckpt"
+    model(path, max_iter=2).fit(X, y)
+    with pytest.raises(CheckpointError, match="another fit: data was"):
+        model(path).fit(X, y + (np.arange(len(y)) == 77))
+    with pytest.raises(CheckpointError, match="another fit: tol was 1e-06, now it is 0.001"):
+        model(path).set_params(tol=1e-3).fit(X, y)
+    with pytest.raises(CheckpointError, match="another fit: model was LADRegressor"):
+        QuantileRegressor(checkpoint=path).fit(X, y)
+    with pytest.raises(ValueError, match="folder that does not exist"):
+        model(tmp_path / "nowhere" / "run.ckpt").fit(X, y)
+
+
+def test_a_damaged_checkpoint_never_gives_a_wrong_result(tmp_path, data, whole):
+    path = tmp_path / "run.ckpt"
+    model(path, max_iter=3).fit(*data)
+    sound = path.read_bytes()
+    before = (tmp_path / "run.ckpt.previous").read_bytes()
+    rng = np.random.default_rng(0)
+    for trial in range(100):
+        place = int(rng.integers(len(sound)))
+        broken = (
+            sound[:place] if trial % 2 else sound[:place] + bytes([sound[place] ^ 1 << trial % 8]) + sound[place + 1 :]
+        )
+        path.write_bytes(broken)
+        with pytest.raises(CheckpointError, match=r"damaged|not a checkpoint|version"):
+            read(path)
+    (tmp_path / "run.ckpt.previous").write_bytes(before)
+    with pytest.warns(UserWarning, match="Going on from the one before"):
+        same(model(path).fit(*data), whole)
+    path.write_bytes(broken)
+    (tmp_path / "run.ckpt.previous").unlink()
+    with pytest.raises(CheckpointError, match="There is no other"):
+        model(path).fit(*data)
+
+
+def test_files_are_not_trusted(tmp_path):
+    path = tmp_path / "run.ckpt"
+    path.write_bytes(b"\x80\x04cos\nsystem\n(S'touch pwned'\ntR.")
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
+        read(path)
+    path.write_bytes(json.dumps({"format": "aidlearn checkpoint", "version": 9, "bytes": 0, "sha256": ""}).encode())
+    with pytest.raises(CheckpointError, match="version 9"):
+        read(path)
+
+
+def test_a_full_disk_costs_a_warning(tmp_path, data, whole, monkeypatch):
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "run.ckpt"
+    model(path, max_iter=2).fit(*data)
+    saved = path.read_bytes()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.warns(UserWarning, match="No space left on device"):
+        same(model(path).fit(*data), whole)
+    assert path.read_bytes() == saved
+    assert not (tmp_path / "run.ckpt.writing").exists()
+
+
+KILLED = """
+import sys, numpy as np
+from aidlearn import LADRegressor
+rng = np.random.default_rng(0)
+X = rng.normal(size=(9000, 10))
+y = X @ rng.normal(size=10) + rng.laplace(size=9000)
+print("ready", flush=True)
+model = LADRegressor(init="kmeans", tol=1e-6, checkpoint=sys.argv[1]).fit(X, y)
+np.save(sys.argv[2], np.append(model.coef_, [model.intercept_, model.lower_bound_, model.objective_]))
+"""
+
+
+def test_killed_at_any_moment(tmp_path, whole):
+    """Thirty kills, spread over as many restarts as it takes; then the result has the bits of a fit in peace."""
+    rng = np.random.default_rng(1)
+    expected = np.append(whole.coef_, [whole.intercept_, whole.lower_bound_, whole.objective_])
+    kills = 0
+    for attempt in range(12):
+        path, out = tmp_path / f"{attempt}.ckpt", tmp_path / f"{attempt}.npy"
+        while not out.exists():
+            process = subprocess.Popen(
+                [sys.executable, "-c", KILLED, str(path), str(out)],
+                stdout=subprocess.PIPE,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            )
+            process.stdout.readline()
+            if kills < 30 and rng.random() < 0.8:
+                time.sleep(float(rng.uniform(0, 0.35)))
+                if process.poll() is None:
+                    process.send_signal(signal.SIGKILL)
+                    kills += 1
+            process.wait()
+            process.stdout.close()
+        assert np.array_equal(np.load(out), expected)
+        if kills >= 30:
+            break
+    assert kills >= 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read(path)[0].history
