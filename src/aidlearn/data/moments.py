@@ -29,6 +29,8 @@ class Moments:
     """The same about zero."""
     targets: Float
     """Targets of about ten thousand entries."""
+    target_sums: tuple[float, float]
+    """Sums of the targets and of their squares."""
 
 
 def inspect(source: DataSource, centred: bool = True) -> Moments:
@@ -38,7 +40,7 @@ def inspect(source: DataSource, centred: bool = True) -> Moments:
     again.
     """
     m = source.n_attributes
-    total = np.zeros(2 * m + 2)
+    total = np.zeros(2 * m + 4)
     step = max(1, source.n_entries // 10_000)
     targets: list[Float] = []
 
@@ -62,15 +64,15 @@ def inspect(source: DataSource, centred: bool = True) -> Moments:
                 squares = _squares(chunk, chunk.weight)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             sums = chunk.transposed_times(chunk.weight)
-            weights = [chunk.weight.sum(), chunk.weight @ chunk.weight]
-        return (np.concatenate([sums, squares, weights]), chunk.y[-chunk.start % step :: step].copy()), None
+            scalars = [chunk.weight.sum(), chunk.weight @ chunk.weight, chunk.y.sum(), chunk.y @ chunk.y]
+        return (np.concatenate([sums, squares, scalars]), chunk.y[-chunk.start % step :: step].copy()), None
 
     def collect(value: tuple[Float, Float]) -> None:
         total[:] += value[0]
         targets.append(value[1])
 
     source.run(measure, collect=collect)
-    weight, weight_squares = float(total[-2]), float(total[-1])
+    weight, weight_squares = float(total[2 * m]), float(total[2 * m + 1])
     if not 1e-100 < weight < 1e100 and weight != 0:
         raise ValueError(f"sample_weight sums to {weight:g}; divide it by a constant so that it is of ordinary size.")
     if weight == 0:
@@ -83,7 +85,8 @@ def inspect(source: DataSource, centred: bool = True) -> Moments:
     if centred and len(suspects):
         squares[suspects] = _spread(source, suspects, mean[suspects])
     effective = weight / (weight_squares / weight)
-    return Moments(weight, effective, mean, np.maximum(squares, 0.0), raw, np.concatenate(targets))
+    sums = (float(total[-2]), float(total[-1]))
+    return Moments(weight, effective, mean, np.maximum(squares, 0.0), raw, np.concatenate(targets), sums)
 
 
 def _spread(source: DataSource, columns: NDArray[np.intp], mean: Float) -> Float:

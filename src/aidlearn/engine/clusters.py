@@ -163,8 +163,13 @@ class Clusters:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything about the partition, to be saved."""
-        own = {"counts": self.counts, "sums": self.sums, "homes": self.homes, "summed": self._summed}
-        return own | {"labels": self.labels()}
+        return {
+            "labels": self.labels(),
+            "counts": self.counts,
+            "sums": self.sums,
+            "homes": self.homes,
+            "summed": self._summed,
+        }
 
     @classmethod
     def restore(cls, problem: Problem, arrays: Mapping[str, NDArray[Any]]) -> Clusters:

@@ -203,7 +203,7 @@ class AIDEstimator(BaseEstimator):
         digest = hashlib.sha256()
         for values in (moments.mean, moments.squares, moments.raw_squares, moments.targets):
             digest.update(np.ascontiguousarray(values).tobytes())
-        digest.update(repr((moments.weight, moments.effective)).encode())
+        digest.update(repr((moments.weight, moments.effective, moments.target_sums)).encode())
         fingerprint = {"model": type(self).__name__, "number": str(number), "data": digest.hexdigest(), **parameters}
         path = Path(self.checkpoint)
         return Checkpoint(path if number is None else path.with_name(f"{path.name}.{number}"), fingerprint)
