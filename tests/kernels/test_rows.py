@@ -34,6 +34,16 @@ def test_compiled_products_are_those_of_the_kernel(kernel, tol, m, offset):
     assert (np.abs(plain.times(some, others, coef) - products) <= allowed + 1e-12).all()
 
 
+def test_outliers_do_not_take_the_digits_of_other_rows():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(60, 3))
+    X[0] *= 1e8
+    values = Kernel("rbf", 0.01).block(X, X)
+    apart = X[:, None].astype(np.longdouble) - X[None]
+    expected = np.exp(-np.longdouble(0.01) * (apart**2).sum(axis=2))
+    assert np.abs(values - expected).max() < 1e-7
+
+
 def test_scores_of_new_rows():
     rng = np.random.default_rng(1)
     X, Z = rng.normal(size=(40, 4)), rng.normal(size=(30, 4))

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.spatial import distance
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from aidlearn.data.source import Float
 
+FAR = 1e3
+"""Exponent of the rbf kernel from which on distances are computed row by row: differences of squares would cancel."""
 NAMES = ("linear", "rbf", "poly", "precomputed")
 
 
@@ -56,7 +59,14 @@ class Kernel:
             # Distances are differences of squares: without a common offset they keep their digits.
             centre = Z.mean(axis=0)
             X, Z = X - centre, Z - centre
+            if self.gamma * max(_largest(X), _largest(Z)) > FAR:
+                return np.exp(-self.gamma * distance.cdist(X, Z, "sqeuclidean"))
         return np.asarray(pairwise_kernels(X, Z, metric=self.name, **constants))
+
+
+def _largest(X: Any) -> float:
+    """Largest squared length of a row."""
+    return float(np.einsum("ij,ij->i", X, X).max(initial=0.0))
 
 
 def kernel_from(

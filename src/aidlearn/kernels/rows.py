@@ -53,7 +53,7 @@ class KernelRows:
             return np.zeros(self.n)
         X, gamma = self.X, self.kernel.gamma
         centre = np.zeros(X.shape[1]) if sparse.issparse(X) else X.mean(axis=0, dtype=np.float64)
-        return gamma * (_squares(X) - 2 * (X @ centre) + centre @ centre)
+        return gamma * np.maximum(_squares(X) - 2 * (X @ centre) + centre @ centre, 0.0)
 
     def rounding(self, exact: bool = False) -> Float:
         """Worst relative error of the kernel values of each row, and of their sums in parts of 128 terms."""
