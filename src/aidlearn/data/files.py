@@ -194,11 +194,9 @@ class NpySource(FileSource):
         start = k * self.rows_per_chunk
         return self._chunk(self._block(start, min(start + self.rows_per_chunk, self.n_entries)), start)
 
-    def _cut(self) -> Iterator[Chunk]:
-        return (self.chunk(k) for k in range(self.n_chunks))
-
     def blocks(self) -> Iterator[Block]:
-        raise NotImplementedError  # chunks are read as they are
+        step = self.rows_per_chunk
+        return (self._block(start, min(start + step, self.n_entries)) for start in range(0, self.n_entries, step))
 
     def targets(self) -> Iterator[NDArray[Any]]:
         step = self.rows_per_chunk

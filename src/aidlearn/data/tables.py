@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,8 +110,9 @@ class TableFiles(FileSource):
     paths: list[Path]
     first_rows: list[int]
 
+    @abstractmethod
     def batches(self, columns: list[str]) -> Iterator[Any]:
-        raise NotImplementedError
+        """Record batches of some columns, from the first row to the last."""
 
     def _describe(self, choice: ColumnChoice, n_rows: Sequence[int], where: str) -> None:
         self.choice, self.names = choice, choice.names

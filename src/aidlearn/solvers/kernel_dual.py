@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -178,7 +179,7 @@ def _values(y: Float, box: Float, alpha: Float, scores: Float) -> tuple[float, f
     return value, (primal - value) / max(primal, 1e-300)
 
 
-class _Solver:
+class _Solver(ABC):
     """A point of SMO, and the gap it has reached."""
 
     def __init__(self, dual: KernelDual, alpha: Float, scores: Float) -> None:
@@ -190,8 +191,9 @@ class _Solver:
         y, box = self.dual.y, self.dual.box
         return _values(y, box, y * self.beta, y - self.F)[1]
 
+    @abstractmethod
     def round(self, total: int) -> int:
-        raise NotImplementedError
+        """Some steps, after so many before; returns their number."""
 
 
 class _WithMatrix(_Solver):
