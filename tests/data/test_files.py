@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from aidlearn import LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, open_source
+from aidlearn import SVC, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, open_source
 from aidlearn.data.source import chunk_rows
 
 N, M = 30_000, 40
@@ -242,6 +242,13 @@ def test_bad_files_are_named(tmp_path, folder):
         LADRegressor().fit(open_source(folder / "one.parquet", "label", COLUMNS))
     with pytest.raises(ValueError, match="more than 1000 different values"):
         LinearSVC().fit(open_source(folder / "one.parquet", "y", COLUMNS))
+    for source in (open_source(folder / "one.parquet", None, COLUMNS), folder / "X.npy"):
+        with pytest.raises(ValueError, match="have no target"):
+            LADRegressor().fit(source)
+    with pytest.raises(ValueError, match="numbers with decimals"):
+        LinearSVC().fit(_saved(tmp_path / "few.npy", np.arange(20.0).reshape(10, 2) / 4), 1)
+    with pytest.raises(ValueError, match="neither a path"):
+        SVC().fit(folder / "X.npy", 0)
 
 
 def _touch(path):

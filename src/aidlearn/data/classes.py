@@ -57,6 +57,8 @@ def classified(source: DataSource, class_weight: Any) -> DataSource:
             raise ValueError(
                 f"The target has more than {MOST_CLASSES} different values; to predict a number, fit a regression."
             )
+    if any(isinstance(value, float) and value != round(value) for value in counts):
+        raise ValueError("The target holds numbers with decimals (Unknown label type: continuous); fit a regression.")
     coded = source if isinstance(source, FileSource) else CodedSource(source)
     coded.classes = _whole(np.array(sorted(counts)))
     if class_weight is not None:

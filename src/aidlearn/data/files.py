@@ -184,6 +184,7 @@ class NpySource(FileSource):
             raise ValueError(f"{path} has {n} rows and {len(self._columns)} columns for X; at least 1 is needed.")
         self._whole = self._columns == list(range(width))
         self.names = [str(c) for c in self._columns]
+        self.has_target = self._target is not None
         self.target_name = f"column {self._target}" if isinstance(self._target, int) else str(target)
         self.n_entries, self.n_attributes = n, len(self._columns)
 

@@ -107,6 +107,7 @@ class DataSource(ABC):
     """Taken from every target: what an intercept will give back."""
     class_factors: Float | None = None
     """Factors on the weights of the entries of each class."""
+    has_target: bool = True
     sequential: bool = False
     """Whether chunks can only be read one after the other."""
     classes: NDArray[Any] | None = None

@@ -117,7 +117,7 @@ class TableFiles(FileSource):
     def _describe(self, choice: ColumnChoice, n_rows: Sequence[int], where: str) -> None:
         self.choice, self.names = choice, choice.names
         self.n_entries, self.n_attributes = sum(n_rows), len(self.names)
-        self.target_name = str(choice.target)
+        self.target_name, self.has_target = str(choice.target), choice.target is not None
         self.first_rows = np.concatenate([[0], np.cumsum(n_rows)]).astype(int).tolist()
         if self.n_entries == 0:
             raise ValueError(f"{where} has no rows.")

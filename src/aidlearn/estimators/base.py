@@ -125,6 +125,8 @@ class AIDEstimator(BaseEstimator):
             if y is not None or sample_weight is not None:
                 raise ValueError("A DataSource brings its own target and weights: pass neither y nor sample_weight.")
             source = X
+            if not source.has_target:
+                raise ValueError("The data have no target: name its column, as y of fit or as target of open_source.")
             self.n_features_in_ = source.n_attributes
             names = getattr(source, "names", None)
             if names is not None and not all(name.isdigit() for name in names):

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from aidlearn.data.arrays import ArraySource
 from aidlearn.data.convert import as_source, check_features, check_labels, n_threads
 from aidlearn.data.moments import checked_rows
+from aidlearn.data.open import is_path
 from aidlearn.data.source import DataSource, Float, one_blas_thread
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.problem import Incumbent
@@ -190,8 +191,10 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         """
         started = time.monotonic()
         self._check_parameters()
-        if isinstance(X, DataSource):
-            raise ValueError("SemiSupervisedSVC takes arrays, sparse matrices and tables, not a DataSource.")
+        if isinstance(X, DataSource) or is_path(X):
+            raise ValueError(
+                "SemiSupervisedSVC takes arrays, sparse matrices and tables, neither a path nor a DataSource."
+            )
         codes = None if y is None else self._encode(y)
         source = self._source(X, codes, sample_weight)
         assert codes is not None
