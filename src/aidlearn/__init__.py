@@ -5,6 +5,7 @@ An implementation of AID, "Aggregate and Iterative Disaggregate" (Park and Klabj
 
 from aidlearn.data import DataSource, as_source
 from aidlearn.data.open import open_source
+from aidlearn.data.source import PassProgress
 from aidlearn.engine.result import Iteration, Result, Status
 from aidlearn.estimators.kernel_svm import SVC
 from aidlearn.estimators.quantile import LADRegressor, QuantileRegressor
@@ -20,6 +21,7 @@ __all__ = [
     "LADRegressor",
     "LinearSVC",
     "LinearSVR",
+    "PassProgress",
     "QuantileRegressor",
     "Result",
     "SemiSupervisedSVC",

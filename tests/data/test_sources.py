@@ -142,3 +142,35 @@ def test_a_fit_allocates_a_fraction_of_the_array(model, monkeypatch):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < X.nbytes
+
+
+def test_a_source_may_be_fitted_again(X):
+    """What a fit takes from the targets or makes of them does not stay with the user's source."""
+    y = 1e9 + X[:, 0]
+    source = as_source(X, y)
+    first, second = LADRegressor().fit(source), LADRegressor().fit(source)
+    assert first.intercept_ == second.intercept_ == LADRegressor().fit(X, y).intercept_
+    labelled = as_source(X, 3.0 + (X[:, 1] > 0))
+    assert LinearSVC().fit(labelled).classes_.tolist() == [3, 4]
+    assert LADRegressor().fit(labelled).intercept_ >= 3
+
+
+class Watcher:
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, record):
+        pass
+
+    def on_pass(self, progress):
+        self.seen.append(progress)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_progress_of_passes(X, n_classes):
+    watcher = Watcher()
+    model = LinearSVC(callbacks=watcher).fit(X, np.digitize(X[:, 0], [0, 1][: n_classes - 1]))
+    ends = [progress for progress in watcher.seen if progress.rows == progress.n_rows]
+    assert [progress.number for progress in ends] == list(range(1, model.n_passes_ + 1))
+    assert {progress.n_rows for progress in watcher.seen} == {1000}
+    assert all(progress.rows_per_second > 0 for progress in watcher.seen)

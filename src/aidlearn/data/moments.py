@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,22 +30,23 @@ class Moments:
     """The same about zero."""
     targets: Float
     """Targets of about ten thousand entries."""
-    target_sums: tuple[float, float]
-    """Sums of the targets and of their squares."""
+    digest: str = ""
+    """Of every chunk, if it was asked for: other rows, or the same in another order, have another one."""
 
 
-def inspect(source: DataSource, centred: bool = True) -> Moments:
+def inspect(source: DataSource, centred: bool = True, digest: bool = False) -> Moments:
     """Validate all entries and measure the columns, in one pass.
 
     ``centred`` says that columns will be centred (there is an intercept): then one that hardly varies is looked at
     again.
     """
+    hashed = hashlib.sha256()
     m = source.n_attributes
-    total = np.zeros(2 * m + 4)
+    total = np.zeros(2 * m + 2)
     step = max(1, source.n_entries // 10_000)
     targets: list[Float] = []
 
-    def measure(chunk: Chunk, state: Any) -> tuple[tuple[Float, Float], None]:
+    def measure(chunk: Chunk, state: Any) -> tuple[tuple[Float, Float, bytes], None]:
         plain = bool((chunk.weight == 1).all())
         # NaN and infinity survive any sum, so finite sums prove all cells finite. A weight of zero
         # must not hide a bad cell: the sums of squares that are checked are unweighted.
@@ -64,12 +66,15 @@ def inspect(source: DataSource, centred: bool = True) -> Moments:
                 squares = _squares(chunk, chunk.weight)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             sums = chunk.transposed_times(chunk.weight)
-            scalars = [chunk.weight.sum(), chunk.weight @ chunk.weight, chunk.y.sum(), chunk.y @ chunk.y]
-        return (np.concatenate([sums, squares, scalars]), chunk.y[-chunk.start % step :: step].copy()), None
+            scalars = [chunk.weight.sum(), chunk.weight @ chunk.weight]
+            seal = _seal(chunk) if digest else b""
+        measured = np.concatenate([sums, squares, scalars])
+        return (measured, chunk.y[-chunk.start % step :: step].copy(), seal), None
 
-    def collect(value: tuple[Float, Float]) -> None:
+    def collect(value: tuple[Float, Float, bytes]) -> None:
         total[:] += value[0]
         targets.append(value[1])
+        hashed.update(value[2])
 
     source.run(measure, collect=collect)
     weight, weight_squares = float(total[2 * m]), float(total[2 * m + 1])
@@ -85,8 +90,17 @@ def inspect(source: DataSource, centred: bool = True) -> Moments:
     if centred and len(suspects):
         squares[suspects] = _spread(source, suspects, mean[suspects])
     effective = weight / (weight_squares / weight)
-    sums = (float(total[-2]), float(total[-1]))
-    return Moments(weight, effective, mean, np.maximum(squares, 0.0), raw, np.concatenate(targets), sums)
+    sampled = np.concatenate(targets)
+    return Moments(
+        weight, effective, mean, np.maximum(squares, 0.0), raw, sampled, hashed.hexdigest() if digest else ""
+    )
+
+
+def _seal(chunk: Chunk) -> bytes:
+    """Sums of a chunk's rows with factors that differ from row to row, so that order counts; targets byte by byte."""
+    factor = np.cos(np.arange(chunk.start, chunk.stop, dtype=np.float64))
+    sums: Float = chunk.transposed_times(factor)
+    return sums.tobytes() + hashlib.sha256(chunk.y.tobytes() + chunk.weight.tobytes()).digest()
 
 
 def _spread(source: DataSource, columns: NDArray[np.intp], mean: Float) -> Float:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aidlearn.data.convert import n_threads
 from aidlearn.data.files import FileSource, NpySource
 from aidlearn.data.memory import parse_bytes
@@ -61,6 +63,7 @@ def open_source(
         To be given to ``fit``.
     """
     source = _open(_checked_path(path), target, columns, weight, one_hot, n_threads(n_jobs))
+    source.recipe = _recipe(path, target, columns, weight, one_hot)
     if memory_limit is not None:
         limit, needed = parse_bytes("memory_limit", memory_limit), memory_needed(source)
         if needed > limit:
@@ -69,6 +72,25 @@ def open_source(
                 f"{needed / 1e6:.0f} MB, more than memory_limit={memory_limit!r}."
             )
     return source
+
+
+def _recipe(path: Any, target: Any, columns: Any, weight: Any, one_hot: Any) -> dict[str, Any]:
+    """Arguments that open the same data again, from any folder."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, (str, os.PathLike)):
+            return os.path.abspath(value) if str(value).endswith(".npy") else str(value)
+        return int(value) if isinstance(value, np.integer) else value
+
+    listed = None if columns is None else [plain(column) for column in columns]
+    encoded = [one_hot] if isinstance(one_hot, str) else list(one_hot)
+    return {
+        "path": os.path.abspath(path),
+        "target": plain(target),
+        "columns": listed,
+        "weight": plain(weight),
+        "one_hot": encoded,
+    }
 
 
 def memory_needed(source: DataSource) -> float:

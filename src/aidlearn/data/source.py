@@ -6,6 +6,7 @@ The algorithm never needs all entries at once (paper, section 1): everything it 
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -93,6 +94,23 @@ def join(chunks: Sequence[Chunk]) -> Chunk:
 PassFunction = Callable[[Chunk, Any], tuple[Any, Any]]
 
 
+@dataclass(frozen=True)
+class PassProgress:
+    """How far a pass over the data has come."""
+
+    number: int
+    """Of the pass, from 1."""
+    rows: int
+    """Rows it has dealt with."""
+    n_rows: int
+    seconds: float
+    """Since the pass began."""
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / max(self.seconds, 1e-9)
+
+
 class DataSource(ABC):
     """Entries cut into chunks, and the passes over them.
 
@@ -112,6 +130,10 @@ class DataSource(ABC):
     """Whether chunks can only be read one after the other."""
     classes: NDArray[Any] | None = None
     """Sorted class labels; if they are set, targets are their numbers."""
+    recipe: dict[str, Any] | None = None
+    """How the source was opened, where words can say it (see :func:`~aidlearn.open_source`)."""
+    watch: Callable[[PassProgress], None] | None = None
+    """Told after every chunk of a pass."""
 
     @abstractmethod
     def chunk(self, k: int) -> Chunk:
@@ -155,9 +177,13 @@ class DataSource(ABC):
         self.n_passes += 1
         given = [None] * self.n_chunks if states is None else states
         kept: list[Any] = []
+        started = time.monotonic()
         for value, state in self._ordered(function, given):
             collect(value)
             kept.append(state)
+            if self.watch is not None:
+                rows = min(len(kept) * self.rows_per_chunk, self.n_entries)
+                self.watch(PassProgress(self.n_passes, rows, self.n_entries, time.monotonic() - started))
         return kept
 
     def _ordered(self, function: PassFunction, states: Sequence[Any]) -> Iterator[tuple[Any, Any]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import json
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -16,11 +19,11 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from aidlearn.data.convert import as_source, check_features, check_labels, check_weight, linear_scores
+from aidlearn.data.convert import as_source, check_features, check_labels, check_weight, linear_scores, n_threads
 from aidlearn.data.moments import Moments, inspect
 from aidlearn.data.open import is_path, open_source
-from aidlearn.data.source import DataSource, Float
-from aidlearn.engine.checkpoint import Checkpoint
+from aidlearn.data.source import DataSource, Float, PassProgress
+from aidlearn.engine.checkpoint import Checkpoint, Origin
 from aidlearn.engine.loop import Limits, aid, logger
 from aidlearn.engine.result import Iteration, Result
 from aidlearn.problems.losses import Loss
@@ -48,7 +51,8 @@ ENGINE_PARAMETERS = """
     verbose : int, default=0
         1 logs every iteration.
     callbacks : callable or list of callables, optional
-        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit.
+        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit. A method ``on_pass`` of a
+        callback is called with a :class:`~aidlearn.PassProgress` after every chunk of the data.
     checkpoint : path, optional
         File that the fit is saved to after every iteration, and continued from if it is there. Of several models
         (quantiles, classes) each has its own file, with a number appended."""
@@ -124,7 +128,10 @@ class AIDEstimator(BaseEstimator):
         if isinstance(X, DataSource):
             if y is not None or sample_weight is not None:
                 raise ValueError("A DataSource brings its own target and weights: pass neither y nor sample_weight.")
-            source = X
+            # A copy, so that what a fit sets (offset, classes, passes) does not stay with the user's source.
+            source = copy.copy(X)
+            if self.n_jobs is not None:
+                source.n_jobs = n_threads(self.n_jobs)
             if not source.has_target:
                 raise ValueError("The data have no target: name its column, as y of fit or as target of open_source.")
             self.n_features_in_ = source.n_attributes
@@ -139,14 +146,27 @@ class AIDEstimator(BaseEstimator):
             validate_data(self, X, skip_check_array=True)
             source = as_source(X, y, sample_weight, self.n_jobs)
         source.n_passes = 0
+        source.watch = self._watch()
         return source
+
+    def _watch(self) -> Callable[[PassProgress], None] | None:
+        """Who is told of the progress of passes: callbacks with a method ``on_pass``."""
+        listeners = [callback.on_pass for callback in self._callbacks() if hasattr(callback, "on_pass")]
+        if not listeners:
+            return None
+
+        def tell(progress: PassProgress) -> None:
+            for listener in listeners:
+                listener(progress)
+
+        return tell
 
     def _inspect(self, source: DataSource) -> tuple[Moments, float]:
         """Validate the data; take a large common offset out of the targets, it belongs to the intercept alone.
 
         Sums of y around 1e9 lose the digits of residuals around 1; sums of y minus its median do not.
         """
-        moments = inspect(source, self.fit_intercept)
+        moments = inspect(source, self.fit_intercept, digest=self.checkpoint is not None)
         low, middle, high = np.quantile(moments.targets, [0.25, 0.5, 0.75])
         if not self.fit_intercept or abs(middle) / 100 <= high - low or not source.subtract(float(middle)):
             return moments, 0.0
@@ -193,27 +213,29 @@ class AIDEstimator(BaseEstimator):
         )
         assert self.max_iter is not None
         limits = Limits(self.tol, int(self.max_iter), self.time_limit)
-        return aid(problem, limits, self._callbacks(), self._checkpoint(moments, number))
+        return aid(problem, limits, self._callbacks(), self._checkpoint(source, moments, number))
 
-    def _checkpoint(self, moments: Moments, number: int | None) -> Checkpoint | None:
+    def _checkpoint(self, source: DataSource, moments: Moments, number: int | None) -> Checkpoint | None:
         """Where to save the model (the ``number``-th of several), and what makes it this one."""
         if self.checkpoint is None:
             return None
-        parameters = {
-            name: _described(value) for name, value in self.get_params().items() if name not in FREE_TO_CHANGE
-        }
-        digest = hashlib.sha256()
-        for values in (moments.mean, moments.squares, moments.raw_squares, moments.targets):
-            digest.update(np.ascontiguousarray(values).tobytes())
-        digest.update(repr((moments.weight, moments.effective, moments.target_sums)).encode())
-        fingerprint = {"model": type(self).__name__, "number": str(number), "data": digest.hexdigest(), **parameters}
+        parameters = {name: value for name, value in self.get_params().items() if name not in FREE_TO_CHANGE}
+        name = type(self).__name__
+        described = {key: _described(value) for key, value in parameters.items()}
+        fingerprint = {"model": name, "number": str(number), "data": moments.digest, **described}
+        recipe: dict[str, Any] | None = {"estimator": name, "parameters": parameters, "source": source.recipe}
+        try:
+            json.dumps(recipe)
+        except TypeError:
+            recipe = None  # a callable or an array among the parameters
         path = Path(self.checkpoint)
-        return Checkpoint(path if number is None else path.with_name(f"{path.name}.{number}"), fingerprint)
+        path = path if number is None else path.with_name(f"{path.name}.{number}")
+        return Checkpoint(path, Origin(fingerprint, recipe))
 
     def _callbacks(self) -> list[Any]:
         given = self.callbacks
         listed = [] if given is None else list(given) if isinstance(given, Sequence) else [given]
-        return [*listed, log_iteration] if self.verbose else listed
+        return [*listed, IterationLog()] if self.verbose else listed
 
     def _store_certificate(self, results: list[Result], several: bool) -> None:
         """The fitted attributes that say what was proven (a list or array where several models were fitted)."""
@@ -239,22 +261,38 @@ def _described(value: Any) -> str:
     return getattr(value, "__qualname__", None) or repr(value)
 
 
-def log_iteration(record: Iteration) -> None:
-    """Callback behind ``verbose``: one line per iteration through the ``aidlearn`` logger."""
-    if not logger.handlers and not logging.getLogger().handlers:
-        logger.addHandler(logging.StreamHandler())
-        logger.setLevel(logging.INFO)
-    logger.info(
-        "iteration %d: %d clusters (%.3g%%), bound %.10g, objective %.10g, gap %.2e, %d violated, %.2f s",
-        record.iteration,
-        record.n_clusters,
-        100 * record.aggregation_rate,
-        record.best_lower_bound,
-        record.best_objective,
-        record.gap,
-        record.n_violated,
-        record.seconds,
-    )
+class IterationLog:
+    """Callback behind ``verbose``: a line per iteration, and one every few seconds of a long pass."""
+
+    EVERY = 2.0
+    """Seconds between two lines about the same pass."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        if not logger.handlers and not logging.getLogger().handlers:
+            logger.addHandler(logging.StreamHandler())
+            logger.setLevel(logging.INFO)
+
+    def __call__(self, record: Iteration) -> None:
+        logger.info(
+            "iteration %d: %d clusters (%.3g%%), bound %.10g, objective %.10g, gap %.2e, %d violated, %.2f s",
+            record.iteration,
+            record.n_clusters,
+            100 * record.aggregation_rate,
+            record.best_lower_bound,
+            record.best_objective,
+            record.gap,
+            record.n_violated,
+            record.seconds,
+        )
+
+    def on_pass(self, progress: PassProgress) -> None:
+        now = time.monotonic()
+        if now - self._last < self.EVERY:
+            return
+        self._last = now
+        part = 100 * progress.rows / progress.n_rows
+        logger.info("pass %d: %.0f%% of the rows, %.3g rows/s", progress.number, part, progress.rows_per_second)
 
 
 def check_number(

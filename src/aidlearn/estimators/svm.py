@@ -124,7 +124,7 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
         source = self._classified(X, y, sample_weight)
         n_classes = len(self.classes_)
         with one_blas_thread():
-            moments = inspect(source, self.fit_intercept)
+            moments = inspect(source, self.fit_intercept, digest=self.checkpoint is not None)
             positives = [1.0] if n_classes == 2 else [float(k) for k in range(n_classes)]
             results = run_together(source, [self._one(positive, moments) for positive in positives])
             points = np.array([result.point for result in results])

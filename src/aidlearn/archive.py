@@ -1,0 +1,159 @@
+"""Files of arrays and words, without code: checkpoints and models are archives.
+
+An archive is an ordinary zip of .npy arrays and one JSON text, so that anyone can look into it. Its zip comment is the
+SHA-256 of every byte before the comment: a file that was cut off or changed anywhere is noticed before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+META = "meta.json"
+DIGEST = len(hashlib.sha256().hexdigest())
+BLOCK = 1 << 20
+
+
+class ArchiveError(ValueError):
+    """An archive that cannot be used, and why."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """What a file holds."""
+
+    version: int
+    meta: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+
+
+def write(
+    path: Path,
+    kind: str,
+    version: int,
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    previous: Path | None = None,
+) -> None:
+    """Write an archive: the file is either the old one or the whole new one, whatever happens.
+
+    ``kind`` is what the file is, in words ("aidlearn model"); ``meta`` is anything that JSON can hold; the old file
+    is kept as ``previous``, if that is given.
+    """
+    temporary = path.with_name(path.name + ".writing")
+    try:
+        with open(temporary, "wb") as file:
+            _write(file, {"kind": kind, "version": version, "content": meta}, arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        if previous is not None and path.exists():
+            os.replace(path, previous)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def read(path: Path, kind: str, newest: int) -> Archive:
+    """An archive of a kind, of this or an older version."""
+    what = kind.removeprefix("aidlearn ")
+    try:
+        with open(path, "rb") as file:
+            _verify(file, path, what)
+            header, arrays = _content(file)
+    except ArchiveError:
+        raise
+    except OSError as error:
+        raise ArchiveError(f"The {what} {path} cannot be read: {error.strerror or error}.") from None
+    except (ValueError, KeyError, TypeError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
+        raise ArchiveError(f"{path} is no {what} of aidlearn: {error}.") from None
+    found, version = header.get("kind"), header.get("version")
+    if found != kind or not isinstance(version, int) or not isinstance(header.get("content"), dict):
+        raise ArchiveError(f"{path} is no {what}: it is {found!r}.")
+    if version > newest:
+        raise ArchiveError(
+            f"The {what} {path} has format version {version}; this version of aidlearn reads up to {newest}."
+        )
+    return Archive(version, header["content"], arrays)
+
+
+def _write(file: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    hashing = _Hashing(file)
+    with zipfile.ZipFile(hashing, "w") as archive:  # type: ignore[call-overload]  # it needs write and flush only
+        archive.comment = b"0" * DIGEST
+        archive.writestr(META, json.dumps(header))
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                # Not ascontiguousarray, which makes a number an array of one.
+                np.lib.format.write_array(entry, np.asarray(array, order="C"), allow_pickle=False)
+    file.seek(-DIGEST, os.SEEK_END)
+    file.write(hashing.digest.hexdigest().encode())
+
+
+def _verify(file: BinaryIO, path: Path, what: str) -> None:
+    """Compare the checksum; leaves the file at its beginning."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    if file.read(2) != b"PK":
+        raise ArchiveError(f"{path} is no {what} of aidlearn, or its beginning is damaged.")
+    file.seek(0)
+    digest, left = hashlib.sha256(), size - DIGEST
+    while left > 0:
+        block = file.read(min(BLOCK, left))
+        if not block:
+            break
+        digest.update(block)
+        left -= len(block)
+    if file.read() != digest.hexdigest().encode():
+        raise ArchiveError(f"The {what} {path} is damaged or no {what} of aidlearn: its checksum does not agree.")
+    file.seek(0)
+
+
+def _content(file: BinaryIO) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    arrays = {}
+    with zipfile.ZipFile(file) as archive:
+        header = json.loads(archive.read(META))
+        for name in archive.namelist():
+            if name.endswith(".npy"):
+                with archive.open(name) as entry:
+                    arrays[name.removesuffix(".npy")] = np.lib.format.read_array(entry, allow_pickle=False)
+    if not isinstance(header, dict):
+        raise ValueError("its description is not a table")
+    return header, arrays
+
+
+class _Hashing:
+    """A file written from front to back, with the digest of all but the last ``DIGEST`` bytes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.digest = file, hashlib.sha256()
+        self._recent = b""
+
+    def write(self, data: Any) -> int:
+        self._recent += bytes(data)
+        self.digest.update(self._recent[:-DIGEST])
+        self._recent = self._recent[-DIGEST:]
+        return self.file.write(data)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
