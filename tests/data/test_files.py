@@ -259,3 +259,29 @@ def _touch(path):
 def _saved(path, array):
     np.save(path, array)
     return path
+
+
+@pytest.mark.parametrize("ending", ["npy", "parquet", "csv"])
+def test_files_that_change_between_passes_are_noticed(tmp_path, data, ending):
+    X, y, _ = data
+    table = pd.DataFrame(X[:3000, :3], columns=list("abc")).assign(y=y[:3000])
+    path = tmp_path / f"table.{ending}"
+
+    def write(frame):
+        if ending == "npy":
+            np.save(path, frame.to_numpy())
+        else:
+            getattr(frame, f"to_{ending}")(path, index=False)
+
+    write(table)
+    target = 3 if ending == "npy" else "y"
+    model = LADRegressor(init="kmeans", tol=0, callbacks=lambda record: write(table + 1.0))
+    with pytest.raises(ValueError, match="was changed or removed since it was opened"):
+        model.fit(path, target)
+
+
+def test_missing_labels_are_no_class(tmp_path):
+    rows = [f"{k % 7},{'' if k == 5 else 'yes' if k % 2 else 'no'}" for k in range(50)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,label", *rows]))
+    with pytest.raises(ValueError, match=r"Input y contains NaN at row 5 of .*t\.csv"):
+        LinearSVC().fit(tmp_path / "t.csv", "label")

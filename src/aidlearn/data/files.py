@@ -9,7 +9,7 @@ import os
 import queue
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,17 @@ class FileSource(DataSource):
     sequential = True
     names: list[str]
     target_name: str
+    _stamps: dict[Path, tuple[int, int]]
+
+    def _remember(self, paths: Sequence[Path]) -> None:
+        """Sizes and times of the files, before anything is read of them."""
+        self._stamps = {path: _stamp(path) for path in paths}
+
+    def _check_unchanged(self) -> None:
+        """Bounds of one pass are worth nothing on the rows of another."""
+        for path, stamp in self._stamps.items():
+            if not path.exists() or _stamp(path) != stamp:
+                raise ValueError(f"{path} was changed or removed since it was opened: open it again for a new fit.")
 
     def chunk(self, k: int) -> Chunk:
         for number, chunk in enumerate(self._cut()):
@@ -58,7 +69,9 @@ class FileSource(DataSource):
         """The targets of all rows as they are stored."""
 
     def chunks(self) -> Iterator[Chunk]:
-        return read_ahead(self._cut())
+        self._check_unchanged()
+        yield from read_ahead(self._cut())
+        self._check_unchanged()
 
     def _cut(self) -> Iterator[Chunk]:
         """Chunks of the size that every source has."""
@@ -91,6 +104,11 @@ class FileSource(DataSource):
 
     def column_name(self, column: int) -> str:
         return f"{column} ({self.names[column]!r})"
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
 
 
 def read_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
@@ -169,6 +187,8 @@ class NpySource(FileSource):
         n_jobs: int = 1,
     ) -> None:
         self.path, self.n_jobs = path, n_jobs
+        others = [Path(other) for other in (target, weight) if isinstance(other, (str, os.PathLike))]
+        self._remember([path, *(other for other in others if other.exists())])
         self._file = NpyFile(path)
         if len(self._file.shape) != 2:
             raise ValueError(f"{path} holds an array of shape {self._file.shape}; rows and columns are expected.")
@@ -249,13 +269,18 @@ class NpyFile:
         if not self.by_columns or width == 1:
             first = self.offset + start * width * size
             flat = np.fromfile(self.path, self.dtype, (stop - start) * width, offset=first)
-            return flat.reshape(stop - start, *self.shape[1:])
+            return self._complete(flat, (stop - start) * width).reshape(stop - start, *self.shape[1:])
         out = np.empty((stop - start, width), dtype=self.dtype)
         with open(self.path, "rb") as file:
             for j in range(width):
                 file.seek(self.offset + (j * self.shape[0] + start) * size)
-                out[:, j] = np.fromfile(file, self.dtype, stop - start)
+                out[:, j] = self._complete(np.fromfile(file, self.dtype, stop - start), stop - start)
         return out
+
+    def _complete(self, values: NDArray[Any], expected: int) -> NDArray[Any]:
+        if len(values) < expected:
+            raise ValueError(f"{self.path} was cut off while it was read.")
+        return values
 
 
 def _npy_vector(where: Any, path: Path, n: int, width: int, what: str) -> Any:

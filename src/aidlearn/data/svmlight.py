@@ -21,6 +21,7 @@ class SvmlightSource(FileSource):
 
     def __init__(self, path: Path, n_jobs: int = 1) -> None:
         self.path, self.n_jobs = path, n_jobs
+        self._remember([path])
         self.n_entries, largest, smallest = 0, 0, 1
         self._base, self.n_attributes = 0, 1
         for X, y in self._parts():

@@ -150,6 +150,7 @@ class ParquetSource(TableFiles):
         import pyarrow.parquet as pq
 
         self.paths, self.n_jobs = paths, n_jobs
+        self._remember(paths)
         files = []
         for path in paths:
             try:
@@ -186,6 +187,7 @@ class CsvSource(TableFiles):
         n_jobs: int = 1,
     ) -> None:
         self.paths, self.n_jobs = [path], n_jobs
+        self._remember([path])
         self._delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
         self._types: dict[str, Any] | None = None
         schema = self._first_schema(path)
@@ -211,7 +213,12 @@ class CsvSource(TableFiles):
             self.paths[0],
             read_options=arrow_csv.ReadOptions(block_size=BATCH_BYTES, use_threads=True),
             parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter),
-            convert_options=arrow_csv.ConvertOptions(include_columns=columns, column_types=self._types),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=columns,
+                column_types=self._types,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
         )
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
