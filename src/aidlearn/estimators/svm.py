@@ -12,7 +12,7 @@ from aidlearn.data.classes import classified
 from aidlearn.data.moments import Moments, inspect
 from aidlearn.data.open import is_path
 from aidlearn.data.shared import run_together
-from aidlearn.data.source import Chunk, DataSource, Float, one_blas_thread
+from aidlearn.data.source import DataSource, Float, one_blas_thread
 from aidlearn.engine.result import Result
 from aidlearn.estimators.base import (
     ENGINE_PARAMETERS,
@@ -161,32 +161,19 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
         return fit
 
     def _store_duals(self, source: DataSource, results: list[Result]) -> None:
-        rows = []
+        found = []
         for result in results:
             problem: PiecewiseLinear = result.clusters.problem
             # Fits have ended: what is left of their shared passes is made on the source itself.
             result.clusters.source = source
             if result.solution is None or result.solution.dual is None:
-                alpha = np.zeros(source.n_entries)
+                found.append((np.empty(0, dtype=np.int64), np.empty(0)))
             else:
-                alpha = problem.entry_duals(result.clusters, result.solution.dual)
-            rows.append((alpha, problem.loss))
-        support = np.flatnonzero(np.any([alpha > 0 for alpha, _ in rows], axis=0))
-        self.support_ = support
-        targets: list[Float] = []
-
-        def pick(chunk: Chunk, state: Any) -> tuple[Float, None]:
-            first, last = np.searchsorted(support, [chunk.start, chunk.stop])
-            return chunk.y[support[first:last] - chunk.start], None
-
-        source.run(pick, collect=targets.append)
-        target = np.concatenate(targets)
-        signed = []
-        for alpha, loss in rows:
-            sign, _ = loss.fold(target)
-            assert sign is not None
-            signed.append(alpha[support] * sign)
-        self.dual_coef_ = np.array(signed)
+                found.append(problem.entry_duals(result.clusters, result.solution.dual))
+        self.support_ = np.unique(np.concatenate([entries for entries, _ in found]))
+        self.dual_coef_ = np.zeros((len(found), len(self.support_)))
+        for row, (entries, duals) in zip(self.dual_coef_, found, strict=True):
+            row[np.searchsorted(self.support_, entries)] = duals
 
     def decision_function(self, X: Any) -> Float:
         """Signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""

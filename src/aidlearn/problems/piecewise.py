@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.data.moments import Moments
-from aidlearn.data.source import Chunk, DataSource, Float
+from aidlearn.data.source import Chunk, DataSource, Float, Int
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import (
     Accuracy,
@@ -263,11 +263,11 @@ class PiecewiseLinear(Problem):
             regions[fits_all] = -1
         return regions
 
-    def entry_duals(self, clusters: Clusters, dual: Float) -> Float:
-        """Dual of every entry, ``alpha_i = alpha_k s_i / s_k`` for i in cluster k.
+    def entry_duals(self, clusters: Clusters, dual: Float) -> tuple[Int, Float]:
+        """Entries with a dual that is not zero, and the duals times their signs.
 
-        It is feasible for the original problem and has the value of the aggregated dual, because the entries
-        of a cluster enter both only through their weighted sum.
+        ``alpha_i = alpha_k s_i / s_k`` for i in cluster k is feasible for the original problem and has the value
+        of the aggregated dual, because the entries of a cluster enter both only through their weighted sum.
         """
         weight = clusters.sums[:, -1]
         used = weight > 0
@@ -275,13 +275,21 @@ class PiecewiseLinear(Problem):
         n_kinks = len(self.loss.kinks)
         total = dual[: n_kinks * used.sum()].reshape(n_kinks, -1).sum(axis=0)
         share[used] = total / weight[used]
-        parts: list[Float] = []
+        entries: list[Int] = []
+        duals: list[Float] = []
 
-        def spread(chunk: Chunk, labels: NDArray[np.int32]) -> Float:
-            return chunk.weight * share[labels]
+        def spread(chunk: Chunk, labels: NDArray[np.int32]) -> tuple[Int, Float]:
+            alpha = chunk.weight * share[labels]
+            rows = np.flatnonzero(alpha > 0)
+            sign, _ = self.loss.fold(chunk.y)
+            return rows + chunk.start, alpha[rows] if sign is None else alpha[rows] * sign[rows]
 
-        clusters.map(spread, parts.append)
-        return np.concatenate(parts)
+        def collect(value: tuple[Int, Float]) -> None:
+            entries.append(value[0])
+            duals.append(value[1])
+
+        clusters.map(spread, collect)
+        return np.concatenate(entries), np.concatenate(duals)
 
     def penalty(self, point: Float) -> float:
         slopes = point[: self.source.n_attributes]
