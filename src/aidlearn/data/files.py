@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from aidlearn.data.source import Chunk, DataSource, Float
 
 AHEAD = 2
 """Chunks read before they are asked for."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,8 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def read_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """The same chunks, read by a thread of its own."""
+def read_ahead(parts: Iterator[T]) -> Iterator[T]:
+    """The same parts of a file, read by a thread of its own."""
     ready: queue.Queue[Any] = queue.Queue(AHEAD)
     closed = threading.Event()
 
@@ -127,8 +129,8 @@ def read_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
     def read() -> None:
         try:
-            for chunk in chunks:
-                if not put((chunk, None)):
+            for part in parts:
+                if not put((part, None)):
                     return
             put((None, None))
         except BaseException as error:
@@ -138,12 +140,12 @@ def read_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
     reader.start()
     try:
         while True:
-            chunk, error = ready.get()
+            part, error = ready.get()
             if error is not None:
                 raise error
-            if chunk is None:
+            if part is None:
                 return
-            yield chunk
+            yield part
     finally:
         closed.set()
         reader.join()

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import csv
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.files import Block, FileSource
+from aidlearn.data.files import Block, FileSource, read_ahead
+from aidlearn.data.source import Float
 
 BATCH_BYTES = 8 << 20
 """Of one batch that is read from a file."""
+READ_BYTES = 1 << 18
+"""Read at once of each column of a Parquet file."""
 
 
 class ColumnChoice:
@@ -71,36 +75,76 @@ class ColumnChoice:
             return str(name)
         raise ValueError(f"{self.where} has no column {name!r} ({what}); its columns are {_listed(self.schema.names)}.")
 
-    def block(self, batch: Any) -> Block:
-        """A batch of rows as numbers."""
-        rows = batch.num_rows
+    def block(self, batches: Sequence[Any]) -> Block:
+        """Consecutive batches of rows as numbers."""
+        rows = sum(batch.num_rows for batch in batches)
         X = np.empty((rows, len(self.names)))
-        position = 0
-        for name in self.columns:
-            column = batch.column(name)
-            values = self.one_hot.get(name)
-            if values is None:
-                X[:, position] = _floats(column)
-                position += 1
-            else:
-                raw = np.asarray(column.to_pylist(), dtype=object)
-                for value in values[1:]:
-                    X[:, position] = raw == value
-                    position += 1
-        target = np.zeros(rows) if self.target is None else self.raw(batch.column(self.target))
-        weight = np.ones(rows) if self.weight is None else _floats(batch.column(self.weight))
+        first = 0
+        for batch in batches:
+            self._fill(X[first : first + batch.num_rows], batch)
+            first += batch.num_rows
+        target = np.zeros(rows) if self.target is None else _column(batches, self.target, self.raw)
+        weight = np.ones(rows) if self.weight is None else _column(batches, self.weight, _floats)
         return Block(X, target, weight)
+
+    def _fill(self, X: Float, batch: Any) -> None:
+        """Write the attributes of a batch. Columns that are numbers are written together: one transposition."""
+        position = 0
+        for encoded, group in groupby(self.columns, key=self.one_hot.__contains__):
+            names = list(group)
+            if not encoded:
+                columns = [_floats(batch.column(name)) for name in names]
+                np.stack(columns, axis=1, out=X[:, position : position + len(names)])
+                position += len(names)
+                continue
+            for name in names:
+                values = self.one_hot[name]
+                codes = _codes(batch.column(name), values)
+                X[:, position : position + len(values) - 1] = codes[:, None] == np.arange(1, len(values))
+                position += len(values) - 1
 
     @staticmethod
     def raw(column: Any) -> NDArray[Any]:
         """A target as it is stored (texts as texts)."""
         if _is_number(column.type):
             return _floats(column)
-        values = column.to_pylist()
-        missing = next((k for k, value in enumerate(values) if value is None), None)
-        if missing is not None:
-            return np.array([np.nan if value is None else value for value in values], dtype=object)
-        return np.array(values)
+        encoded = column.dictionary_encode()
+        values = np.array(encoded.dictionary.to_pylist())
+        if encoded.null_count:
+            values, indices = np.append(values.astype(object), np.nan), encoded.indices.fill_null(len(values))
+        else:
+            indices = encoded.indices
+        return values[indices.to_numpy()]
+
+
+def _column(batches: Sequence[Any], name: str, values: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate([values(batch.column(name)) for batch in batches])
+
+
+def _codes(column: Any, values: Sequence[Any]) -> NDArray[Any]:
+    """Number of each value of a column; -1 for one that was not there when the file was opened."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pc.index_in(column, value_set=pa.array(values, type=column.type))
+    return np.asarray(found.fill_null(-1).to_numpy())
+
+
+def recut(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    """Batches of any size as lists of slices that make ``size`` rows each (the last fewer); nothing is copied."""
+    waiting: list[Any] = []
+    missing = size
+    for batch in batches:
+        first = 0
+        while batch.num_rows - first >= missing:
+            yield [*waiting, batch.slice(first, missing)]
+            first += missing
+            waiting, missing = [], size
+        if first < batch.num_rows:
+            waiting.append(batch.slice(first))
+            missing -= batch.num_rows - first
+    if waiting:
+        yield waiting
 
 
 class TableFiles(FileSource):
@@ -127,7 +171,9 @@ class TableFiles(FileSource):
         return f"{row - self.first_rows[file]} of {self.paths[file]}"
 
     def blocks(self) -> Iterator[Block]:
-        return (self.choice.block(batch) for batch in self.batches(self.choice.needed))
+        # Decoding and making arrays of it have a thread each.
+        batches = read_ahead(self.batches(self.choice.needed))
+        return (self.choice.block(parts) for parts in recut(batches, self.rows_per_chunk))
 
     def targets(self) -> Iterator[NDArray[Any]]:
         target = self.choice.target
@@ -171,7 +217,9 @@ class ParquetSource(TableFiles):
 
         rows = max(1024, BATCH_BYTES // (8 * max(1, len(columns))))
         for path in self.paths:
-            yield from pq.ParquetFile(path).iter_batches(batch_size=rows, columns=columns, use_threads=self.n_jobs > 1)
+            # Without these two, pyarrow holds whole row groups, or the whole file.
+            file = pq.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES)
+            yield from file.iter_batches(batch_size=rows, columns=columns, use_threads=True)
 
 
 class CsvSource(TableFiles):
