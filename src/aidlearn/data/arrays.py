@@ -25,15 +25,18 @@ class ArraySource(DataSource):
         start = k * self.rows_per_chunk
         stop = min(start + self.rows_per_chunk, self.n_entries)
         rows = slice(start, stop)
-        return Chunk(start, stop, self.X[rows], self.y[rows], self.weight[rows])
+        return Chunk(start, stop, self.X[rows], *self.coded(self.y[rows], self.weight[rows]))
+
+    def foresee(self, step: int, offset: int) -> None:
+        """Nothing: a sample of rows in memory costs no pass."""
 
     def every(self, step: int, offset: int) -> Chunk:
         # By numbers: products with a view of every k-th row differ in their last bits from those with a copy.
-        whole = Chunk(0, self.n_entries, self.X, self.y, self.weight)
-        return whole.select(np.arange(offset, self.n_entries, step))
+        rows = np.arange(offset, self.n_entries, step)
+        return Chunk(0, len(rows), self.X[rows], *self.coded(self.y[rows], self.weight[rows]))
 
     def subtract(self, offset: float) -> bool:
-        self.y = self.y - offset
+        self.offset = offset
         return True
 
 
@@ -50,10 +53,10 @@ class TableSource(DataSource):
         start = k * self.rows_per_chunk
         stop = min(start + self.rows_per_chunk, self.n_entries)
         rows = slice(start, stop)
-        return Chunk(start, stop, table_to_array(self._slice(rows)), self.y[rows], self.weight[rows])
+        return Chunk(start, stop, table_to_array(self._slice(rows)), *self.coded(self.y[rows], self.weight[rows]))
 
     def subtract(self, offset: float) -> bool:
-        self.y = self.y - offset
+        self.offset = offset
         return True
 
     def _slice(self, rows: slice) -> Any:

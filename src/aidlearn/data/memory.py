@@ -1,8 +1,10 @@
-"""Amounts of memory as users write them."""
+"""Amounts of memory as users write them, and what a fit makes of them."""
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import dataclass
 from typing import Any
 
 UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -17,3 +19,65 @@ def parse_bytes(name: str, value: Any) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf"):
         return float(value)
     raise ValueError(f"{name} must be a positive number of bytes or a text such as '500MB' or '2GiB', got {value!r}.")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Numbers (of 8 bytes) that a fit may hold of what it can choose the size of."""
+
+    sample: float = 1 << 25
+    """In the largest sample of rows."""
+    clusters: float = math.inf
+    """In the sums of the first clusters."""
+
+    def sample_rows(self, n: int, p: int) -> int:
+        """Rows of the largest sample: a twelfth of them, but no more than fit, and no fewer than a start needs."""
+        return max(fewest_rows(n, p), min(n // 12, int(self.sample / p)))
+
+
+def fewest_rows(n: int, p: int) -> int:
+    """Rows that the smallest sample has to have."""
+    return min(n, max(20 * p, 2000))
+
+
+BYTES_PER_ROW = 40
+"""Labels before and after a split, leverages, and rows that change their cluster."""
+BYTES_PER_ROW_AND_CLASS = 32
+SAMPLE_COPIES, CLUSTER_COPIES = 2.2, 7.0
+"""Rows of large leverage are joined to the sample; a solver holds scaled rows and their duals."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a fit holds at most, in bytes beyond what the process holds when it begins (see the page on scaling)."""
+
+    n: int
+    m: int
+    chunk_rows: int
+    n_jobs: int
+    reading: float
+    """Of the buffers that a file is read with."""
+
+    @property
+    def fixed(self) -> float:
+        """Whatever the size of samples and clusters."""
+        p = self.m + 1
+        chunk = 8.0 * min(self.n, self.chunk_rows) * p
+        newton = 16.0 * max(40 * p, 5000) * p + 64.0 * p * p
+        return BYTES_PER_ROW * self.n + chunk * (6 + 3 * self.n_jobs) + newton + self.reading
+
+    def least(self) -> float:
+        """With the smallest sample and the fewest clusters."""
+        p = self.m + 1
+        sample, clusters = fewest_rows(self.n, p), min(self.n, 10 * p + 100)
+        return self.fixed + 8 * p * (SAMPLE_COPIES * sample + CLUSTER_COPIES * clusters)
+
+    def budget(self, limit: float) -> Budget:
+        """Half of what is left goes to the sample, half to clusters."""
+        left = max(limit - self.fixed, 0.0) / 2 / 8
+        return Budget(min(Budget.sample, left / SAMPLE_COPIES), left / CLUSTER_COPIES)
+
+    def classes_at_once(self, limit: float) -> int:
+        """Models of classes that can be fitted in the same passes."""
+        spare = limit - self.least()
+        return 1 + max(0, int(spare / (BYTES_PER_ROW_AND_CLASS * self.n + 8.0 * CLUSTER_COPIES * self.m * 10 * self.m)))

@@ -12,7 +12,7 @@ import numpy as np
 from aidlearn.data.convert import n_threads
 from aidlearn.data.files import FileSource, NpySource
 from aidlearn.data.memory import parse_bytes
-from aidlearn.data.source import DataSource, chunk_rows
+from aidlearn.data.source import DataSource
 
 EXTENSIONS = {
     ".npy": "npy",
@@ -24,8 +24,6 @@ EXTENSIONS = {
     ".svmlight": "svmlight",
     ".libsvm": "svmlight",
 }
-BYTES_PER_ROW = 40
-"""Labels, the numbers of moved rows, leverages and targets of a sample."""
 
 
 def open_source(
@@ -53,7 +51,9 @@ def open_source(
     one_hot : str or sequence of str
         Columns of texts (or numbers) to be encoded: one column per value, without the first.
     memory_limit : float or str, optional
-        Refuse data for which a fit needs more memory than this, in bytes or as in "2GB".
+        Memory that a fit may take, in bytes or as in "2GB", beyond what the process holds already: samples and first
+        clusters are made to fit, several classes are fitted in groups if need be, and data for which even that is
+        not enough are refused with the amount needed.
     n_jobs : int, optional
         Threads for the passes.
 
@@ -65,12 +65,7 @@ def open_source(
     source = _open(_checked_path(path), target, columns, weight, one_hot, n_threads(n_jobs))
     source.recipe = _recipe(path, target, columns, weight, one_hot)
     if memory_limit is not None:
-        limit, needed = parse_bytes("memory_limit", memory_limit), memory_needed(source)
-        if needed > limit:
-            raise ValueError(
-                f"A fit of {path} ({source.n_entries} rows x {source.n_attributes} columns) needs about "
-                f"{needed / 1e6:.0f} MB, more than memory_limit={memory_limit!r}."
-            )
+        source.limit_memory(parse_bytes("memory_limit", memory_limit), repr(memory_limit))
     return source
 
 
@@ -91,17 +86,6 @@ def _recipe(path: Any, target: Any, columns: Any, weight: Any, one_hot: Any) -> 
         "weight": plain(weight),
         "one_hot": encoded,
     }
-
-
-def memory_needed(source: DataSource) -> float:
-    """Bytes that a fit holds at most, beyond the libraries: see the page on scaling."""
-    from aidlearn.starts.band import sample_rows
-
-    m = source.n_attributes
-    chunks = 8 * chunk_rows(m) * m * (4 + 2 * source.n_jobs)
-    sample = 8 * (m + 2) * sample_rows(source.n_entries, m + 1) * 2
-    clusters = 8 * (m + 3) * 6 * min(source.n_entries, 4 * (m * source.n_entries) ** 0.5 + 2000)
-    return BYTES_PER_ROW * source.n_entries + chunks + sample + clusters
 
 
 def is_path(X: Any) -> bool:

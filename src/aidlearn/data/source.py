@@ -6,6 +6,7 @@ The algorithm never needs all entries at once (paper, section 1): everything it 
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -21,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
+
+from aidlearn.data.memory import Budget, Need
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -111,6 +114,38 @@ class PassProgress:
         return self.rows / max(self.seconds, 1e-9)
 
 
+class Sample:
+    """The entries ``offset, offset + step, ...`` (a systematic sample), put together from the chunks of a pass."""
+
+    def __init__(self, step: int, offset: int, n_entries: int) -> None:
+        self.step, self.offset = step, offset
+        self._rows = len(range(offset, n_entries, step))
+        self._X: NDArray[Any] | None = None
+        self._parts: list[Chunk] = []
+
+    def pick(self, chunk: Chunk) -> Chunk:
+        # By numbers, not by a slice: a view would keep the whole chunk.
+        return chunk.select(np.arange((self.offset - chunk.start) % self.step, chunk.n_entries, self.step))
+
+    def add(self, part: Chunk) -> None:
+        if sparse.issparse(part.X):
+            self._parts.append(part)
+            return
+        if self._X is None:
+            # Once, and not by joining parts at the end, which takes the memory twice.
+            self._X = np.empty((self._rows, part.X.shape[1]), dtype=part.X.dtype)
+        first = self._parts[-1].stop if self._parts else 0
+        stop = first + part.n_entries
+        self._X[first:stop] = part.X
+        self._parts.append(Chunk(first, stop, None, part.y, part.weight))
+
+    def whole(self) -> Chunk:
+        if self._X is None:
+            return join(self._parts)
+        y = np.concatenate([part.y for part in self._parts])
+        return Chunk(0, len(y), self._X, y, np.concatenate([part.weight for part in self._parts]))
+
+
 class DataSource(ABC):
     """Entries cut into chunks, and the passes over them.
 
@@ -134,6 +169,14 @@ class DataSource(ABC):
     """How the source was opened, where words can say it (see :func:`~aidlearn.open_source`)."""
     watch: Callable[[PassProgress], None] | None = None
     """Told after every chunk of a pass."""
+    budget: Budget = Budget()
+    """Memory for what a fit may choose the size of."""
+    reading_bytes: float = 0.0
+    """Of the buffers that rows are read with."""
+    classes_at_once: int | None = None
+    """How many models of classes share passes, where memory is limited."""
+    _foreseen: tuple[int, int] | None = None
+    _kept: tuple[tuple[int, int], Chunk] | None = None
 
     @abstractmethod
     def chunk(self, k: int) -> Chunk:
@@ -154,6 +197,16 @@ class DataSource(ABC):
     def subtract(self, offset: float) -> bool:
         """Take an offset from all targets; False if the source cannot."""
         return False
+
+    def limit_memory(self, limit: float, named: str = "") -> None:
+        """Make fits keep to a limit (bytes), or refuse it with the amount needed."""
+        need = Need(self.n_entries, self.n_attributes, self.rows_per_chunk, self.n_jobs, self.reading_bytes)
+        if need.least() > limit:
+            raise ValueError(
+                f"A fit of {self.n_entries} rows x {self.n_attributes} columns needs about "
+                f"{math.ceil(need.least() / 1e6)} MB, more than memory_limit={named or limit}."
+            )
+        self.budget, self.classes_at_once = need.budget(limit), need.classes_at_once(limit)
 
     @property
     def rows_per_chunk(self) -> int:
@@ -177,14 +230,26 @@ class DataSource(ABC):
         self.n_passes += 1
         given = [None] * self.n_chunks if states is None else states
         kept: list[Any] = []
+        foreseen, self._foreseen = self._foreseen, None
+        sample = None if foreseen is None else Sample(*foreseen, self.n_entries)
         started = time.monotonic()
-        for value, state in self._ordered(function, given):
-            collect(value)
+        for value, state in self._ordered(function if sample is None else _with_sample(function, sample), given):
+            if sample is None:
+                collect(value)
+            else:
+                collect(value[0])
+                sample.add(value[1])
             kept.append(state)
             if self.watch is not None:
                 rows = min(len(kept) * self.rows_per_chunk, self.n_entries)
                 self.watch(PassProgress(self.n_passes, rows, self.n_entries, time.monotonic() - started))
+        if foreseen is not None and sample is not None:
+            self._kept = foreseen, sample.whole()
         return kept
+
+    def foresee(self, step: int, offset: int) -> None:
+        """Let the next pass bring a sample along, so that :meth:`every` needs no pass of its own."""
+        self._foreseen = step, offset
 
     def _ordered(self, function: PassFunction, states: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
         if self.n_jobs == 1 or self.n_chunks == 1:
@@ -213,15 +278,13 @@ class DataSource(ABC):
             pool.shutdown(wait=True, cancel_futures=True)
 
     def every(self, step: int, offset: int) -> Chunk:
-        """The entries ``offset, offset + step, ...`` as one chunk (a systematic sample), by one pass."""
-        parts: list[Chunk] = []
-
-        def pick(chunk: Chunk, state: Any) -> tuple[Chunk, None]:
-            # By numbers, not by a slice: a view would keep the whole chunk.
-            return chunk.select(np.arange((offset - chunk.start) % step, chunk.n_entries, step)), None
-
-        self.run(pick, collect=parts.append)
-        return join(parts)
+        """The entries ``offset, offset + step, ...`` as one chunk (a systematic sample), by one pass at the most."""
+        if self._kept is not None and self._kept[0] == (step, offset):
+            chunk = self._kept[1]
+            return replace(chunk, y=chunk.y - self.offset) if self.offset else chunk
+        sample = Sample(step, offset, self.n_entries)
+        self.run(lambda chunk, state: (sample.pick(chunk), None), collect=sample.add)
+        return sample.whole()
 
     def find_bad_cell(self, chunk: Chunk) -> str:
         """Where the first NaN or infinity of a chunk is, as words for an error message."""
@@ -253,6 +316,14 @@ class DataSource(ABC):
 
     def row_name(self, row: int) -> str:
         return str(row)
+
+
+def _with_sample(function: PassFunction, sample: Sample) -> PassFunction:
+    def both(chunk: Chunk, state: Any) -> tuple[Any, Any]:
+        value, kept = function(chunk, state)
+        return (value, sample.pick(chunk)), kept
+
+    return both
 
 
 @cache

@@ -33,6 +33,7 @@ class SvmlightSource(FileSource):
         # Indices begin at 1 unless there is a 0.
         self._base = 0 if smallest == 0 else 1
         self.n_attributes = max(1, largest + 1 - self._base)
+        self.reading_bytes = 6.0 * PART_BYTES
         self.names = [str(k + self._base) for k in range(self.n_attributes)]
         self.target_name = "target"
 

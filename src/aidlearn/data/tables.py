@@ -15,8 +15,12 @@ from numpy.typing import NDArray
 from aidlearn.data.files import Block, FileSource, read_ahead
 from aidlearn.data.source import Float
 
-BATCH_BYTES = 8 << 20
-"""Of one batch that is read from a file."""
+BATCH_BYTES = 2 << 20
+"""Of one batch of a Parquet file."""
+BLOCK_BYTES = 8 << 20
+"""Of one block of a CSV file."""
+PAGE_BYTES = 2.2e6
+"""Of a page of a Parquet column as it is stored and decoded, as most programs write them."""
 READ_BYTES = 1 << 18
 """Read at once of each column of a Parquet file."""
 
@@ -211,6 +215,8 @@ class ParquetSource(TableFiles):
         self._sizes = [file.metadata.num_rows for file in files]
         values = _levels(self, schema, one_hot, where)
         self._describe(ColumnChoice(schema, where, target, columns, weight, values), self._sizes, where)
+        # Of every column a page as it is stored, one decoded, a buffer and some batches.
+        self.reading_bytes = (PAGE_BYTES + READ_BYTES) * len(self.choice.needed) + 32.0 * BATCH_BYTES
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
         import pyarrow.parquet as pq
@@ -246,6 +252,7 @@ class CsvSource(TableFiles):
         choice = ColumnChoice(schema, str(path), target, columns, weight, values)
         n_rows = sum(batch.num_rows for batch in self.batches(choice.needed))
         self._describe(choice, [n_rows], str(path))
+        self.reading_bytes = 12.0 * BLOCK_BYTES
 
     def _first_schema(self, path: Path) -> Any:
         try:
@@ -259,7 +266,7 @@ class CsvSource(TableFiles):
 
         return arrow_csv.open_csv(
             self.paths[0],
-            read_options=arrow_csv.ReadOptions(block_size=BATCH_BYTES, use_threads=True),
+            read_options=arrow_csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=True),
             parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter),
             convert_options=arrow_csv.ConvertOptions(
                 include_columns=columns,

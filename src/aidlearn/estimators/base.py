@@ -30,6 +30,7 @@ from aidlearn.problems.losses import Loss
 from aidlearn.problems.piecewise import PiecewiseLinear, StartMethod
 from aidlearn.solvers.aggregated import SOLVERS
 from aidlearn.starts import start_method
+from aidlearn.starts.band import Band
 
 ENGINE_PARAMETERS = """
     fit_intercept : bool, default=True
@@ -161,12 +162,18 @@ class AIDEstimator(BaseEstimator):
 
         return tell
 
+    def _measure(self, source: DataSource) -> Moments:
+        """Validate and measure the data, in one pass that brings the start's sample along if it can be foreseen."""
+        if isinstance(self.init, str) and self.init in ("auto", "band") and isinstance(self.random_state, Integral):
+            Band.foresee(source, source.n_attributes + self.fit_intercept, generator(self.random_state))
+        return inspect(source, self.fit_intercept, digest=self.checkpoint is not None)
+
     def _inspect(self, source: DataSource) -> tuple[Moments, float]:
         """Validate the data; take a large common offset out of the targets, it belongs to the intercept alone.
 
         Sums of y around 1e9 lose the digits of residuals around 1; sums of y minus its median do not.
         """
-        moments = inspect(source, self.fit_intercept, digest=self.checkpoint is not None)
+        moments = self._measure(source)
         low, middle, high = np.quantile(moments.targets, [0.25, 0.5, 0.75])
         if not self.fit_intercept or abs(middle) / 100 <= high - low or not source.subtract(float(middle)):
             return moments, 0.0

@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from aidlearn.data.classes import classified
-from aidlearn.data.moments import Moments, inspect
+from aidlearn.data.moments import Moments
 from aidlearn.data.open import is_path
 from aidlearn.data.shared import run_together
-from aidlearn.data.source import DataSource, Float, one_blas_thread
+from aidlearn.data.source import DataSource, Float, Int, one_blas_thread
 from aidlearn.engine.result import Result
 from aidlearn.estimators.base import (
     ENGINE_PARAMETERS,
@@ -26,6 +26,11 @@ from aidlearn.estimators.base import (
 )
 from aidlearn.problems.losses import epsilon_insensitive, hinge
 from aidlearn.problems.piecewise import PiecewiseLinear
+
+
+def batched(items: list[Any], size: int) -> list[list[Any]]:
+    """The items in groups of a size."""
+    return [items[first : first + size] for first in range(0, len(items), size)]
 
 
 class LinearSVC(ClassifierMixin, AIDEstimator):
@@ -124,11 +129,15 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
         source = self._classified(X, y, sample_weight)
         n_classes = len(self.classes_)
         with one_blas_thread():
-            moments = inspect(source, self.fit_intercept, digest=self.checkpoint is not None)
+            moments = self._measure(source)
             positives = [1.0] if n_classes == 2 else [float(k) for k in range(n_classes)]
-            results = run_together(source, [self._one(positive, moments) for positive in positives])
+            results: list[Result] = []
+            duals: list[tuple[Int, Float]] = []
+            for group in batched(positives, source.classes_at_once or n_classes):
+                results += run_together(source, [self._one(positive, moments) for positive in group])
+                duals += [self._duals(source, result) for result in results[-len(group) :]]
             points = np.array([result.point for result in results])
-            self._store_duals(source, results)
+            self._store_duals(duals, source.n_entries)
         m = source.n_attributes
         self.coef_ = points[:, :m]
         self.intercept_ = points[:, m] if self.fit_intercept else np.zeros(len(points))
@@ -160,17 +169,22 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
 
         return fit
 
-    def _store_duals(self, source: DataSource, results: list[Result]) -> None:
-        found = []
-        for result in results:
-            problem: PiecewiseLinear = result.clusters.problem
-            # Fits have ended: what is left of their shared passes is made on the source itself.
-            result.clusters.source = source
-            if result.solution is None or result.solution.dual is None:
-                found.append((np.empty(0, dtype=np.int64), np.empty(0)))
-            else:
-                found.append(problem.entry_duals(result.clusters, result.solution.dual))
-        self.support_ = np.unique(np.concatenate([entries for entries, _ in found]))
+    @staticmethod
+    def _duals(source: DataSource, result: Result) -> tuple[Int, Float]:
+        """Rows with a dual that is not zero, and these duals; the labels of the rows are let go."""
+        clusters, result.clusters = result.clusters, None
+        if result.solution is None or result.solution.dual is None:
+            return np.empty(0, dtype=np.int64), np.empty(0)
+        # The fit has ended: what is left of its shared passes is made on the source itself.
+        clusters.source = source
+        problem: PiecewiseLinear = clusters.problem
+        return problem.entry_duals(clusters, result.solution.dual)
+
+    def _store_duals(self, found: list[tuple[Int, Float]], n_entries: int) -> None:
+        supports = np.zeros(n_entries, dtype=bool)
+        for entries, _ in found:
+            supports[entries] = True
+        self.support_ = np.flatnonzero(supports)
         self.dual_coef_ = np.zeros((len(found), len(self.support_)))
         for row, (entries, duals) in zip(self.dual_coef_, found, strict=True):
             row[np.searchsorted(self.support_, entries)] = duals

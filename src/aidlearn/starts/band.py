@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from aidlearn.data.arrays import ArraySource
+from aidlearn.data.memory import fewest_rows
 from aidlearn.data.source import Chunk, DataSource, Float, join
 from aidlearn.engine.clusters import Assignment, Clusters
 from aidlearn.engine.problem import Incumbent, Start
@@ -33,8 +34,6 @@ from aidlearn.starts.sharpen import (
 SMALL = 1000
 """Up to this many entries there is nothing to gain from aggregation."""
 MAX_FULL_STEPS = 6
-SAMPLE_VALUES = 1 << 25
-"""Numbers of the largest sample (for data that are not in memory it is)."""
 VIEW_ROWS = 10_000
 """Rows that quantiles of distances are read from."""
 MOST_BINS = 32
@@ -55,9 +54,14 @@ class Band:
     def continue_from(self, point: Float) -> None:
         self._point = point
 
+    @staticmethod
+    def foresee(source: DataSource, n_variables: int, rng: np.random.Generator) -> None:
+        """Ask the source to bring the sample along with the next pass."""
+        if not few_entries(source.n_entries, n_variables):
+            source.foresee(*systematic(source, n_variables, rng))
+
     def __call__(self, problem: PiecewiseLinear) -> Start:
-        n, p = problem.source.n_entries, problem.n_variables
-        if n <= max(SMALL, 4 * math.sqrt(p * n)):
+        if few_entries(problem.source.n_entries, problem.n_variables):
             return singletons(problem)
         if self._sharpening is None:
             self._sharpening = _Sharpening(problem)
@@ -67,10 +71,16 @@ class Band:
         return _cluster(problem, sharp, point, reach)
 
 
-def sample_rows(n: int, p: int) -> int:
-    """Rows of the largest sample: a twelfth, but no more than fit into a quarter of a gigabyte."""
-    fewest = min(n, max(20 * p, 2000))
-    return max(fewest, min(n // 12, SAMPLE_VALUES // p))
+def systematic(source: DataSource, p: int, rng: np.random.Generator) -> tuple[int, int]:
+    """Step (a prime) and offset of the largest sample."""
+    n = source.n_entries
+    step = _prime_from(n // source.budget.sample_rows(n, p))
+    return step, int(rng.integers(step))
+
+
+def few_entries(n: int, p: int) -> bool:
+    """Whether there is nothing to gain from aggregation."""
+    return n <= max(SMALL, 4 * math.sqrt(p * n))
 
 
 def _prime_from(number: int) -> int:
@@ -130,10 +140,9 @@ class _Sharpening:
 
     def __init__(self, problem: PiecewiseLinear) -> None:
         self.problem = problem
-        n, p = problem.source.n_entries, problem.n_variables
-        fewest = max(20 * p, 2000)
-        step = _prime_from(n // sample_rows(n, p))
-        whole = problem.source.every(step, int(problem.rng.integers(step)))
+        p = problem.n_variables
+        fewest = fewest_rows(problem.source.n_entries, p)
+        whole = problem.source.every(*systematic(problem.source, p, problem.rng))
         self.samples = [whole.weighing(problem.weight)]
         while self.samples[0].n_entries > 7 * fewest:
             self.samples.insert(0, self._thinned(7))
@@ -266,6 +275,8 @@ def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: 
     doubt = math.sqrt(p / n)
     margin = min(1.0, (3.0 if sharp.metric.constant is not None else 9.0) * math.sqrt(doubt))
     fewest, most = max((5 * p + 50) / n, min(margin * doubt, 5.0 / p)), min(0.5, 3 * doubt)
+    most = max((5 * p + 50) / n, min(most, problem.source.budget.clusters / (p * n)))
+    fewest = min(fewest, most)
     if problem.initial_rate is not None:
         fewest = most = max(p + 1, problem.initial_rate * n - n_regions * p) / n
     near = min(max(reach, view.width(fewest)), view.width(most))

@@ -18,23 +18,19 @@ from aidlearn.starts.sharpen import solved_point
 BIRCH_ROWS = 20_000
 """Rows the BIRCH tree is grown from; all others join the nearest subcluster."""
 
-Centres = Callable[[Float, int, np.random.Generator], Float]
+Centres = Callable[[Float, int], Float]
 
 
 def kmeans(problem: PiecewiseLinear) -> Start:
     """One k-means iteration on (residual, y): random rows as centres, every row to the nearest."""
-
-    def centres(points: Float, k: int, rng: np.random.Generator) -> Float:
-        return points[rng.choice(len(points), min(k, len(points)), replace=False)]
-
-    return _by_distance(problem, centres)
+    return _by_distance(problem, lambda points, k: points[:k])
 
 
 def birch(problem: PiecewiseLinear) -> Start:
     """BIRCH subclusters of (residual, y) instead of random centres."""
 
-    def centres(points: Float, k: int, rng: np.random.Generator) -> Float:
-        some = points[rng.permutation(len(points))[:BIRCH_ROWS]]
+    def centres(points: Float, k: int) -> Float:
+        some = points[:BIRCH_ROWS]
         spread = np.maximum(some.std(axis=0), 1e-300)
         # k balls of this radius cover the bulk of standardised points.
         radius = 2.0 / np.sqrt(k)
@@ -50,25 +46,42 @@ def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
     rate = problem.loss.paper_rate(n, m) if problem.initial_rate is None else problem.initial_rate
     k = max(1, min(n, round(rate * n)))
     point = _sample_solution(problem)
+    drawn = rng.choice(n, min(n, max(k, BIRCH_ROWS)), replace=False)
+    order = np.argsort(drawn)
+    in_order = drawn[order]
     positions: list[Float] = []
+    sizes: dict[float, int] = {}
 
-    def locate(chunk: Chunk, state: Any) -> tuple[Float, None]:
-        return problem.loss.position(chunk.y, problem.margins(chunk, point)), None
+    def locate(chunk: Chunk, state: Any) -> tuple[Any, None]:
+        """Positions of the rows that were drawn, and how many rows of each group there are, with one of them."""
+        position = problem.loss.position(chunk.y, problem.margins(chunk, point))
+        first, last = np.searchsorted(in_order, [chunk.start, chunk.stop])
+        _, rows, counts = np.unique(position[:, 0], return_index=True, return_counts=True)
+        return (position[in_order[first:last] - chunk.start], position[rows], counts), None
 
-    source.run(locate, collect=positions.append)
-    everywhere = np.concatenate(positions)
+    examples: dict[float, Float] = {}
+
+    def collect(value: Any) -> None:
+        positions.append(value[0])
+        for example, count in zip(value[1], value[2].tolist(), strict=True):
+            group = float(example[0])
+            sizes[group] = sizes.get(group, 0) + count
+            examples.setdefault(group, example[None, 1:])
+
+    source.run(locate, collect=collect)
+    shuffled = np.concatenate(positions)[np.argsort(order)]
     # Entries of different groups (classes) are never clustered together.
-    groups = everywhere[:, 0]
     trees: dict[float, tuple[cKDTree, int]] = {}
     total = 0
-    for group in np.unique(groups):
-        members = everywhere[groups == group, 1:]
-        found = centres(members, max(1, round(k * len(members) / n)), rng)
+    for group in sorted(sizes):
+        members = shuffled[shuffled[:, 0] == group, 1:]
+        wanted = max(1, round(k * sizes[group] / n))
+        found = centres(members if len(members) else examples[group], wanted)
         trees[group] = (cKDTree(found), total)
         total += len(found)
 
     def assign(chunk: Chunk, state: Any) -> Assignment:
-        position = everywhere[chunk.start : chunk.stop]
+        position = problem.loss.position(chunk.y, problem.margins(chunk, point))
         labels = np.empty(chunk.n_entries, dtype=np.int32)
         for group, (tree, first) in trees.items():
             here = position[:, 0] == group

@@ -1,0 +1,84 @@
+"""memory_limit: what a fit takes beyond the libraries stays below it; too little is refused with the amount needed."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aidlearn import LinearSVC, open_source
+
+N, M = 500_000, 12
+
+MEASURED = """
+import re, sys
+import numpy as np
+import pyarrow.csv, pyarrow.parquet
+from pathlib import Path
+from aidlearn import LADRegressor, LinearSVC, open_source
+
+def kilobytes(key):
+    return int(re.search(key + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+model, path, target, limit = sys.argv[1:]
+estimator = LADRegressor() if model == "lad" else LinearSVC(C=0.01)
+small = np.random.default_rng(0).normal(size=(3000, 2))
+estimator.fit(small, small[:, 0] > 0)  # loads what is loaded late
+before = kilobytes("VmRSS")
+Path("/proc/self/clear_refs").write_text("5")
+estimator.fit(open_source(path, target if target == "y" else int(target), memory_limit=float(limit)))
+print((kilobytes("VmHWM") - before) * 1024, estimator.gap_)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, M))
+    y = X @ rng.normal(size=M) + rng.logistic(size=N)
+    folder = tmp_path_factory.mktemp("memory")
+    for model, target in (("lad", y), ("svm", (y > 1).astype(float))):
+        np.save(folder / f"{model}.npy", np.column_stack([X, target]))
+        frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(M)]).assign(y=target)
+        frame.to_parquet(folder / f"{model}.parquet")
+    return folder
+
+
+def least(path, target):
+    """The smallest limit that is not refused, from the message of one that is."""
+    with pytest.raises(ValueError, match="more than memory_limit='1kB'") as refused:
+        open_source(path, target, memory_limit="1kB")
+    return 1e6 * int(re.search(r"needs about (\d+) MB", str(refused.value))[1])
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's /proc")
+@pytest.mark.parametrize("ending", ["npy", "parquet"])
+@pytest.mark.parametrize("model", ["lad", "svm"])
+def test_fits_stay_below_their_limit(folder, model, ending):
+    path, target = folder / f"{model}.{ending}", M if ending == "npy" else "y"
+    limit = least(path, target)
+    assert limit < 8 * N * (M + 1) * 4
+    arguments = [sys.executable, "-c", MEASURED, model, str(path), str(target), str(limit)]
+    answer = subprocess.run(arguments, capture_output=True, text=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+    assert answer.returncode == 0, answer.stderr
+    taken, gap = map(float, answer.stdout.split())
+    assert taken <= limit
+    assert gap <= 1e-4
+
+
+def test_classes_are_fitted_in_groups_where_memory_is_short(tmp_path):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(20_000, 3))
+    y = np.digitize(X[:, 0] + rng.normal(size=20_000), [-1, 0, 1])
+    np.save(tmp_path / "rows.npy", np.column_stack([X, y]))
+    path = tmp_path / "rows.npy"
+    groups = [open_source(path, 3, memory_limit=limit).classes_at_once for limit in (least(path, 3), "10GB")]
+    assert groups[0] < 4 <= groups[1]
+    model, memory = LinearSVC(C=0.1), LinearSVC(C=0.1).fit(X, y)
+    model.fit(open_source(path, 3, memory_limit=least(path, 3)))
+    assert np.allclose(model.objective_, memory.objective_, rtol=1e-4)
+    assert model.dual_coef_.shape == (4, len(model.support_))
