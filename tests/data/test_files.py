@@ -195,7 +195,7 @@ def test_bad_numbers_are_found_wherever_they_are(tmp_path, kind, row, value):
 
 @pytest.mark.parametrize("row", [10, 8999])
 def test_texts_among_numbers_are_found(tmp_path, row, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.tables.BATCH_BYTES", 20_000)
+    monkeypatch.setattr("aidlearn.data.tables.BLOCK_BYTES", 20_000)
     path = bad_table(tmp_path, "csv", row, "oops")
     match = rf"Row {row} of .*bad\.csv has the text 'oops' in column 1 \('b'\)"
     if row == 10:  # in the first rows: a column of texts
