@@ -68,6 +68,11 @@ class TableSource(DataSource):
         return f"{column} ({self.names[column]!r})"
 
 
+def is_dask(X: Any) -> bool:
+    """Whether ``X`` is a Dask collection (Dask is not imported to find out)."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
+
+
 def is_table(X: Any) -> bool:
     """Whether ``X`` is a pandas or polars DataFrame or a pyarrow Table."""
     return (hasattr(X, "iloc") or hasattr(X, "slice")) and hasattr(X, "columns") and hasattr(X, "shape")

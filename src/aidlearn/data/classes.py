@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.class_weight import compute_class_weight
 
-from aidlearn.data.files import FileSource
 from aidlearn.data.source import Chunk, DataSource
-
-MOST_CLASSES = 1000
+from aidlearn.data.targets import MOST_CLASSES
 
 
 class CodedSource(DataSource):
@@ -43,31 +41,29 @@ class CodedSource(DataSource):
 
 def classified(source: DataSource, class_weight: Any) -> DataSource:
     """The source with classes: ``classes`` is set, targets are codes, weights carry the factors of the classes."""
-    stored = source.targets() if isinstance(source, FileSource) else (chunk.y for chunk in source.chunks())
     counts: dict[Any, int] = {}
     row = 0
-    for target in stored:
-        missing = np.array([value is None or value != value for value in target.tolist()])
-        if missing.any():
-            raise ValueError(f"Input y contains NaN at row {source.row_name(row + int(np.flatnonzero(missing)[0]))}.")
-        for value, count in zip(*np.unique(target, return_counts=True), strict=True):
-            counts[value] = counts.get(value, 0) + int(count)
-        row += len(target)
+    for part in source.target_counts():
+        if part.bad is not None:
+            raise ValueError(f"Input y contains NaN or infinity at row {source.row_name(row + part.bad)}.")
+        for value, count in zip(part.values, part.counts, strict=True):
+            counts[value] = counts.get(value, 0) + count
+        row += part.n_entries
         if len(counts) > MOST_CLASSES:
             raise ValueError(
                 f"The target has more than {MOST_CLASSES} different values; to predict a number, fit a regression."
             )
     if any(isinstance(value, float) and value != round(value) for value in counts):
         raise ValueError("The target holds numbers with decimals (Unknown label type: continuous); fit a regression.")
-    coded = source if isinstance(source, FileSource) else CodedSource(source)
-    coded.classes = _whole(np.array(sorted(counts)))
+    coded = source if source.codes_targets else CodedSource(source)
+    classes = _whole(np.array(sorted(counts)))
+    factors = None
     if class_weight is not None:
-        example = np.repeat(coded.classes, 1)
-        factors = compute_class_weight(class_weight, classes=coded.classes, y=example)
+        factors = np.asarray(compute_class_weight(class_weight, classes=classes, y=classes), dtype=np.float64)
         if class_weight == "balanced":
             sizes = np.array([counts[value] for value in sorted(counts)])
             factors = sizes.sum() / (len(sizes) * sizes)
-        coded.class_factors = np.asarray(factors, dtype=np.float64)
+    coded.set_classes(classes, factors)
     return coded
 
 

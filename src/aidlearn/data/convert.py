@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from aidlearn.data.arrays import ArraySource, TableSource, homogeneous, is_table, to_csr
+from aidlearn.data.arrays import ArraySource, TableSource, homogeneous, is_dask, is_table, to_csr
 from aidlearn.data.source import DataSource, Float
 
 
@@ -36,6 +36,8 @@ def as_source(X: Any, y: Any, sample_weight: Any = None, n_jobs: int | None = No
 
 def check_features(X: Any, minimum: int = 1) -> Any:
     """A 2-D float array, a CSR matrix or a numeric table (values are not looked at)."""
+    if is_dask(X):
+        raise ValueError("This model takes rows in memory, not a Dask collection: call compute() on it.")
     if is_table(X):
         array = homogeneous(X)
         if array is None:
@@ -124,7 +126,7 @@ def _check_table(table: Any) -> None:
             f"Found a table with {table.shape[0]} sample(s) and {table.shape[1]} feature(s) while a minimum of 1 "
             "of each is required."
         )
-    for position, (name, kind) in enumerate(_column_kinds(table)):
+    for position, (name, kind) in enumerate(column_kinds(table)):
         if not kind:
             raise ValueError(
                 f"could not convert string to float: column {position} ({name!r}) of X is not numeric; "
@@ -132,7 +134,7 @@ def _check_table(table: Any) -> None:
             )
 
 
-def _column_kinds(table: Any) -> list[tuple[str, bool]]:
+def column_kinds(table: Any) -> list[tuple[str, bool]]:
     """Name of each column and whether it holds numbers (dates and texts do not)."""
     if hasattr(table, "column_names"):
         words = ("int", "uint", "float", "double", "halffloat", "bool", "decimal")

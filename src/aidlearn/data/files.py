@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from aidlearn.data.source import Chunk, DataSource, Float
+from aidlearn.data.targets import TargetCounts, count_targets
 
 AHEAD = 2
 """Chunks read before they are asked for."""
@@ -42,6 +43,7 @@ class FileSource(DataSource):
     """
 
     sequential = True
+    codes_targets = True
     names: list[str]
     target_name: str
     _stamps: dict[Path, tuple[int, int]]
@@ -69,6 +71,9 @@ class FileSource(DataSource):
     @abstractmethod
     def targets(self) -> Iterator[NDArray[Any]]:
         """The targets of all rows as they are stored."""
+
+    def target_counts(self) -> Iterator[TargetCounts]:
+        return map(count_targets, self.targets())
 
     def chunks(self) -> Iterator[Chunk]:
         self._check_unchanged()

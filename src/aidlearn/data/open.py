@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from aidlearn.data.arrays import is_dask
 from aidlearn.data.convert import n_threads
+from aidlearn.data.dask import DaskSource
 from aidlearn.data.files import FileSource, NpySource
 from aidlearn.data.memory import parse_bytes
 from aidlearn.data.source import DataSource
@@ -40,14 +42,15 @@ def open_source(
 
     Parameters
     ----------
-    path : str or path
-        A file .npy, .parquet, .csv, .tsv or .svmlight (.svm, .libsvm), or a folder of Parquet files.
+    path : str, path, Dask array or Dask DataFrame
+        A file .npy, .parquet, .csv, .tsv or .svmlight (.svm, .libsvm), a folder of Parquet files, or a Dask collection.
     target : str or int, optional
-        Column of the target, by name or number; for .npy also another .npy file. A svmlight file brings its own.
+        Column of the target, by name or number; for .npy also another .npy file, beside a Dask collection also another
+        one. A svmlight file brings its own.
     columns : sequence of str or int, optional
         Columns of X; all others than target and weight by default.
     weight : str or int, optional
-        Column (or .npy file) of sample weights.
+        Column (or .npy file, or Dask collection) of sample weights.
     one_hot : str or sequence of str
         Columns of texts (or numbers) to be encoded: one column per value, without the first.
     memory_limit : float or str, optional
@@ -62,6 +65,12 @@ def open_source(
     DataSource
         To be given to ``fit``.
     """
+    if is_dask(path):
+        if len(one_hot) or memory_limit is not None:
+            raise ValueError(
+                "one_hot and memory_limit are for files: encode columns with Dask, and limit the memory of its workers."
+            )
+        return DaskSource(path, target, columns, weight, n_threads(n_jobs))
     source = _open(_checked_path(path), target, columns, weight, one_hot, n_threads(n_jobs))
     source.recipe = _recipe(path, target, columns, weight, one_hot)
     if memory_limit is not None:
@@ -90,6 +99,11 @@ def _recipe(path: Any, target: Any, columns: Any, weight: Any, one_hot: Any) -> 
 
 def is_path(X: Any) -> bool:
     return isinstance(X, (str, os.PathLike))
+
+
+def is_elsewhere(X: Any) -> bool:
+    """Whether ``X`` says where the rows are rather than holding them: a path, or a Dask collection."""
+    return is_path(X) or is_dask(X)
 
 
 def _checked_path(path: Any) -> Path:

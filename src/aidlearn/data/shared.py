@@ -7,7 +7,7 @@ running have asked for one too. At most ``n_jobs`` fits compute at a time; resul
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -47,8 +47,18 @@ class _Member(DataSource):
     def every(self, step: int, offset: int) -> Chunk:
         return self._group.source.every(step, offset)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pass function may hold the source; where it is sent elsewhere, the shared source says what travels."""
+        return _itself, (self._group.source,)
+
+    def map_states(self, function: Callable[[Any], Any], states: Sequence[Any]) -> Iterator[Any]:
+        return self._group.source.map_states(function, states)
+
     def column_name(self, column: int) -> str:
         return self._group.source.column_name(column)
+
+    def row_name(self, row: int) -> str:
+        return self._group.source.row_name(row)
 
     def run(
         self,
@@ -58,6 +68,10 @@ class _Member(DataSource):
     ) -> list[Any]:
         self.n_passes += 1
         return self._group.wait_for(_Request(function, states, collect))
+
+
+def _itself(source: DataSource) -> DataSource:
+    return source
 
 
 class _Group:
@@ -99,9 +113,10 @@ class _Group:
     def _one_pass(self, requests: list[_Request]) -> None:
         n = self.source.n_chunks
         states = [[None] * n if request.states is None else request.states for request in requests]
+        functions = [request.function for request in requests]
 
         def together(chunk: Chunk, state: Any) -> tuple[list[Any], list[Any]]:
-            answers = [request.function(chunk, own) for request, own in zip(requests, state, strict=True)]
+            answers = [function(chunk, own) for function, own in zip(functions, state, strict=True)]
             return [value for value, _ in answers], [kept for _, kept in answers]
 
         def collect(values: list[Any]) -> None:
@@ -109,8 +124,8 @@ class _Group:
                 request.collect(value)
 
         for kept in self.source.run(together, list(zip(*states, strict=True)), collect):
-            for request, own in zip(requests, kept, strict=True):
-                request.kept.append(own)
+            for k, request in enumerate(requests):
+                request.kept.append(kept[k])
 
     def refuse(self, error: type[BaseException]) -> None:
         """End the fits that wait for a pass."""

@@ -7,6 +7,7 @@ The algorithm never needs all entries at once (paper, section 1): everything it 
 from __future__ import annotations
 
 import math
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -24,6 +25,7 @@ from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
 from aidlearn.data.memory import Budget, Need
+from aidlearn.data.targets import TargetCounts, code, count_targets
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -176,7 +178,9 @@ class DataSource(ABC):
     classes_at_once: int | None = None
     """How many models of classes share passes, where memory is limited."""
     _foreseen: tuple[int, int] | None = None
-    _kept: tuple[tuple[int, int], Chunk] | None = None
+    _brought: tuple[tuple[int, int], Chunk] | None = None
+    codes_targets: bool = False
+    """Whether the source itself turns stored targets into the numbers of their classes."""
 
     @abstractmethod
     def chunk(self, k: int) -> Chunk:
@@ -188,11 +192,7 @@ class DataSource(ABC):
 
     def coded(self, target: NDArray[Any], weight: Float) -> tuple[Float, Float]:
         """Targets as numbers (less the offset, or the index of their class) and weights times those of the classes."""
-        if self.classes is None:
-            values = np.asarray(target, dtype=np.float64)
-            return (values - self.offset if self.offset else values), weight
-        codes = np.minimum(np.searchsorted(self.classes, target), len(self.classes) - 1)
-        return codes.astype(np.float64), weight if self.class_factors is None else weight * self.class_factors[codes]
+        return code(target, weight, self.classes, self.class_factors, self.offset)
 
     def subtract(self, offset: float) -> bool:
         """Take an offset from all targets; False if the source cannot."""
@@ -207,6 +207,14 @@ class DataSource(ABC):
                 f"{math.ceil(need.least() / 1e6)} MB, more than memory_limit={named or limit}."
             )
         self.budget, self.classes_at_once = need.budget(limit), need.classes_at_once(limit)
+
+    def set_classes(self, classes: NDArray[Any], factors: Float | None) -> None:
+        """From now on targets are classes, and weights are multiplied by the factors of their classes."""
+        self.classes, self.class_factors = classes, factors
+
+    def target_counts(self) -> Iterator[TargetCounts]:
+        """The values of the stored targets, part by part from the first entry to the last."""
+        return (count_targets(chunk.y) for chunk in self.chunks())
 
     @property
     def rows_per_chunk(self) -> int:
@@ -244,7 +252,7 @@ class DataSource(ABC):
                 rows = min(len(kept) * self.rows_per_chunk, self.n_entries)
                 self.watch(PassProgress(self.n_passes, rows, self.n_entries, time.monotonic() - started))
         if foreseen is not None and sample is not None:
-            self._kept = foreseen, sample.whole()
+            self._brought = foreseen, sample.whole()
         return kept
 
     def foresee(self, step: int, offset: int) -> None:
@@ -277,10 +285,14 @@ class DataSource(ABC):
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
+    def map_states(self, function: Callable[[Any], Any], states: Sequence[Any]) -> Iterator[Any]:
+        """``function(state)`` of every chunk in order, without its entries (states may be elsewhere, as entries)."""
+        return map(function, states)
+
     def every(self, step: int, offset: int) -> Chunk:
         """The entries ``offset, offset + step, ...`` as one chunk (a systematic sample), by one pass at the most."""
-        if self._kept is not None and self._kept[0] == (step, offset):
-            chunk = self._kept[1]
+        if self._brought is not None and self._brought[0] == (step, offset):
+            chunk = self._brought[1]
             return replace(chunk, y=chunk.y - self.offset) if self.offset else chunk
         sample = Sample(step, offset, self.n_entries)
         self.run(lambda chunk, state: (sample.pick(chunk), None), collect=sample.add)
@@ -328,11 +340,36 @@ def _with_sample(function: PassFunction, sample: Sample) -> PassFunction:
 
 @cache
 def _blas() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401  (its BLAS has to be loaded to be found)
+
     return ThreadpoolController()
+
+
+class _Limit:
+    """The limit on BLAS threads of this process, for as long as anyone needs it."""
+
+    def __init__(self) -> None:
+        self.lock, self.users = threading.Lock(), 0
+        self.limiter: Any = None
+
+
+_limit = _Limit()
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Pin BLAS to one thread: threads work on chunks, and results keep their last bit."""
-    with _blas().limit(limits=1):
+    """Pin BLAS to one thread: threads work on chunks, and results keep their last bit.
+
+    The limit belongs to the process. It is lifted by the last one that leaves, not by the first.
+    """
+    with _limit.lock:
+        if _limit.users == 0:
+            _limit.limiter = _blas().limit(limits=1)
+        _limit.users += 1
+    try:
         yield
+    finally:
+        with _limit.lock:
+            _limit.users -= 1
+            if _limit.users == 0:
+                _limit.limiter.restore_original_limits()

@@ -26,9 +26,12 @@ class ChunkLabels:
     keys: Int
 
     def current(self, renamed: Renaming) -> NDArray[np.int32]:
-        if len(self.moved) == 0:
+        if renamed.groups is not None:
+            labels = renamed.groups[self.labels]
+        elif len(self.moved) == 0:
             return self.labels
-        labels = self.labels.copy()
+        else:
+            labels = self.labels.copy()
         labels[self.moved] = renamed.ids[np.searchsorted(renamed.keys, self.keys)]
         return labels
 
@@ -39,6 +42,8 @@ class Renaming:
 
     keys: Int
     ids: NDArray[np.int32]
+    groups: NDArray[np.int32] | None = None
+    """New id of every old one, where some are no longer used."""
 
 
 NOTHING = np.empty(0, dtype=np.int64)
@@ -143,10 +148,10 @@ class Clusters:
         kept = source.run(assign_and_sum, states, collect)
         assert sums is not None
         used = np.flatnonzero(counts)
-        position = np.zeros(n_groups, dtype=np.int32)
-        position[used] = np.arange(len(used), dtype=np.int32)
+        position: NDArray[np.int32] | None = None
         if len(used) < n_groups:
-            kept = [ChunkLabels(position[s.labels], s.moved, s.keys) for s in kept]
+            position = np.zeros(n_groups, dtype=np.int32)
+            position[used] = np.arange(len(used), dtype=np.int32)
         keys = np.concatenate(single_keys)
         ids = (len(used) + np.arange(len(keys))).astype(np.int32)
         home = np.zeros(n_groups, dtype=np.int16) if homes is None else homes
@@ -154,7 +159,7 @@ class Clusters:
             source,
             problem,
             kept,
-            Renaming(keys, ids),
+            Renaming(keys, ids, position),
             np.concatenate([counts[used], np.ones(len(keys), dtype=np.int64)]),
             np.concatenate([sums[used], *single_sums]),
             np.concatenate([home[used], np.zeros(len(keys), dtype=np.int16)]),
@@ -194,7 +199,12 @@ class Clusters:
 
     def labels(self) -> NDArray[np.int32]:
         """The cluster of every entry (for tests, plots and models that need it)."""
-        return np.concatenate([state.current(self._renaming) for state in self._states])
+        renaming = self._renaming
+
+        def current(state: ChunkLabels) -> NDArray[np.int32]:
+            return state.current(renaming)
+
+        return np.concatenate(list(self.source.map_states(current, self._states)))
 
     def map(self, function: Callable[[Chunk, NDArray[np.int32]], Any], collect: Callable[[Any], None]) -> None:
         """One pass of ``function(chunk, labels)``."""
@@ -211,7 +221,7 @@ class Clusters:
         One pass: the sums of the clusters a split would create come back with the objectives.
         """
         problem, renaming = self.problem, self._renaming
-        counts, homes = self.counts, self.homes
+        homes, divisible = self.homes, self.counts > 1
         base = problem.n_regions
         n_codes = base**trial.n_split
         n_shared = self.n_clusters * n_codes
@@ -226,7 +236,7 @@ class Clusters:
                 code *= base
                 code += np.where(region < 0, home, region) if region.min() < 0 else region
             moved = np.flatnonzero(code != home * np.int16(ones))
-            moved = moved[counts[labels[moved]] > 1]
+            moved = moved[divisible[labels[moved]]]
             keys = labels[moved].astype(np.int64) * n_codes + code[moved]
             if evaluation.alone is not None:
                 alone = evaluation.alone[moved]

@@ -19,9 +19,11 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from aidlearn.data.arrays import is_dask
 from aidlearn.data.convert import as_source, check_features, check_labels, check_weight, linear_scores, n_threads
+from aidlearn.data.dask import lazy_scores
 from aidlearn.data.moments import Moments, inspect
-from aidlearn.data.open import is_path, open_source
+from aidlearn.data.open import is_elsewhere, open_source
 from aidlearn.data.source import DataSource, Float, PassProgress
 from aidlearn.engine.checkpoint import Checkpoint, Origin
 from aidlearn.engine.loop import Limits, aid, logger
@@ -123,8 +125,8 @@ class AIDEstimator(BaseEstimator):
             raise ValueError(f"n_jobs must be None or an integer other than 0, got {self.n_jobs!r}.")
 
     def _source(self, X: Any, y: Any, sample_weight: Any) -> DataSource:
-        """The data as a source; X may be one already, or the path of a file whose target y names."""
-        if is_path(X):
+        """The data as a source; X may be one already, or the path of a file or a Dask collection."""
+        if is_elsewhere(X):
             X, y, sample_weight = open_source(X, y, weight=sample_weight, n_jobs=self.n_jobs), None, None
         if isinstance(X, DataSource):
             if y is not None or sample_weight is not None:
@@ -142,6 +144,8 @@ class AIDEstimator(BaseEstimator):
             elif hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
         else:
+            if is_dask(y) or is_dask(sample_weight):
+                raise ValueError("y and sample_weight can be Dask collections only if X is one; compute() them first.")
             if y is None:
                 raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
             validate_data(self, X, skip_check_array=True)
@@ -185,6 +189,22 @@ class AIDEstimator(BaseEstimator):
         checked = check_features(X)
         validate_data(self, X, skip_check_array=True, reset=False)
         return linear_scores(checked, self.coef_, self.intercept_)
+
+    def _decided(self, X: Any, decide: Callable[[Float], Any] = lambda scores: scores) -> Any:
+        """``decide`` on the scores; lazy, block by block, if X is a Dask collection."""
+        if not is_dask(X):
+            return decide(self._scores(X))
+        check_is_fitted(self)
+        self._check_dask_columns(X)
+        like = np.asarray(decide(np.zeros((0, *self.coef_.shape[:-1]))))
+        return lazy_scores(X, self.coef_, self.intercept_, decide, like)
+
+    def _check_dask_columns(self, X: Any) -> None:
+        """The columns of a Dask DataFrame must be those of the fit, in the same order."""
+        fitted = getattr(self, "feature_names_in_", None)
+        names = list(getattr(X, "columns", []))
+        if fitted is not None and names and names != list(fitted):
+            raise ValueError(f"The columns of X must be those of the fit, in their order: {list(fitted)}, got {names}.")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -16,7 +16,7 @@ from aidlearn.data.arrays import ArraySource
 from aidlearn.data.convert import as_source, check_features, n_threads
 from aidlearn.data.memory import parse_bytes
 from aidlearn.data.moments import checked_rows, inspect
-from aidlearn.data.open import is_path
+from aidlearn.data.open import is_elsewhere
 from aidlearn.data.source import DataSource, Float, Int, one_blas_thread
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.result import Result, Status
@@ -204,8 +204,10 @@ class SVC(ClassifierMixin, AIDEstimator):
         self
         """
         self._check_parameters()
-        if isinstance(X, DataSource) or is_path(X):
-            raise ValueError("SVC takes arrays, sparse matrices and tables, neither a path nor a DataSource.")
+        if isinstance(X, DataSource) or is_elsewhere(X):
+            raise ValueError(
+                "SVC takes arrays, sparse matrices and tables, neither a path, a Dask collection nor a DataSource."
+            )
         codes = None
         if y is not None:
             self.classes_, codes = encode_classes(y, type(self).__name__)

@@ -27,8 +27,9 @@ class _LinearQuantile(RegressorMixin, AIDEstimator, ABC):
 
         Parameters
         ----------
-        X : array, sparse matrix, table, path of a file (see :func:`~aidlearn.open_source`) or DataSource
-        y : array of shape (n_samples,), or name of the target's column if X is a path
+        X : array, sparse matrix, table, path of a file, Dask array or DataFrame, or DataSource
+            See :func:`~aidlearn.open_source` for files and Dask collections.
+        y : array of shape (n_samples,), or name of the target's column if X is a path or a Dask DataFrame
             Not given when X is a source that has a target.
         sample_weight : array of shape (n_samples,), optional
             Non-negative; an integer weight equals repeated rows.
@@ -60,8 +61,11 @@ class _LinearQuantile(RegressorMixin, AIDEstimator, ABC):
         return self
 
     def predict(self, X: Any) -> Float:
-        """Predict the quantile of every row: shape (n_samples,), or one column per quantile asked for."""
-        return self._scores(X)
+        """Predict the quantile of every row: shape (n_samples,), or one column per quantile asked for.
+
+        A Dask collection gives a lazy Dask array.
+        """
+        return self._decided(X)
 
 
 class LADRegressor(_LinearQuantile):

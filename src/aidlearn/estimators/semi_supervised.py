@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from aidlearn.data.arrays import ArraySource
 from aidlearn.data.convert import as_source, check_features, check_labels, n_threads
 from aidlearn.data.moments import checked_rows
-from aidlearn.data.open import is_path
+from aidlearn.data.open import is_elsewhere
 from aidlearn.data.source import DataSource, Float, one_blas_thread
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.problem import Incumbent
@@ -191,9 +191,10 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         """
         started = time.monotonic()
         self._check_parameters()
-        if isinstance(X, DataSource) or is_path(X):
+        if isinstance(X, DataSource) or is_elsewhere(X):
             raise ValueError(
-                "SemiSupervisedSVC takes arrays, sparse matrices and tables, neither a path nor a DataSource."
+                "SemiSupervisedSVC takes arrays, sparse matrices and tables, neither a path, a Dask collection "
+                "nor a source."
             )
         codes = None if y is None else self._encode(y)
         source = self._source(X, codes, sample_weight)

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from aidlearn.data.classes import classified
 from aidlearn.data.moments import Moments
-from aidlearn.data.open import is_path
+from aidlearn.data.open import is_elsewhere
 from aidlearn.data.shared import run_together
 from aidlearn.data.source import DataSource, Float, Int, one_blas_thread
 from aidlearn.engine.result import Result
@@ -114,8 +115,9 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix, table, path of a file (see :func:`~aidlearn.open_source`) or DataSource
-        y : array of shape (n_samples,), or name of the target's column if X is a path
+        X : array, sparse matrix, table, path of a file, Dask array or DataFrame, or DataSource
+            See :func:`~aidlearn.open_source` for files and Dask collections.
+        y : array of shape (n_samples,), or name of the target's column if X is a path or a Dask DataFrame
             Class of each row: numbers, strings or booleans. Not given when X is a source that has a target.
         sample_weight : array of shape (n_samples,), optional
             Non-negative.
@@ -147,7 +149,7 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
 
     def _classified(self, X: Any, y: Any, sample_weight: Any) -> DataSource:
         """The data as a source whose targets are the numbers of the classes."""
-        if is_path(X) or isinstance(X, DataSource):
+        if is_elsewhere(X) or isinstance(X, DataSource):
             source = classified(self._source(X, y, sample_weight), self.class_weight)
             assert source.classes is not None
             self.classes_ = several_classes(source.classes, type(self).__name__)
@@ -191,13 +193,13 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
 
     def decision_function(self, X: Any) -> Float:
         """Signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""
-        scores = self._scores(X)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+        return self._decided(X, lambda scores: scores[:, 0] if scores.shape[1] == 1 else scores)
 
     def predict(self, X: Any) -> Any:
-        """Class of each row."""
-        scores = self._scores(X)
-        return class_of(self.classes_, scores)
+        """Class of each row (a lazy Dask array for a Dask collection)."""
+        check_is_fitted(self)
+        classes = self.classes_
+        return self._decided(X, lambda scores: class_of(classes, scores))
 
 
 class LinearSVR(RegressorMixin, AIDEstimator):
@@ -279,5 +281,5 @@ class LinearSVR(RegressorMixin, AIDEstimator):
         return self
 
     def predict(self, X: Any) -> Float:
-        """Predict the target of every row."""
-        return self._scores(X)
+        """Predict the target of every row (as a lazy Dask array for a Dask collection)."""
+        return self._decided(X)

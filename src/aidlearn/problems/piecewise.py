@@ -112,6 +112,10 @@ class PiecewiseLinear(Problem):
         # Columns without information (constant ones, next to an intercept): their coefficients stay 0.
         self.constant = self.column_squares == 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pass needs where the entries are: the formulas, neither the samples of a start nor a solver."""
+        return {**self.__dict__, "solver": None, "start_method": None, "rng": None}
+
     @property
     def n_variables(self) -> int:
         """Slopes, and the intercept last."""

@@ -67,8 +67,12 @@ class Band:
             self._sharpening = _Sharpening(problem)
         sharp = self._sharpening
         sharp.problem, sharp.everything.source = problem, problem.source
-        point, reach = sharp.on_all_entries(sharp.on_samples(self._point))
-        return _cluster(problem, sharp, point, reach)
+        try:
+            point, reach = sharp.on_all_entries(sharp.on_samples(self._point))
+            return _cluster(problem, sharp, point, reach)
+        finally:
+            # The problem holds its start: a way back would keep rows and leverages until the garbage collector comes.
+            del sharp.problem
 
 
 def systematic(source: DataSource, p: int, rng: np.random.Generator) -> tuple[int, int]:

@@ -40,6 +40,10 @@ class Metric:
     constant: float | None = None
     """The leverage of every row, where rows hardly differ in it."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pass needs where the entries are: leverages come from the sketch alone."""
+        return {**self.__dict__, "gram": None, "factor": None}
+
     @classmethod
     def of(cls, problem: PiecewiseLinear, gram: Float) -> Metric:
         diagonal = np.diag_indices_from(gram)

@@ -1,0 +1,252 @@
+"""From Dask collections to rows: which partitions hold them, and how a partition becomes numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.arrays import table_to_array
+from aidlearn.data.convert import column_kinds
+from aidlearn.data.dask_tasks import Runner, task
+from aidlearn.data.source import Int
+
+
+def kind_of(collection: Any) -> str:
+    """ "array", "frame" or "series"."""
+    names = {kind.__name__ for kind in type(collection).__mro__}
+    for name, kind in (("Array", "array"), ("DataFrame", "frame"), ("Series", "series")):
+        if name in names:
+            return kind
+    raise ValueError(f"A Dask {type(collection).__name__} is no table of rows; give a Dask array, DataFrame or Series.")
+
+
+@dataclass
+class Strand:
+    """The partitions of one collection, in the order of their rows."""
+
+    what: str
+    """Its name in messages."""
+    parts: list[Any]
+    """One task for each partition."""
+    lengths: Int
+    """Rows of each partition."""
+    _pieces: dict[tuple[int, int, int], Any] = field(default_factory=dict)
+
+    @cached_property
+    def starts(self) -> Int:
+        """First row of each partition, and the number of rows."""
+        return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.lengths.sum())
+
+    def rows(self, first: int, last: int) -> list[Any]:
+        """Tasks for the pieces of partitions that make up rows ``first:last``."""
+        starts = self.starts
+        begin = int(np.searchsorted(starts, first, side="right")) - 1
+        pieces = []
+        for part in range(begin, len(self.parts)):
+            low, high = max(first, int(starts[part])), min(last, int(starts[part + 1]))
+            if low >= last:
+                break
+            if low < high:
+                pieces.append(self._piece(part, low - int(starts[part]), high - int(starts[part])))
+        return pieces
+
+    def _piece(self, part: int, low: int, high: int) -> Any:
+        """A task of its own, so that what moves between workers is the piece and not the partition."""
+        key = (part, low, high)
+        if key not in self._pieces:
+            n = int(self.lengths[part])
+            self._pieces[key] = task(cut, self.parts[part], low, high, n, f"{part} of {self.what}")
+        return self._pieces[key]
+
+
+def cut(part: Any, low: int, high: int, expected: int, name: str) -> Any:
+    """Rows ``low:high`` of a partition."""
+    if len(part) != expected:
+        raise ValueError(
+            f"Partition {name} had {expected} rows and now has {len(part)}: its tasks do not give the same rows "
+            "each time; persist the collection first."
+        )
+    if (low, high) == (0, expected):
+        return part
+    return part.iloc[low:high] if hasattr(part, "iloc") else part[low:high]
+
+
+def strand(collection: Any, what: str, columns: Sequence[Any] | None, runner: Runner) -> Strand:
+    """The partitions of a collection, and their lengths (computed where the collection does not know them)."""
+    kind = kind_of(collection)
+    if kind == "array":
+        if collection.ndim == 2 and collection.numblocks[1] > 1:
+            collection = collection.rechunk({1: -1})
+        parts = list(collection.to_delayed().ravel())
+        lengths: Any = collection.chunks[0]
+        if any(length != length for length in lengths):
+            lengths = _lengths(parts, runner)
+        return Strand(what, parts, np.array(lengths, dtype=np.int64))
+    thin = collection
+    if kind == "frame":
+        thin, collection = collection[list(columns or [])[:1]], collection[list(columns or [])]
+    lengths = _lengths(thin.to_delayed(), runner)
+    return Strand(what, list(collection.to_delayed()), np.array(lengths, dtype=np.int64))
+
+
+def _lengths(parts: Iterable[Any], runner: Runner) -> list[int]:
+    return list(runner.results(runner.start([task(len, part) for part in parts], ours=False)))
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Takes X out of (pieces of) partitions: chosen columns by position, as float64 or float32."""
+
+    columns: tuple[int, ...] | None
+    dtype: str
+
+    def __call__(self, pieces: Sequence[Any]) -> NDArray[Any]:
+        return _joined([self._one(piece) for piece in pieces], self.dtype)
+
+    def _one(self, piece: Any) -> NDArray[Any]:
+        if hasattr(piece, "iloc"):
+            chosen = piece if self.columns is None else piece.iloc[:, list(self.columns)]
+            if self.dtype == "float32":
+                return np.asarray(chosen.to_numpy(dtype=np.float32))
+            return table_to_array(chosen)
+        return np.asarray(piece if self.columns is None else piece[:, list(self.columns)])
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Takes a target or a weight out of (pieces of) partitions; texts stay texts, missing values become NaN."""
+
+    column: int | None
+    number: bool
+
+    def __call__(self, pieces: Sequence[Any]) -> NDArray[Any]:
+        parts = [self._one(piece) for piece in pieces]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _one(self, piece: Any) -> NDArray[Any]:
+        if hasattr(piece, "iloc"):
+            values = piece if piece.ndim == 1 else piece.iloc[:, self.column or 0]
+            if not self.number:
+                return np.asarray(values.to_numpy(dtype=object, na_value=np.nan))
+            if isinstance(values.dtype, np.dtype):
+                return np.asarray(values.to_numpy())
+            if values.isna().any() or values.dtype.kind == "f":
+                return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+            return np.asarray(values.to_numpy(dtype=bool if values.dtype.kind == "b" else np.int64))
+        array = np.asarray(piece)
+        return array[:, self.column or 0] if array.ndim == 2 else array
+
+
+def _joined(parts: list[NDArray[Any]], dtype: str) -> NDArray[Any]:
+    """Pieces in one C-ordered array; a single one that is so already is not copied."""
+    if len(parts) == 1:
+        return np.require(parts[0], dtype=dtype, requirements=["C", "A"])
+    out = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=dtype)
+    for part, (low, high) in zip(parts, pairwise(np.cumsum([0, *map(len, parts)])), strict=True):
+        out[low:high] = part
+    return out
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns of a collection: names, which of them are X, target and weight."""
+
+    names: list[str]
+    columns: list[int]
+    target: int | None
+    weight: int | None
+    dtype: str
+    target_is_number: bool
+    labels: list[Any] | None = None
+    """What the chosen columns are called in the collection (None for arrays)."""
+
+    @classmethod
+    def of(cls, X: Any, target: Any, columns: Sequence[Any] | None, weight: Any) -> Layout:
+        kind = kind_of(X)
+        if kind == "series" or (kind == "array" and X.ndim != 2):
+            raise ValueError(f"X must have rows and columns, got a Dask {type(X).__name__} of {X.ndim} dimension(s).")
+        if kind == "array":
+            _check_blocks(X)
+            names: list[Any] = list(range(int(X.shape[1])))
+            numeric = dict.fromkeys(names, X.dtype.kind in "fiub")
+        else:
+            names = list(X.columns)
+            repeated = [name for name in names if names.count(name) > 1]
+            if repeated:
+                raise ValueError(f"The Dask DataFrame has more than one column named {repeated[0]!r}.")
+            numeric = dict(zip(names, (number for _, number in column_kinds(X._meta)), strict=True))
+        found = {what: _find(names, name, what) for what, name in (("target", target), ("weight", weight))}
+        used = set(found.values()) - {None}
+        chosen = [name for name in names if name not in used]
+        if columns is not None:
+            chosen = [_find(names, name, "columns") for name in columns]
+            clash = [name for name in chosen if name in used]
+            if clash:
+                raise ValueError(f"Column {clash[0]!r} is target or weight, it cannot be in X too.")
+        if not chosen:
+            raise ValueError("The Dask collection has no column left for X.")
+        for name in chosen:
+            if not numeric[name]:
+                holds = X.dtype if kind == "array" else X._meta.dtypes[name]
+                raise ValueError(
+                    f"Column {name!r} of the Dask {type(X).__name__} holds {holds}, not numbers; "
+                    "encode it, or leave it out with open_source(..., columns=...)."
+                )
+        if found["weight"] is not None and not numeric[found["weight"]]:
+            raise ValueError(f"Column {found['weight']!r} (weight) does not hold numbers.")
+        kinds = {X.dtype} if kind == "array" else {X._meta.dtypes[name] for name in chosen}
+        single = kinds == {np.dtype(np.float32)}
+        # Partitions are cut down to the columns that are needed, in this order; positions refer to it.
+        needed = names if kind == "array" else [*chosen, *(n for n in found.values() if n is not None)]
+        position = {name: k for k, name in enumerate(needed)}
+        return cls(
+            [str(name) for name in chosen],
+            [position[name] for name in chosen],
+            None if found["target"] is None else position[found["target"]],
+            None if found["weight"] is None else position[found["weight"]],
+            "float32" if single else "float64",
+            found["target"] is None or numeric[found["target"]],
+            None if kind == "array" else needed,
+        )
+
+
+def _check_blocks(X: Any) -> None:
+    if X.shape[1] != X.shape[1]:
+        raise ValueError("The Dask array does not know its number of columns; call compute_chunk_sizes() first.")
+    if not isinstance(X._meta, np.ndarray):
+        raise ValueError(f"The blocks of the Dask array are {type(X._meta).__name__}; they must be NumPy arrays.")
+
+
+def _find(names: list[Any], name: Any, what: str) -> Any:
+    """A column by name, or by number where no column has it as name."""
+    if name is None or name in names:
+        return name
+    if isinstance(name, (int, np.integer)) and not isinstance(name, bool) and -len(names) <= name < len(names):
+        return names[name]
+    shown = ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    raise ValueError(f"The Dask collection has no column {name!r} ({what}); its columns are {shown}.")
+
+
+def check_vector(collection: Any, what: str, texts: bool) -> bool:
+    """Refuse what is not one value per row; whether the values are numbers."""
+    kind = kind_of(collection)
+    if collection.ndim > 2 or (collection.ndim == 2 and collection.shape[1] != 1):
+        raise ValueError(f"{what} must have one value per row, got a Dask {type(collection).__name__} of more columns.")
+    if kind == "array":
+        dtype = collection.dtype
+    else:
+        dtype = collection._meta.dtypes.iloc[0] if kind == "frame" else collection._meta.dtype
+    number = getattr(dtype, "kind", "O") in "fiub"
+    if not number and not texts:
+        raise ValueError(f"{what} holds {dtype}, not numbers.")
+    return number
