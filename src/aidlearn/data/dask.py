@@ -76,9 +76,10 @@ class _Place:
 class Outline(DataSource):
     """What is known of a source where its rows are: shape and names, no rows."""
 
-    def __init__(self, n_entries: int, names: list[str], starts: Int) -> None:
+    def __init__(self, n_entries: int, names: list[str], starts: Int | None) -> None:
         self.n_entries, self.n_attributes = n_entries, len(names)
         self.names, self.starts = names, starts
+        """Names of the columns; first row of each partition, where that is known."""
 
     def chunk(self, k: int) -> Chunk:
         raise RuntimeError("This is the outline of a source; its rows are elsewhere.")
@@ -88,6 +89,8 @@ class Outline(DataSource):
         return name if name == str(column) else f"{column} ({name!r})"
 
     def row_name(self, row: int) -> str:
+        if self.starts is None:
+            return str(row)
         return f"{row} (partition {int(np.searchsorted(self.starts, row, side='right')) - 1})"
 
 
@@ -117,7 +120,7 @@ class DaskSource(Outline):
         main = strand(X, "X", layout.labels, self._runner)
         if main.n_rows == 0:
             raise ValueError(f"The Dask {type(X).__name__} has no rows.")
-        super().__init__(main.n_rows, layout.names, main.starts)
+        super().__init__(main.n_rows, layout.names, main.starts if main.as_given else None)
         everything = layout.labels is None and layout.columns == list(range(int(X.shape[1])))
         matrix = Matrix(None if everything else tuple(layout.columns), layout.dtype)
         self._target_is_number = layout.target_is_number
@@ -128,14 +131,14 @@ class DaskSource(Outline):
             elif place is not None:
                 takes.append((main, Vector(place, layout.target_is_number if what == "y" else True)))
             else:
-                takes.append(self._beside(value, what))
+                takes.append(self._beside(value, what, main.lengths))
         itemsize = 4 if layout.dtype == "float32" else 8
         self._cut_batches(takes, self.n_entries * (itemsize * self.n_attributes + 40))
         self._marks: list[Any] | None = None
 
-    def _beside(self, value: Any, what: str) -> tuple[Strand, Vector]:
+    def _beside(self, value: Any, what: str, lengths: Int) -> tuple[Strand, Vector]:
         """A target or weight in a collection of its own."""
-        collection = value if is_dask(value) else _as_dask(value, self.starts)
+        collection = value if is_dask(value) else _as_dask(value, what, lengths)
         number = check_vector(collection, what, texts=what == "y")
         if what == "y":
             self._target_is_number = number
@@ -341,14 +344,13 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, (str, int, np.integer))
 
 
-def _as_dask(values: Any, starts: Int) -> Any:
+def _as_dask(values: Any, what: str, lengths: Int) -> Any:
     """Values in memory beside a collection, cut as it is."""
     import dask.array as da
 
     array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
-    lengths = np.diff(starts)
-    if len(array) != lengths.sum():
-        raise ValueError(f"X has {lengths.sum()} rows, but {len(array)} values were given beside it.")
+    if array.ndim == 0 or len(array) != lengths.sum():
+        raise ValueError(f"X has {lengths.sum()} rows, but {what} has shape {array.shape}.")
     return da.from_array(array, chunks=(tuple(map(int, lengths[lengths > 0])), *array.shape[1:]))
 
 

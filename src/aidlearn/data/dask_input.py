@@ -36,6 +36,8 @@ class Strand:
     """One task for each partition."""
     lengths: Int
     """Rows of each partition."""
+    as_given: bool = True
+    """Whether these are the partitions that the user sees (Dask may join small ones when it reads few columns)."""
     _pieces: dict[tuple[int, int, int], Any] = field(default_factory=dict)
 
     @cached_property
@@ -92,11 +94,12 @@ def strand(collection: Any, what: str, columns: Sequence[Any] | None, runner: Ru
         if any(length != length for length in lengths):
             lengths = _lengths(parts, runner)
         return Strand(what, parts, np.array(lengths, dtype=np.int64))
-    thin = collection
+    given = collection.npartitions
     if kind == "frame":
-        thin, collection = collection[list(columns or [])[:1]], collection[list(columns or [])]
-    lengths = _lengths(thin.to_delayed(), runner)
-    return Strand(what, list(collection.to_delayed()), np.array(lengths, dtype=np.int64))
+        collection = collection[list(columns or [])]
+    # The lengths of these tasks, not of a thinner collection: how Dask joins partitions depends on the columns.
+    parts = list(collection.to_delayed())
+    return Strand(what, parts, np.array(_lengths(parts, runner), dtype=np.int64), len(parts) == given)
 
 
 def _lengths(parts: Iterable[Any], runner: Runner) -> list[int]:
