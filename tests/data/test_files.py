@@ -283,5 +283,5 @@ def test_files_that_change_between_passes_are_noticed(tmp_path, data, ending):
 def test_missing_labels_are_no_class(tmp_path):
     rows = [f"{k % 7},{'' if k == 5 else 'yes' if k % 2 else 'no'}" for k in range(50)]
     (tmp_path / "t.csv").write_text("\n".join(["a,label", *rows]))
-    with pytest.raises(ValueError, match=r"Input y contains NaN at row 5 of .*t\.csv"):
+    with pytest.raises(ValueError, match=r"Input y contains NaN or infinity at row 5 of .*t\.csv"):
         LinearSVC().fit(tmp_path / "t.csv", "label")
