@@ -8,6 +8,7 @@ Every fit must end with the bits of a fit in memory; times are those of this mac
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import logging
 import os
 import pickle
@@ -22,7 +23,7 @@ from distributed import Client, LocalCluster
 import aidlearn.data.dask as rows_elsewhere
 from aidlearn import LADRegressor, LinearSVC
 
-N, M, BLOCKS = 200_000, 50, 20
+N, M, BLOCKS = 100_000, 50, 10
 
 
 def block(k: int) -> np.ndarray:
@@ -41,12 +42,12 @@ def bits(model) -> tuple:
     return model.coef_.tobytes(), np.asarray(model.intercept_).tobytes(), history
 
 
-def kill_one(client: Client, after: float, rng: np.random.Generator, killed: list[int]) -> threading.Thread:
-    """Kill a worker after some seconds, unless the fit has ended."""
-    pids = list(client.run(os.getpid).values())
+def kill_one(cluster: LocalCluster, after: float, rng: np.random.Generator, killed: list[int]) -> threading.Thread:
+    """Kill a worker after some seconds."""
 
     def work() -> None:
         time.sleep(after)
+        pids = [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
         os.kill(pids[int(rng.integers(len(pids)))], signal.SIGKILL)
         killed.append(1)
 
@@ -89,7 +90,10 @@ def main() -> None:
     rng = np.random.default_rng(0)
     X, y = collection()
     memory_X, memory_y = (values.compute(scheduler="synchronous") for values in (X, y))
-    models = {"LAD": LADRegressor(init="kmeans", tol=1e-5), "SVM": LinearSVC(C=0.01, init="kmeans", tol=1e-5)}
+    models = {
+        "LAD": LADRegressor(init="kmeans", tol=1e-5, max_iter=8),
+        "SVM": LinearSVC(C=0.01, init="kmeans", tol=1e-5, max_iter=8),
+    }
     targets = {"LAD": (y, memory_y), "SVM": (y > 0, memory_y > 0)}
     expected = {}
     for name, model in models.items():
@@ -97,8 +101,9 @@ def main() -> None:
         expected[name] = bits(model.fit(memory_X, targets[name][1]))
         print(f"{name}: {N} x {M} in memory {time.perf_counter() - started:.2f} s, {model.n_iter_} iterations")
     settings = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with LocalCluster(n_workers=arguments.workers, **settings) as cluster, Client(cluster) as client:
-        peaceful = {}
+    settings["n_workers"] = arguments.workers
+    peaceful = {}
+    with LocalCluster(**settings) as cluster, Client(cluster) as client:
         for name, model in models.items():
             model.fit(X, targets[name][0])  # workers import what they need
             seconds, out, back = traffic(client, model, X, targets[name][0])
@@ -106,20 +111,24 @@ def main() -> None:
             print(
                 f"{name}: {arguments.workers} workers {seconds:.2f} s, {model.n_passes_} passes, "
                 f"{out / model.n_passes_ / 1e3:.1f} kB out and {back / model.n_passes_ / 1e3:.1f} kB back per pass, "
-                f"data {8 * N * M / 1e6:.0f} MB; same bits: {bits(model) == expected[name]}"
+                f"data {8 * N * M / 1e6:.0f} MB; same bits: {bits(model) == expected[name]}",
+                flush=True,
             )
-        for number in range(arguments.kills):
-            name = list(models)[number % 2]
+    for number in range(arguments.kills):
+        name = list(models)[number % 2]
+        # A cluster of its own for each kill: a worker that does not come back is no concern of the next fit.
+        with LocalCluster(**settings) as cluster, Client(cluster):
             killed: list[int] = []
             after = float(rng.uniform(0.1, 0.9)) * peaceful[name]
-            thread = kill_one(client, after, rng, killed)
+            thread = kill_one(cluster, after, rng, killed)
+            faulthandler.dump_traceback_later(120, exit=True)
             started = time.perf_counter()
             model = models[name].fit(X, targets[name][0])
             seconds, during = time.perf_counter() - started, bool(killed)
+            faulthandler.cancel_dump_traceback_later()
             thread.join()
-            when = f"killed after {after:.2f} s" if during else "ended before the kill"
-            print(f"{number}: {name} {when}, {seconds:.2f} s, same bits: {bits(model) == expected[name]}", flush=True)
-            client.wait_for_workers(arguments.workers)
+        when = f"killed after {after:.2f} s" if during else "ended before the kill"
+        print(f"{number}: {name} {when}, {seconds:.2f} s, same bits: {bits(model) == expected[name]}", flush=True)
 
 
 if __name__ == "__main__":
