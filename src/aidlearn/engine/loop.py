@@ -176,6 +176,7 @@ def aid(
             check = clusters.check(Trial([solution.point]))
             before = run.improve([solution.point], check)
             stop = run.record(clusters.n_clusters, clusters.source.n_entries, solution, check)
+            stop = stop or solution.interrupted
             status = run.status(problem, solution, check) or (Status.interrupted if stop else None)
             if status is None:
                 elsewhere = problem.split_trial(solution, before)

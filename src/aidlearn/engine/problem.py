@@ -68,6 +68,8 @@ class Solution:
     dual: Any = None
     loose: Any = None
     """What the problem's ``split_trial`` has to split beyond the violating clusters so that the bound can rise."""
+    interrupted: bool = False
+    """The user has stopped the solver, and this is what it had."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ float64, is the bound. Clusters that are expected to have no loss may be left ou
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,7 +23,8 @@ from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
 from aidlearn.kernels.rows import KernelRows
 from aidlearn.problems.kernel_clusters import KernelClusters
-from aidlearn.solvers.kernel_dual import KernelDual, best_intercept, finish
+from aidlearn.solvers.kernel_dual import Interrupted, KernelDual, best_intercept, finish
+from aidlearn.solvers.rows import EPS
 
 NO_LOSS, LOSS = 0, 1
 """Regions of a row: outside its margin, inside or on the wrong side of it."""
@@ -103,12 +105,18 @@ class KernelHinge(Problem):
         self.tol, self.memory_limit, self.initial_rate, self.rng = tol, memory_limit, initial_rate, rng
         self.kernels = KernelClusters(rows, y, box, memory_limit)
         self._bound = 0.0
+        self._hidden = 0.0
         self._coef = np.zeros(len(y))
         self._scores = np.zeros(len(y))
         self._widest: tuple[KernelPoint, float] | None = None
 
     def start(self) -> Start:
-        return self.start_method(self)
+        """Initial clusters; the machine without any row is there from the beginning."""
+        start = self.start_method(self)
+        if start.incumbent is not None:
+            return start
+        nothing = self._point(np.zeros_like(self.y), np.zeros_like(self.y), exact=True)
+        return replace(start, incumbent=Incumbent(nothing, self.objective(nothing)))
 
     def aggregate(self, chunk: Chunk, labels: NDArray[Any], n_clusters: int) -> Float:
         """Sum of the weights of each cluster, and of weight times label."""
@@ -126,38 +134,56 @@ class KernelHinge(Problem):
         alpha = dual.start(kernels.collect(np.abs(self._coef)))
         self._go_to(alpha)
         best = np.inf if incumbent is None else incumbent.objective
-        point, alpha = self._solved(dual, alpha, best, accuracy)
-        value = float(alpha.sum()) - 0.5 * point.square
-        self._bound = max(self._bound, value)
+        point, alpha, interrupted = self._solved(dual, alpha, best, accuracy)
+        self._bound = max(self._bound, float(alpha.sum()) - 0.5 * point.square)
         # A cluster that was left out and has a loss as a whole does not split, but it has to come in.
         violators = self._violators(point)
         loose = violators if len(violators) else None
-        return Solution(point, value - 0.5 * self.rounding(point, alpha), loose=loose)
+        return Solution(point, self._proven(point, alpha), loose=loose, interrupted=interrupted)
 
-    def _solved(self, dual: KernelDual, alpha: Float, best: float, accuracy: Accuracy) -> tuple[KernelPoint, Float]:
-        """Solve the aggregated problem from alpha; in float64 once the gap to ``best`` or to the point is small."""
+    def _solved(
+        self, dual: KernelDual, alpha: Float, best: float, accuracy: Accuracy
+    ) -> tuple[KernelPoint, Float, bool]:
+        """Solve the aggregated problem from alpha; in float64 once the gap to ``best`` or to the point is small.
+
+        Returns the point, its dual, and whether the user has stopped the solver.
+        """
         relative = self._relative(best, accuracy)
+        last = np.inf
         for _ in range(REFINEMENTS):
-            alpha = self.solver(dual, alpha, self.kernels.means(self._scores), relative, accuracy.deadline)
-            alpha = finish(dual, alpha, relative, accuracy.deadline)
+            alpha, interrupted = self._solved_dual(dual, alpha, relative, accuracy.deadline)
             self._go_to(alpha)
             point = self._solution(dual)
-            gap = self._gap(point, alpha, best)
             done = len(self._violators(point)) == 0
-            if not done and gap > CERTIFY_FROM * max(self.tol, 1e-9):
+            far = self._gap(point, alpha, best) > CERTIFY_FROM * max(self.tol, 1e-9)
+            if not done and far and not interrupted:
                 break
             self._scores = self.recomputed(point).scores
             point = replace(self._solution(dual), exact=True)
-            if not done or self._gap(point, alpha, best) <= self.tol or time.monotonic() > accuracy.deadline:
+            gap = self._gap(point, alpha, best)
+            # What rounding hides of the gap no solver can close.
+            self._hidden = (self._doubt(point) + 0.5 * self.rounding(point)) / max(self.value(point), 1e-300)
+            enough = gap <= max(self.tol - self._hidden, 0.3 * self._hidden)
+            if not done or enough or gap > 0.5 * last or interrupted or time.monotonic() > accuracy.deadline:
                 break
             # Only digits of the solution are missing: on from exact scores.
-            relative = max(0.1 * self.tol, 1e-13)
-        return point, alpha
+            relative, last = max(0.1 * self.tol, 0.1 * self._hidden, 1e-13), gap
+        return point, alpha, interrupted
+
+    def _solved_dual(self, dual: KernelDual, alpha: Float, relative: float, deadline: float) -> tuple[Float, bool]:
+        """A solution of the aggregated dual; if the user stops the solver, what it had."""
+        try:
+            alpha = self.solver(dual, alpha, self.kernels.means(self._scores), relative, deadline)
+            return finish(dual, alpha, relative, deadline), False
+        except Interrupted as stop:
+            return dual.start(stop.alpha), True
+        except KeyboardInterrupt:
+            return dual.start(alpha), True
 
     def _relative(self, best: float, accuracy: Accuracy) -> float:
         """Accuracy of the aggregated solution: far from the original optimum there is no use in a good one."""
         if accuracy.relative == 0:
-            return max(1e-3 * self.tol, 1e-13)
+            return max(1e-3 * self.tol, 0.1 * self._hidden, 1e-13)
         gap = max(0.0, (best - self._bound) / max(best, 1e-300)) if np.isfinite(best) else 1.0
         return max(accuracy.relative, min(1e-2, 0.03 * gap) if self._shared.any() else 0.0)
 
@@ -166,11 +192,29 @@ class KernelHinge(Problem):
         reached = min(best, self._charge(point) * self.value(point))
         return (reached - float(alpha.sum()) + 0.5 * point.square) / max(reached, 1e-300)
 
+    def _proven(self, point: KernelPoint, alpha: Float) -> float:
+        """The value of the dual, less what rounding may have added to it.
+
+        The heavier class, times what lets the coefficients sum to zero exactly, is a feasible point nearby.
+        """
+        coef = point.coef
+        surplus = math.fsum(coef)
+        heavy = coef * np.sign(surplus) > 0
+        excess = np.abs(coef[heavy]) * (abs(surplus) / max(float(np.abs(coef[heavy]).sum()), 1e-300))
+        slope = abs(float(excess @ (1.0 - self.y[heavy] * point.scores[heavy])))
+        shift = 2.0 * slope + 0.5 * float(excess @ self.rows.lengths[heavy]) ** 2
+        total = (1.0 - 4.0 * EPS) * math.fsum(np.abs(coef))
+        return total - 0.5 * point.square - 0.5 * self.rounding(point, alpha) - shift
+
     def rounding(self, point: KernelPoint, alpha: Float | None = None) -> float:
         """The most that rounding may have taken from ``|w|^2``."""
         if not point.exact:
             assert alpha is not None
             return self.kernels.error(alpha)
+        return self._square_error(point)
+
+    def _square_error(self, point: KernelPoint) -> float:
+        """The same for scores in float64."""
         sizes = np.abs(point.coef) * self.rows.lengths
         return float(sizes.sum()) * float(self.rows.rounding(exact=True) @ sizes)
 
@@ -182,7 +226,8 @@ class KernelHinge(Problem):
 
     def _point(self, coef: Float, scores: Float, exact: bool = False, feasible: bool = True) -> KernelPoint:
         b = best_intercept(scores, self.y, self.box)
-        return KernelPoint(coef, b, scores, max(0.0, float(coef @ scores)), b, exact, feasible)
+        # Sums of NumPy are pairwise: their rounding hardly grows with the number of rows.
+        return KernelPoint(coef, b, scores, max(0.0, float(np.sum(coef * scores))), b, exact, feasible)
 
     def _solution(self, dual: KernelDual) -> KernelPoint:
         """The point reached, with regions at the intercept of the aggregated problem."""
@@ -215,7 +260,7 @@ class KernelHinge(Problem):
 
     def value(self, point: KernelPoint) -> float:
         """The objective on all rows, as far as the point's scores go."""
-        return 0.5 * point.square + float(self.box @ np.maximum(0.0, self._margins(point)))
+        return 0.5 * point.square + float(np.sum(self.box * np.maximum(0.0, self._margins(point))))
 
     def _charge(self, point: KernelPoint) -> float:
         """Factor on the objective: with it the gap of a point that is not feasible stays above the tolerance."""
@@ -226,10 +271,21 @@ class KernelHinge(Problem):
         return self._charge(point) * self.value(point) + self._doubt(point)
 
     def _doubt(self, point: KernelPoint) -> float:
-        """What float32 scores may have taken from the value: a tenth of the errors of all rows with a loss."""
-        if point.exact:
-            return 0.0
-        return 0.1 * float(self._score_errors(point) @ (self.box * (self._margins(point) > 0)))
+        """What rounding may have taken from the value: of scores in float64 the most that it can be.
+
+        Scores in float32, which never end a run, add a tenth of the expected errors of all rows with a loss.
+        """
+        z = self._margins(point)
+        errors = self.rows.rounding(exact=True) * self.rows.lengths * float(np.abs(point.coef) @ self.rows.lengths)
+        errors = errors + 4.0 * EPS * (1.0 + np.abs(point.scores) + abs(point.intercept))
+        losses = float(np.sum(self.box * np.where(z > -errors, errors, 0.0)))
+        if not point.exact:
+            losses += 0.1 * float(self._score_errors(point) @ (self.box * (z > 0)))
+        return losses + 0.5 * self._square_error(point) + 64.0 * EPS * self.value(point)
+
+    def reached(self, point: KernelPoint) -> float:
+        """The objective of a point, rounded up: no less than its true value."""
+        return self.value(point) + self._doubt(point)
 
     def penalty(self, point: KernelPoint) -> float:
         return 0.5 * self._charge(point) * point.square + self._doubt(point)

@@ -19,6 +19,7 @@ from sklearn.svm import SVC as LibSVC
 
 from aidlearn.data.source import Float
 from aidlearn.engine.problem import Accuracy
+from aidlearn.kernels import rows as rows_module
 from aidlearn.kernels.rows import CompiledRows
 from aidlearn.solvers.aggregated import solve_by_interior_point
 from aidlearn.solvers.certificate import balance
@@ -27,11 +28,27 @@ from aidlearn.solvers.rows import EPS, HingeRows
 STEPS = 100_000
 """Steps of SMO or libsvm, and STEPS_PER_ROW more for each row: where rounding decides they may go on forever."""
 STEPS_PER_ROW = 400
+STEPS_AT_ONCE = 200
+"""Fewest steps between two looks at the gap."""
 SMALL = 1000
 """Up to this size the last digits of a solution cost next to nothing."""
 POLISH_ROUNDS = 5
+BEGIN_BY_LIBSVM = 2000
+"""Up to this size libsvm makes a first solution where kernels need not be compiled."""
+BEGIN_STEPS = 30
+"""Steps per row after which it is left to SMO to go on."""
+POOR = 0.1
+"""Gap of a point that is no better start than none."""
 COLUMNS_AT_LEAST = 64
 """Columns of the kernel matrix that are always kept."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user has stopped a solver, at a feasible point that is better than nothing."""
+
+    def __init__(self, alpha: Float) -> None:
+        super().__init__("interrupted")
+        self.alpha = alpha
 
 
 @dataclass(frozen=True)
@@ -49,6 +66,15 @@ class KernelDual:
     fixed: NDArray[Any] | None = None
     n_columns: int = 0
     """Columns that may be kept at once where there is no matrix."""
+
+    def square(self) -> Float:
+        """The kernel matrix in float64."""
+        assert self.matrix is not None
+        return self.matrix[:, : len(self.y)].astype(np.float64, copy=False)
+
+    def scores(self, alpha: Float) -> Float:
+        """Of all rows, where the matrix is at hand."""
+        return np.asarray(self.square() @ (self.y * alpha))
 
     def start(self, alpha: Float) -> Float:
         """The nearest simple feasible point (a feasible one is left as it is)."""
@@ -74,68 +100,112 @@ def solve_smo(dual: KernelDual, alpha: Float, scores: Float, relative: float, de
     """
     solver = _WithMatrix(dual, alpha, scores) if dual.matrix is not None else _WithColumns(dual, alpha, scores)
     total, limit = 0, _step_limit(len(alpha))
-    while solver.gap() > relative and total < limit and time.monotonic() < deadline:
-        done = solver.round(total)
-        if done == 0:
-            break
-        total += done
-    return np.clip(dual.y * solver.beta, 0.0, dual.box)
+    try:
+        while solver.gap() > relative and total < limit and time.monotonic() < deadline:
+            done = solver.round(total)
+            if done == 0:
+                break
+            total += done
+    except KeyboardInterrupt:
+        raise Interrupted(solver.alpha()) from None
+    return solver.alpha()
 
 
 def solve_libsvm(dual: KernelDual, alpha: Float, scores: Float, relative: float, deadline: float) -> Float:
     """The same by scikit-learn's libsvm, at ever smaller tolerances on its optimality conditions."""
-    assert dual.matrix is not None
+    best, gap = dual.start(alpha), _values(dual.y, dual.box, alpha, scores)[1]
+    for tolerance in (1e-3, 1e-5, 1e-7, 1e-9):
+        if gap <= relative or time.monotonic() >= deadline:
+            break
+        try:
+            found = _by_libsvm(dual, tolerance)
+        except KeyboardInterrupt:
+            raise Interrupted(best) from None
+        found = _by_factor(dual, dual.square(), deadline) if found is None else polish(dual, found)
+        now = _gap(dual, found)
+        if now >= gap and tolerance < 1e-3:
+            break  # it was out of steps, or of digits
+        best, gap = (found, now) if now < gap else (best, gap)
+    return best
+
+
+def solve_auto(dual: KernelDual, alpha: Float, scores: Float, relative: float, deadline: float) -> Float:
+    """libsvm begins with a small problem, where that is mostly enough and SMO has to be loaded; SMO goes on."""
+    if not rows_module.numba_installed():
+        return solve_libsvm(dual, alpha, scores, relative, deadline)
+    if len(alpha) < BEGIN_BY_LIBSVM and _values(dual.y, dual.box, alpha, scores)[1] > POOR:
+        try:
+            found = _by_libsvm(dual, 1e-3, BEGIN_STEPS * len(alpha))
+        except KeyboardInterrupt:
+            raise Interrupted(dual.start(alpha)) from None
+        if found is not None:
+            found = polish(dual, found)
+            if _gap(dual, found) <= relative:
+                return found
+            alpha, scores = found, dual.scores(found)
+    return solve_smo(dual, alpha, scores, relative, deadline)
+
+
+def _by_libsvm(dual: KernelDual, tolerance: float, steps: int | None = None) -> Float | None:
+    """A solution to a tolerance on the optimality conditions, or None if it is not one of finite numbers."""
     y, box = dual.y, dual.box
     used = np.flatnonzero(box > 0)
     if len(np.unique(y[used])) < 2:
         return np.zeros_like(box)
+    assert dual.matrix is not None
     square = dual.matrix[:, : len(y)]
-    whole = len(used) == len(box)
-    kernel = np.asarray(square if whole else square[np.ix_(used, used)], dtype=np.float64, order="C")
-    tolerance = 1e-3 if relative >= 1e-5 else 1e-5
-    best, best_value, limit = dual.start(alpha), -np.inf, _step_limit(len(used))
-    while True:
-        model = LibSVC(kernel="precomputed", C=1.0, tol=tolerance, cache_size=500, max_iter=limit)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+    kernel = np.asarray(square if len(used) == len(box) else square[np.ix_(used, used)], dtype=np.float64, order="C")
+    limit = _step_limit(len(used)) if steps is None else steps
+    model = LibSVC(kernel="precomputed", C=1.0, tol=tolerance, cache_size=500, max_iter=limit)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        try:
             model.fit(kernel, y[used], sample_weight=box[used])
-        found = np.zeros_like(box)
-        found[used[model.support_]] = np.abs(model.dual_coef_[0])
-        found = dual.start(found)
-        value, gap = _values(y, box, found, np.asarray(square @ (y * found), dtype=np.float64))
-        if value > best_value:
-            best, best_value = found, value
-        out_of_steps = int(model.n_iter_[0]) >= limit
-        if gap <= relative or tolerance <= 1e-10 or out_of_steps or time.monotonic() >= deadline:
-            return best
-        tolerance *= 0.03
+        except ValueError:  # coefficients or intercept that are not finite: kernels without any curvature
+            return None
+    found = np.zeros_like(box)
+    found[used[model.support_]] = np.abs(model.dual_coef_[0])
+    return dual.start(found)
 
 
 def _step_limit(n: int) -> int:
     return STEPS + STEPS_PER_ROW * n if n > SMALL else STEPS
 
 
+def polish(dual: KernelDual, alpha: Float) -> Float:
+    """Newton steps on the rows strictly inside their boxes, as long as they help; only of small problems."""
+    if dual.matrix is None or len(alpha) > SMALL:
+        return alpha
+    K = dual.square()
+    gap = _gap(dual, alpha, K)
+    for _ in range(POLISH_ROUNDS):
+        now = _newton_step(dual, K, alpha)
+        now_gap = _gap(dual, now, K)
+        if now_gap >= gap:
+            break
+        alpha, gap = now, now_gap
+    return alpha
+
+
 def finish(dual: KernelDual, alpha: Float, relative: float, deadline: float) -> Float:
     """The last digits of the solution of a small problem.
 
-    Newton steps on the rows strictly inside their boxes; where that fails (SMO and libsvm hardly move in an
-    ill-conditioned kernel matrix) an interior point on a factor of the matrix.
+    Where Newton steps fail too (SMO and libsvm hardly move in an ill-conditioned kernel matrix), an interior point on
+    a factor of the matrix.
     """
-    alpha = dual.start(alpha)
+    alpha = polish(dual, dual.start(alpha))
     if dual.matrix is None or len(alpha) > SMALL:
         return alpha
-    K = dual.matrix[:, : len(alpha)].astype(np.float64)
-    best, gap = alpha, _values(dual.y, dual.box, alpha, K @ (dual.y * alpha))[1]
-    for _ in range(POLISH_ROUNDS):
-        alpha = _newton_step(dual, K, alpha)
-        now = _values(dual.y, dual.box, alpha, K @ (dual.y * alpha))[1]
-        if now >= gap:
-            break
-        best, gap = alpha, now
+    gap = _gap(dual, alpha)
     if gap <= relative:
-        return best
-    alpha = _by_factor(dual, K, deadline)
-    return alpha if _values(dual.y, dual.box, alpha, K @ (dual.y * alpha))[1] < gap else best
+        return alpha
+    by_factor = _by_factor(dual, dual.square(), deadline)
+    return by_factor if _gap(dual, by_factor) < gap else alpha
+
+
+def _gap(dual: KernelDual, alpha: Float, K: Float | None = None) -> float:
+    scores = dual.scores(alpha) if K is None else K @ (dual.y * alpha)
+    return _values(dual.y, dual.box, alpha, scores)[1]
 
 
 def _newton_step(dual: KernelDual, K: Float, alpha: Float) -> Float:
@@ -187,6 +257,9 @@ class _Solver(ABC):
         self.beta, self.F = dual.y * alpha, dual.y - scores
         self.lower, self.upper = np.minimum(0.0, dual.y * dual.box), np.maximum(0.0, dual.y * dual.box)
 
+    def alpha(self) -> Float:
+        return np.clip(self.dual.y * self.beta, 0.0, self.dual.box)
+
     def gap(self) -> float:
         y, box = self.dual.y, self.dual.box
         return _values(y, box, y * self.beta, y - self.F)[1]
@@ -215,12 +288,11 @@ class _WithMatrix(_Solver):
                 | ((beta >= upper) & (top + margin > F))
             )
         if not 0 < len(rows) < 0.7 * n:
-            return self._steps(K, lower, upper, beta, F, n // 4 + 1, 0.0)
+            return self._steps(K, lower, upper, beta, F, max(n // 4, STEPS_AT_ONCE), 0.0)
         old, part_F = beta[rows], F[rows]
         part = old.copy()
-        done = self._steps(
-            submatrix(K, rows), lower[rows], upper[rows], part, part_F, 4 * len(rows), 0.1 * (top - bottom)
-        )
+        budget, target = max(4 * len(rows), STEPS_AT_ONCE), 0.1 * (top - bottom)
+        done = self._steps(submatrix(K, rows), lower[rows], upper[rows], part, part_F, budget, target)
         beta[rows] = part
         subtract_rows(K, rows, part - old, F)
         return done
@@ -232,7 +304,7 @@ class _WithMatrix(_Solver):
         n = len(F)
         everything = np.arange(n)
         nothing = np.zeros((0, 1), dtype=K.dtype)
-        diagonal = K.diagonal().astype(np.float32)
+        diagonal = K.diagonal().astype(np.float64)
         return steps(
             K, everything, everything, everything.copy(), 0, nothing, np.zeros(0), 0, 1.0, 0.0, 1,
             np.zeros((0, 0), dtype=K.dtype), diagonal, lower, upper, beta, F, budget, target,
@@ -258,7 +330,7 @@ class _WithColumns(_Solver):
         self.slot_of[q:], self.row_of[:g] = np.arange(g), np.arange(q, n)
         self.stamp[:g] = np.iinfo(np.int64).max
         self.fixed = fixed
-        self.diagonal = np.concatenate([rows.lengths[chosen] ** 2, fixed[q:].diagonal()]).astype(np.float32)
+        self.diagonal = np.concatenate([rows.lengths[chosen] ** 2, fixed[q:].diagonal()])
 
     def round(self, total: int) -> int:
         from aidlearn.solvers.smo import steps

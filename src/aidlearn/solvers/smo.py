@@ -18,7 +18,8 @@ from numba import float32, njit
 from aidlearn.kernels.compiled import block_into
 
 _BLOCK = 256
-_BIG = 1e15  # takes a row out of a maximum
+_BIG = 1e30  # takes a row out of a maximum, also from among rows far out
+_LARGE = 1e30  # kernel values beyond are scaled where they are read in float32
 _CURVATURE = 1e-6  # least curvature when a partner is chosen
 
 
@@ -82,12 +83,15 @@ def _keys_of_largest(F, centre, penalty, keys):
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def _gains(F, centre, penalty, ki, diagonal, fi, kii, gains):
-    """Second-order gains ``(F_i - F_j)^2 / (K_ii + K_jj - 2 K_ij)``; 0 where ``F_j >= F_i``."""
+def _gains(F, centre, penalty, ki, scaled, twice, fi, kii, gains):
+    """Second-order gains ``(F_i - F_j)^2 / (K_ii + K_jj - 2 K_ij)``; 0 where ``F_j >= F_i``.
+
+    ``scaled`` is the diagonal times what keeps it in the range of float32, and ``twice`` two times that.
+    """
     f, d, least = float32(fi - centre), float32(kii), float32(_CURVATURE)
     for k in range(F.shape[0]):
         drop = max(f - (float32(F[k] - centre) + penalty[k]), float32(0.0))
-        gains[k] = drop * drop / max(d + diagonal[k] - float32(2.0) * float32(ki[k]), least)
+        gains[k] = drop * drop / max(d + scaled[k] - float32(twice * ki[k]), least)
 
 
 @njit(cache=True, nogil=True)
@@ -134,6 +138,9 @@ def steps(
     keys = np.empty(n, dtype=np.int32)
     gains = np.empty(n, dtype=np.float32)
     gain_keys = gains.view(np.int32)  # gains are >= 0: their bits are in their order
+    scale = min(1.0, _LARGE / max(np.max(diagonal), 1.0))
+    scaled = (diagonal * scale).astype(np.float32)
+    twice = np.full(1, 2.0 * scale, dtype=cache.dtype)
     centre = 0.0
     for it in range(max_iter):
         if it % (n // 2 + 1) == 0:
@@ -147,12 +154,12 @@ def steps(
             return it
         time = now + 2 * it
         ki = cache[_slot(i, cache, slot_of, row_of, stamp, time, X, squares, kind, gamma, coef0, degree, fixed)]
-        _gains(F, centre, falling, ki, diagonal, F[i], diagonal[i], gains)
+        _gains(F, centre, falling, ki, scaled, twice[0], F[i], scaled[i], gains)
         j = _argmax(gain_keys)
         if not (gains[j] > 0.0 and F[i] > F[j] and beta[j] > lower[j]):
             return it
         kj = cache[_slot(j, cache, slot_of, row_of, stamp, time + 1, X, squares, kind, gamma, coef0, degree, fixed)]
-        curvature = max(np.float64(diagonal[i]) + diagonal[j] - 2.0 * ki[j], 1e-12)
+        curvature = max(diagonal[i] + diagonal[j] - 2.0 * ki[j], 1e-12)
         room_i, room_j = upper[i] - beta[i], beta[j] - lower[j]
         t = min((F[i] - F[j]) / curvature, min(room_i, room_j))
         beta[i] = upper[i] if t == room_i else beta[i] + t
