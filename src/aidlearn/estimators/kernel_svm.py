@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -29,32 +28,27 @@ from aidlearn.estimators.base import (
     generator,
     weigh_classes,
 )
-from aidlearn.kernels.features import EXACT_ROWS, check_kernel_matrix
+from aidlearn.estimators.one_against_one import Machine, lay_out, pairs_of, winners
+from aidlearn.kernels.features import EXACT_ROWS, check_kernel_matrix, check_whole_matrix
 from aidlearn.kernels.functions import Kernel, kernel_from
 from aidlearn.kernels.landmarks import LandmarkSource, landmark_features, landmark_map
 from aidlearn.kernels.rows import KernelRows, expansion_scores, kernel_rows, numba_installed
 from aidlearn.problems.kernel_hinge import KernelHinge, KernelPoint
 from aidlearn.problems.losses import hinge
-from aidlearn.solvers.kernel_dual import solve_libsvm, solve_smo
+from aidlearn.solvers.kernel_dual import solve_auto, solve_libsvm, solve_smo
 from aidlearn.starts import start_method as linear_start
+from aidlearn.starts.given import cluster_codes
 from aidlearn.starts.kernel import METHODS, given
 
 COMPONENTS = 300
 """Landmarks of the approximated kernel by default."""
 LARGE_BOX = 300.0
 """From this C (times weight) on kernel values are float64 throughout."""
+AT_ONCE = 1e-3
+"""Seconds for each of the machines that were not begun when the user stopped a fit."""
+DUAL_SOLVERS = {"auto": solve_auto, "smo": solve_smo, "libsvm": solve_libsvm}
 UNRELIABLE = 1e-2
 """Part of the objective that rounding may reach before a fit warns."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """The fit of two classes: the second is positive."""
-
-    result: Result
-    rows: Int
-    coef: Float
-    intercept: float
 
 
 class SVC(ClassifierMixin, AIDEstimator):
@@ -125,6 +119,10 @@ class SVC(ClassifierMixin, AIDEstimator):
         ``y_i alpha_i`` of these rows in each machine, laid out as in :class:`sklearn.svm.SVC`: a dual-feasible point,
         unless a limit ended the fit while the best machine was still that of the start.
     intercept_ : ndarray of shape (n_machines,)
+    coef_ : ndarray of shape (n_machines, n_features)
+        Of the linear kernel only.
+    class_weight_ : ndarray of shape (n_classes,)
+    shape_fit_ : tuple of int
     certified_kernel_ : str
         "exact", or which approximation of the kernel objective and bound belong to.{FITTED_ATTRIBUTES}
 
@@ -208,26 +206,36 @@ class SVC(ClassifierMixin, AIDEstimator):
             raise ValueError(
                 "SVC takes arrays, sparse matrices and tables, neither a path, a Dask collection nor a DataSource."
             )
+        self._forget()
         codes = None
         if y is not None:
             self.classes_, codes = encode_classes(y, type(self).__name__)
-            sample_weight = weigh_classes(sample_weight, self.class_weight, self.classes_, codes)
         source = self._source(X, codes, sample_weight)
         assert codes is not None
         with one_blas_thread():
-            rows, weight = checked_rows(source)
+            rows, given_weight = checked_rows(source)
+            # As in scikit-learn the factors of the classes have no part in gamma="scale".
+            kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, given_weight)
+            weight = weigh_classes(given_weight, self.class_weight, self.classes_, codes)
+            if not (np.isfinite(weight).all() and weight.min() >= 0):
+                raise ValueError(f"class_weight must be finite and not negative, got {self.class_weight!r}.")
             for label in range(len(self.classes_)):
                 if not weight[codes == label].any():
                     raise ValueError(f"All rows of class {self.classes_[label]!r} have weight zero.")
-            kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, weight)
             self._check_kernel(kernel, rows)
-            pairs = list(combinations(range(len(self.classes_)), 2))
-            machines = [self._fit_pair(kernel, rows, codes, weight, pair) for pair in pairs]
-        self._store_model(kernel, rows, codes, pairs, machines)
+            self._check_init(rows.shape[0])
+            machines: list[Machine] = []
+            for pair in pairs_of(len(self.classes_)):
+                stopped = any(machine.result.status is Status.interrupted for machine in machines)
+                machines.append(self._fit_pair(kernel, rows, codes, weight, pair, stopped))
+        self._store_model(kernel, rows, codes, machines)
         self._store_certificate([machine.result for machine in machines], several=len(machines) > 1)
         return self
 
-    def _fit_pair(self, kernel: Kernel, X: Any, codes: Int, weight: Float, pair: tuple[int, int]) -> Machine:
+    def _fit_pair(
+        self, kernel: Kernel, X: Any, codes: Int, weight: Float, pair: tuple[int, int], stopped: bool
+    ) -> Machine:
+        """The machine of two classes; once the user has ``stopped`` the fit, what can be had at once."""
         here = np.flatnonzero(((codes == pair[0]) | (codes == pair[1])) & (weight > 0))
         y = np.where(codes[here] == pair[1], 1.0, -1.0)
         box = float(self.C) * weight[here]
@@ -236,30 +244,35 @@ class SVC(ClassifierMixin, AIDEstimator):
         tol = 0.0 if box.max() > LARGE_BOX else self.tol
         compiled = {"smo": True, "libsvm": False}.get(self.solver)
         rows = kernel_rows(kernel, part, n_threads(self.n_jobs), tol, compiled)
-        result, coef, intercept = (self._approximated if self.approximation else self._exact)(rows, y, box)
+        limits = Limits(self.tol, int(self.max_iter or 1), AT_ONCE if stopped else self.time_limit)
+        if self.approximation:
+            result, coef, intercept = self._approximated(rows, y, box)
+        else:
+            result, coef, intercept = self._exact(rows, y, box, here, limits)
+        if stopped and result.status is Status.time_limit:
+            result.status = Status.interrupted
         used = np.flatnonzero(coef)
         return Machine(result, here[used], coef[used], intercept)
 
-    def _exact(self, rows: KernelRows, y: Float, box: Float) -> tuple[Result, Float, float]:
-        """AID on the kernel itself."""
+    def _exact(self, rows: KernelRows, y: Float, box: Float, here: Int, limits: Limits) -> tuple[Result, Float, float]:
+        """AID on the kernel itself, of the rows ``here``."""
         problem = KernelHinge(
             ArraySource(rows.X, y, box),
             rows,
             y,
             box,
-            solver=solve_smo if rows.compiled or self.solver == "smo" else solve_libsvm,
-            start_method=self._start_method(),
+            solver=DUAL_SOLVERS["smo" if rows.compiled else self.solver],
+            start_method=self._start_method(here),
             separate=isinstance(self.init, str) and self.init in ("auto", "band", "rows"),
             tol=self.tol,
             memory_limit=parse_bytes("memory_limit", self.memory_limit),
             initial_rate=self.initial_rate,
             rng=generator(self.random_state),
         )
-        assert self.max_iter is not None
-        result = aid(problem, Limits(self.tol, int(self.max_iter), self.time_limit), self._callbacks())
+        result = aid(problem, limits, self._callbacks())
         point: KernelPoint = result.point
         point = point if point.exact else problem.recomputed(point)
-        result.objective = problem.value(point)
+        result.objective = problem.reached(point)
         if problem.rounding(point) > UNRELIABLE * result.objective:
             warnings.warn(
                 "The values of this kernel are so large that rounding hides the objective: centre and scale X, or "
@@ -285,37 +298,29 @@ class SVC(ClassifierMixin, AIDEstimator):
         coef[landmarks] = mapping @ result.point[:-1]
         return result, coef, float(result.point[-1])
 
-    def _store_model(
-        self, kernel: Kernel, X: Any, codes: Int, pairs: list[tuple[int, int]], machines: list[Machine]
-    ) -> None:
-        n_classes = len(self.classes_)
-        support = np.unique(np.concatenate([machine.rows for machine in machines]))
-        support = support[np.argsort(codes[support], kind="stable")]
-        place = np.full(X.shape[0], -1)
-        place[support] = np.arange(len(support))
-        self._kernel = kernel
-        self._expansion = np.zeros((len(support), len(pairs)))
-        for k, machine in enumerate(machines):
-            self._expansion[place[machine.rows], k] = machine.coef
-        self.intercept_ = np.array([machine.intercept for machine in machines])
-        self.support_ = support
-        self.n_support_ = np.bincount(codes[support], minlength=n_classes)
-        self.support_vectors_ = np.empty((0, 0)) if kernel.precomputed else X[support]
-        # A row of class i has its coefficient against class j in row j, or j - 1 if that is beyond i.
-        self.dual_coef_ = np.zeros((n_classes - 1, len(support)))
-        of_class = codes[support]
-        for k, (first, second) in enumerate(pairs):
-            sign = 1.0 if n_classes == 2 else -1.0
-            here = of_class == first
-            self.dual_coef_[second - 1, here] = sign * self._expansion[here, k]
-            here = of_class == second
-            self.dual_coef_[first, here] = sign * self._expansion[here, k]
-        if n_classes > 2:
-            self.intercept_ = -self.intercept_
-            self._expansion = -self._expansion
+    def _store_model(self, kernel: Kernel, X: Any, codes: Int, machines: list[Machine]) -> None:
+        layout = lay_out(machines, codes, len(self.classes_))
+        self._kernel, self._expansion, self._offsets = kernel, layout.expansion, layout.intercept
+        self.support_, self.n_support_, self.dual_coef_ = layout.support, layout.n_support, layout.dual_coef
+        self.support_vectors_ = np.empty((0, 0)) if kernel.precomputed else X[layout.support]
+        self.intercept_ = layout.intercept
+        self.shape_fit_ = X.shape
+        self.class_weight_ = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[codes])
+        if kernel.name == "linear":
+            self.coef_ = np.asarray((kernel.centred(self.support_vectors_).T @ layout.expansion).T)
+            if kernel.centre is not None:
+                self.intercept_ = layout.intercept - self.coef_ @ kernel.centre
         self.certified_kernel_ = "exact"
         if self.approximation:
             self.certified_kernel_ = f"Nystroem approximation by {min(int(self.n_components), X.shape[0])} rows"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "status_")
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit has left: if this one fails, there is no model and not half of two."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
 
     def decision_function(self, X: Any) -> Float:
         """Signed scores: shape (n_samples,) for two classes, else one column per class ("ovr") or pair ("ovo")."""
@@ -331,11 +336,7 @@ class SVC(ClassifierMixin, AIDEstimator):
         scores = self._scores(X)
         if scores.shape[1] == 1:
             return class_of(self.classes_, scores)
-        votes = np.zeros((scores.shape[0], len(self.classes_)))
-        for k, (first, second) in enumerate(combinations(range(len(self.classes_)), 2)):
-            votes[:, first] += scores[:, k] > 0
-            votes[:, second] += scores[:, k] <= 0
-        return self.classes_[votes.argmax(axis=1)]
+        return self.classes_[winners(scores, len(self.classes_))]
 
     def _scores(self, X: Any) -> Float:
         """Scores, one column per machine."""
@@ -345,19 +346,25 @@ class SVC(ClassifierMixin, AIDEstimator):
         rows, _ = checked_rows(as_source(checked, np.zeros(checked.shape[0])))
         with one_blas_thread():
             support = self.support_ if self._kernel.precomputed else self.support_vectors_
-            return (
-                expansion_scores(self._kernel, rows, support, self._expansion, n_threads(self.n_jobs)) + self.intercept_
-            )
+            scores = expansion_scores(self._kernel, rows, support, self._expansion, n_threads(self.n_jobs))
+            return scores + self._offsets
 
-    def _start_method(self) -> Any:
+    def _start_method(self, here: Any = slice(None)) -> Any:
+        """The initial clustering that ``init`` asks for, of the rows ``here``."""
         if isinstance(self.init, str) and self.init in METHODS:
             return METHODS[self.init]
-        if callable(self.init) or (not isinstance(self.init, str) and np.ndim(self.init) == 1):
+        if callable(self.init):
             return given(self.init)
+        if not isinstance(self.init, str) and np.ndim(self.init) == 1:
+            return given(np.asarray(self.init)[here])
         raise ValueError(
             f"init must be one of {', '.join(map(repr, METHODS))}, an array of cluster labels or a callable, "
             f"got {self.init!r}."
         )
+
+    def _check_init(self, n: int) -> None:
+        if not isinstance(self.init, str) and not callable(self.init):
+            cluster_codes(np.asarray(self.init), n)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -384,6 +391,8 @@ class SVC(ClassifierMixin, AIDEstimator):
             return
         n = X.shape[0]
         rows = np.arange(n)
+        if kernel.precomputed:
+            check_whole_matrix(X)
         if n > EXACT_ROWS:
             rows = np.sort(generator(self.random_state).choice(n, EXACT_ROWS, replace=False))
             warnings.warn(

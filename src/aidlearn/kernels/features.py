@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, sparse
 
 from aidlearn.data.source import Float, Int
 from aidlearn.kernels.functions import Kernel
@@ -21,6 +21,10 @@ EXACT_ROWS = 3000
 """Up to this number of rows the whole Gram matrix is factored."""
 LANDMARKS = 1000
 """Rows that represent the others beyond."""
+ROUGH = 1e-6
+"""Part of the largest value by which two values of a kernel matrix may differ that should be equal."""
+TILE = 1024
+"""Rows and columns of a matrix that are looked at together."""
 INDEFINITE = 1e-6
 """Part of the largest diagonal entry that a residual of the factor may reach before the kernel is refused."""
 
@@ -70,6 +74,41 @@ def check_kernel_matrix(kernel: Kernel, X: Any, rows: NDArray[Any]) -> None:
     _factor(_gram(kernel, X, rows))
 
 
+def check_whole_matrix(K: Any) -> None:
+    """Refuse a precomputed matrix that is not symmetric, or not positive semidefinite in any two rows.
+
+    Finite it is already. Both take one look at each value, so that they are feasible for any matrix that is there.
+    """
+    diagonal = np.asarray(K.diagonal(), dtype=np.float64)
+    largest = float(np.abs(diagonal).max(initial=0.0))
+    if (diagonal < 0).any():
+        raise ValueError(
+            f"The kernel matrix is not positive semidefinite: that of row {int(diagonal.argmin())} with itself is "
+            f"{diagonal.min():g}."
+        )
+    lengths = np.sqrt(diagonal)
+    n = K.shape[0]
+    for i in range(0, n, TILE):
+        for j in range(0, i + TILE, TILE):
+            here, there = slice(i, i + TILE), slice(j, j + TILE)
+            tile, mirror = _dense(K[here, there]), _dense(K[there, here])
+            uneven = np.abs(tile - mirror.T)
+            if uneven.max(initial=0.0) > ROUGH * max(largest, float(np.abs(tile).max())):
+                row, column = np.unravel_index(int(uneven.argmax()), uneven.shape)
+                raise ValueError(f"The kernel matrix is not symmetric at rows {i + int(row)} and {j + int(column)}.")
+            beyond = np.abs(tile) - lengths[here, None] * lengths[there]
+            if beyond.max(initial=0.0) > ROUGH * largest:
+                row, column = np.unravel_index(int(beyond.argmax()), beyond.shape)
+                raise ValueError(
+                    f"The kernel matrix is not positive semidefinite: the kernel of rows {i + int(row)} and "
+                    f"{j + int(column)} is larger than those with themselves allow."
+                )
+
+
+def _dense(block: Any) -> Float:
+    return np.asarray(block.toarray() if sparse.issparse(block) else block, dtype=np.float64)
+
+
 def _gram(kernel: Kernel, X: Any, rows: NDArray[Any]) -> Float:
     gram = kernel.block(X[rows], rows if kernel.precomputed else X[rows])
     bad = np.argwhere(~np.isfinite(gram))
@@ -77,7 +116,7 @@ def _gram(kernel: Kernel, X: Any, rows: NDArray[Any]) -> Float:
         row, column = (int(rows[k]) for k in bad[0])
         raise ValueError(f"The kernel of rows {row} and {column} is not a finite number.")
     uneven = float(np.abs(gram - gram.T).max())
-    if uneven > 1e-6 * float(np.abs(gram).max()):
+    if uneven > ROUGH * float(np.abs(gram).max()):
         raise ValueError("The kernel matrix is not symmetric.")
     return gram
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from aidlearn.data.source import Float
 
 FAR = 1e3
 """Exponent of the rbf kernel from which on distances are computed row by row: differences of squares would cancel."""
+CENTRE_ROWS = 10_000
+"""Rows that the centre of all is estimated from."""
 NAMES = ("linear", "rbf", "poly", "precomputed")
 
 
@@ -26,17 +28,35 @@ class Kernel:
     gamma: float = 1.0
     degree: float = 3
     coef0: float = 0.0
+    centre: Float | None = field(default=None, compare=False)
+    """Subtracted from dense rows: a common offset takes digits. Distances are the same, and so are products in a dual
+    whose coefficients sum to zero; the intercept of a linear machine belongs to the rows without it."""
 
     @property
     def precomputed(self) -> bool:
         return self.name == "precomputed"
 
+    def centred(self, X: Any) -> Any:
+        """Dense rows without the common offset."""
+        return X if self.centre is None or sparse.issparse(X) else X - self.centre
+
     def of_products(self, products: Float) -> Float:
-        """Values of the kernels linear and poly from inner products of rows."""
-        return (self.gamma * products + self.coef0) ** self.degree if self.name == "poly" else products
+        """Values of the kernels linear and poly from inner products of rows; repeated products for whole degrees."""
+        if self.name != "poly":
+            return products
+        base = self.gamma * products + self.coef0
+        if not float(self.degree).is_integer() or self.degree < 1:
+            return np.asarray(base**self.degree)
+        power = base.copy()
+        for _ in range(int(self.degree) - 1):
+            power *= base
+        return power
 
     def block(self, X: Any, Z: Any) -> Float:
-        """``K(x_i, z_j)``; the rows of Z are training rows (their indices if the matrix is precomputed)."""
+        """``K(x_i, z_j)``; the rows of Z are training rows (their indices if the matrix is precomputed).
+
+        A value depends on its two rows alone, up to rounding: not on the other rows of X and Z.
+        """
         if self.precomputed:
             columns = X[:, Z]
             return np.asarray(columns.toarray() if sparse.issparse(columns) else columns, dtype=np.float64)
@@ -48,25 +68,38 @@ class Kernel:
                     f"{(X.shape[0], Z.shape[0])}, got {values.shape}."
                 )
             return values
+        # float32 rows would give a float32 matrix, and that is not positive semidefinite to float64 rounding.
+        X, Z = X.astype(np.float64, copy=False), Z.astype(np.float64, copy=False)
+        if sparse.issparse(X) or sparse.issparse(Z):
+            return self._sparse_block(X, Z)
+        if self.name == "rbf":
+            return self._rbf(X, Z)
+        return self.of_products(self.centred(X) @ self.centred(Z).T)
+
+    def _rbf(self, X: Float, Z: Float) -> Float:
+        """Distances are differences of squares, of rows far out differences of rows."""
+        x, z = self.centred(X), self.centred(Z)
+        x_squares, z_squares = np.einsum("ij,ij->i", x, x), np.einsum("ij,ij->i", z, z)
+        squares = x @ z.T
+        squares *= -2.0
+        squares += x_squares[:, None]
+        squares += z_squares
+        far_x, far_z = self.gamma * x_squares > FAR, self.gamma * z_squares > FAR
+        if far_x.any():
+            squares[far_x] = distance.cdist(X[far_x], Z, "sqeuclidean")
+        if far_z.any():
+            squares[:, far_z] = distance.cdist(X, Z[far_z], "sqeuclidean")
+        np.maximum(squares, 0.0, out=squares)
+        squares *= -self.gamma
+        return np.exp(squares, out=squares)
+
+    def _sparse_block(self, X: Any, Z: Any) -> Float:
         constants: dict[str, Any] = {}
         if self.name in ("rbf", "poly"):
             constants["gamma"] = self.gamma
         if self.name == "poly":
             constants |= {"degree": self.degree, "coef0": self.coef0}
-        # float32 rows would give a float32 matrix, and that is not positive semidefinite to float64 rounding.
-        X, Z = X.astype(np.float64, copy=False), Z.astype(np.float64, copy=False)
-        if self.name == "rbf" and not sparse.issparse(X) and not sparse.issparse(Z):
-            # Distances are differences of squares: without a common offset they keep their digits.
-            centre = Z.mean(axis=0)
-            X, Z = X - centre, Z - centre
-            if self.gamma * max(_largest(X), _largest(Z)) > FAR:
-                return np.exp(-self.gamma * distance.cdist(X, Z, "sqeuclidean"))
         return np.asarray(pairwise_kernels(X, Z, metric=self.name, **constants))
-
-
-def _largest(X: Any) -> float:
-    """Largest squared length of a row."""
-    return float(np.einsum("ij,ij->i", X, X).max(initial=0.0))
 
 
 def kernel_from(
@@ -88,14 +121,23 @@ def kernel_from(
         gamma = 1.0 / (X.shape[1] * spread) if spread > 0 else 1.0
     elif not (isinstance(gamma, (int, float, np.number)) and np.isfinite(gamma) and gamma > 0):
         raise ValueError(f"gamma must be 'scale', 'auto' or a positive number, got {gamma!r}.")
-    return Kernel(kernel, float(gamma), degree, float(coef0))
+    centre = None if sparse.issparse(X) or kernel not in ("rbf", "linear") else _middle(X)
+    return Kernel(kernel, float(gamma), degree, float(coef0), centre)
+
+
+def _middle(X: Any) -> Float:
+    """Median of each column: unlike a mean, it stays among the rows when some are far out."""
+    return np.asarray(np.median(X[:: max(1, X.shape[0] // CENTRE_ROWS)], axis=0), dtype=np.float64)
 
 
 def _variance(X: Any, weight: Float) -> float:
-    """Variance over all cells."""
+    """Variance over all cells; 0 if it is no more than rounding leaves of equal ones."""
     share = weight / (weight.sum() * X.shape[1])
     if sparse.issparse(X):
         X = sparse.csr_array(X)
-        return float(share @ X.multiply(X).sum(axis=1) - (share @ X.sum(axis=1)) ** 2)
-    mean = float(share @ X.sum(axis=1, dtype=np.float64))
-    return float(share @ np.square(X - mean, dtype=np.float64).sum(axis=1))
+        mean = float(share @ X.sum(axis=1))
+        variance = float(share @ X.multiply(X).sum(axis=1) - mean**2)
+    else:
+        mean = float(share @ X.sum(axis=1, dtype=np.float64))
+        variance = float(share @ np.square(X - mean, dtype=np.float64).sum(axis=1))
+    return variance if variance > (1e-14 * mean) ** 2 else 0.0

@@ -11,18 +11,33 @@ from scipy import linalg
 from aidlearn.data.source import Chunk, DataSource, Float, Int
 from aidlearn.kernels.rows import KernelRows
 
-RIDGE = 1e-6
-"""Added to the landmarks' kernel matrix, relative to its mean diagonal."""
+NEGLIGIBLE = 1e-6
+"""Part of the landmarks' largest squared length that a direction must have to become a feature."""
 PART = 1 << 14
 
 
 def landmark_map(rows: KernelRows, landmarks: Int) -> Float:
-    """The matrix M with features ``K(x, landmarks) @ M``; ``w`` on features is ``M @ w`` on landmarks."""
+    """The matrix M with features ``K(x, landmarks) @ M``; ``w`` on features is ``M @ w`` on landmarks.
+
+    Features are taken about the mean landmark (the intercept of the machine takes it up), so coefficients of landmarks
+    sum to zero as those of a dual do. Directions that the landmarks hardly span, because they are few or alike, are
+    left out: pivoted Cholesky finds them, whatever the rank.
+    """
     gram = rows.block(landmarks, landmarks).astype(np.float64)
     gram = 0.5 * (gram + gram.T)
-    gram[np.diag_indices_from(gram)] += RIDGE * max(float(np.trace(gram)) / len(gram), 1e-300)
-    triangle = linalg.cholesky(gram, check_finite=False)
-    return np.asarray(linalg.solve_triangular(triangle, np.eye(len(gram)), check_finite=False))
+    # Landmarks of unit length: one that is far longer than the others does not hide them.
+    lengths = np.sqrt(np.maximum(gram.diagonal(), 0.0))
+    scale = np.where(lengths > 0, 1.0 / np.where(lengths > 0, lengths, 1.0), 0.0)
+    means = gram.mean(axis=0)
+    centred = (gram - means - means[:, None] + means.mean()) * scale * scale[:, None]
+    triangle, order, rank, _ = linalg.lapack.dpstrf(centred, tol=NEGLIGIBLE)
+    if rank == 0:
+        return np.zeros((len(landmarks), 1))
+    pivots = order[:rank] - 1
+    mapping = np.zeros((len(landmarks), rank))
+    inverse = linalg.solve_triangular(np.triu(triangle)[:rank, :rank], np.eye(rank), check_finite=False)
+    mapping[pivots] = scale[pivots, None] * inverse
+    return mapping - mapping.mean(axis=0)
 
 
 def landmark_features(rows: KernelRows, landmarks: Int, mapping: Float, chosen: Int) -> NDArray[Any]:

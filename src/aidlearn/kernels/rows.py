@@ -13,14 +13,20 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from aidlearn.data.source import Float
-from aidlearn.kernels.functions import Kernel
+from aidlearn.kernels.functions import FAR, Kernel
 
 COMPILED_ROWS = 2000
 """From this number of rows on the compiled kernels are worth loading."""
 BLOCK_ELEMENTS = 1 << 21
 """Kernel values that are held at once where a product is made from blocks."""
-NEW_ROWS = 1 << 14
-"""New rows that are scored at once."""
+BLAS_ROWS = 16
+"""Rows that are scored together, at least: in parts of a multiple of it BLAS computes each row in the same way."""
+COMPILED_SUPPORT = 500
+"""From this number of rows in a machine on the compiled kernels are worth loading to score others."""
+COPIED_ROWS = 1 << 14
+"""Rows that are centred or squared at once."""
+FAR_SINGLE, FAR_DOUBLE = 1e4, 1e6
+"""Exponents of the rbf kernel from which on the compiled kernels leave rows to the plain ones."""
 SINGLE_EXPONENT = 50.0
 """Exponent of the rbf kernel that float32 represents well enough to search with."""
 SINGLE_TOLERANCE = 1e-5
@@ -39,46 +45,60 @@ class KernelRows:
 
     dtype: type[np.floating[Any]] = np.float64
     compiled = False
+    far_from = FAR
 
     def __init__(self, kernel: Kernel, X: Any, n_jobs: int = 1) -> None:
         self.kernel, self.X, self.n_jobs = kernel, X, n_jobs
         self.n = X.shape[0]
-        self.lengths = np.sqrt(np.maximum(self._diagonal(), 0.0))
-        """Lengths of the rows in the space of the kernel."""
+
+    @cached_property
+    def lengths(self) -> Float:
+        """Of the rows in the space of the kernel."""
+        return np.sqrt(np.maximum(self._diagonal(), 0.0))
 
     @cached_property
     def exponents(self) -> Float:
-        """Of the rbf kernel of each row with the mean row; they decide how far its digits go."""
+        """Of the rbf kernel of each row with the centre; they decide how far its digits go."""
         if self.kernel.name != "rbf":
             return np.zeros(self.n)
-        X, gamma = self.X, self.kernel.gamma
-        centre = np.zeros(X.shape[1]) if sparse.issparse(X) else X.mean(axis=0, dtype=np.float64)
-        return gamma * np.maximum(_squares(X) - 2 * (X @ centre) + centre @ centre, 0.0)
+        step = COPIED_ROWS
+        parts = [_squares(self.kernel.centred(self.X[k : k + step])) for k in range(0, self.n, step)]
+        return self.kernel.gamma * np.concatenate(parts)
+
+    @cached_property
+    def far(self) -> NDArray[np.bool_]:
+        """Rows whose distances are computed from differences of rows, not of squares."""
+        return np.zeros(self.n, dtype=bool) if sparse.issparse(self.X) else self.exponents > self.far_from
 
     def rounding(self, exact: bool = False) -> Float:
         """Worst relative error of the kernel values of each row, and of their sums in parts of 128 terms."""
         unit = float(np.finfo(np.float64 if exact else self.dtype).eps)
         terms = self.X.shape[1] + 4.0
-        e = self.exponents
+        e = np.where(self.far, 0.0, self.exponents)
         # A value of the rbf kernel that is not tiny belongs to rows of similar exponents.
         factors = {"rbf": 2 * terms * (e + np.sqrt(e) + 1), "poly": terms * self.kernel.degree, "linear": terms}
         return np.broadcast_to(unit * (70.0 + factors.get(str(self.kernel.name), 0.0)), self.n)
 
     def block(self, rows: Rows, others: Rows, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Kernel values between two sets of rows, in the first columns of ``out`` if it is given."""
-        X = self.X[rows]
-        values = self.kernel.block(X, others if self.kernel.precomputed else self.X[others])
+        values = self._values(rows, others)
         if out is None:
             return values
         out[:, : len(others)] = values
         return out
 
+    def _values(self, rows: Rows, others: Rows) -> Float:
+        return self.kernel.block(self.X[rows], others if self.kernel.precomputed else self.X[others])
+
     def times(self, rows: Rows, others: Rows, coef: Float, exact: bool = False) -> Float:
         """``sum_j K(i, j) coef[j, :]`` for each of the rows; ``exact`` asks for float64 throughout."""
+        return self._plain_times(rows, others, coef)
+
+    def _plain_times(self, rows: Rows, others: Rows, coef: Float) -> Float:
         if len(others) == 0:
             return np.zeros((len(rows), coef.shape[1]))
         step = max(1, BLOCK_ELEMENTS // len(others))
-        return self._by_parts(rows, step, lambda part: self.block(part, others) @ coef, coef.shape[1])
+        return self._by_parts(rows, step, lambda part: self._values(part, others) @ coef, coef.shape[1])
 
     def _by_parts(self, rows: Rows, step: int, function: Callable[[Rows], Float], q: int) -> Float:
         """Results of consecutive parts of the rows, on threads if asked for."""
@@ -97,7 +117,31 @@ class KernelRows:
             return np.ones(self.n)
         if callable(self.kernel.name):
             return np.concatenate([self.block(np.array([i]), np.array([i]))[0] for i in range(self.n)])
-        return self.kernel.of_products(_squares(self.X))
+        return self.kernel.of_products(_squares(self.kernel.centred(self.X)))
+
+    def scores(self, X: Any, coef: Float) -> Float:
+        """``sum_j K(x, j) coef[j, :]`` of new rows, over all rows here.
+
+        The score of a row does not depend on which others come with it: they are taken in parts whose size, a
+        multiple of the blocks that BLAS works in, depends on the rows here only.
+        """
+        n = X.shape[0]
+        if self.n == 0:
+            return np.zeros((n, coef.shape[1]))
+        step = max(1, BLOCK_ELEMENTS // self.n // BLAS_ROWS) * BLAS_ROWS
+        chosen = np.minimum(np.arange(-(-n // BLAS_ROWS) * BLAS_ROWS), n - 1)
+        return self._by_parts(chosen, step, lambda part: self._new_scores(self._alike(X[part]), coef), coef.shape[1])[
+            :n
+        ]
+
+    def _alike(self, X: Any) -> Any:
+        """New rows as dense or sparse as the rows here."""
+        if sparse.issparse(self.X) != sparse.issparse(X) and not self.kernel.precomputed:
+            return X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
+        return X
+
+    def _new_scores(self, X: Any, coef: Float) -> Float:
+        return self.kernel.block(X, self.X) @ coef
 
 
 class CompiledRows(KernelRows):
@@ -107,13 +151,16 @@ class CompiledRows(KernelRows):
 
     def __init__(self, kernel: Kernel, X: Any, n_jobs: int, tol: float) -> None:
         super().__init__(kernel, X, n_jobs)
-        is_rbf = kernel.name == "rbf"
-        self.centre = X.mean(axis=0, dtype=np.float64) if is_rbf else np.zeros(X.shape[1])
-        if is_rbf and tol >= SINGLE_TOLERANCE and float(np.quantile(self.exponents, 0.9)) <= SINGLE_EXPONENT:
+        single = kernel.name == "rbf" and tol >= SINGLE_TOLERANCE
+        if single and float(np.quantile(self.exponents, 0.9)) <= SINGLE_EXPONENT:
             self.dtype = np.float32
+        self.far_from = FAR_SINGLE if self.dtype is np.float32 else FAR_DOUBLE
+        # Rows far out are as far from the others at a distance that the type can hold.
+        shrink = np.sqrt(np.where(self.far, self.far_from / np.maximum(self.exponents, 1e-300), 1.0))
         self.working = np.empty(X.shape, dtype=self.dtype)
-        for k in range(0, self.n, NEW_ROWS):
-            self.working[k : k + NEW_ROWS] = X[k : k + NEW_ROWS] - self.centre
+        for k in range(0, self.n, COPIED_ROWS):
+            part = slice(k, k + COPIED_ROWS)
+            self.working[part] = kernel.centred(X[part]) * shrink[part, None]
         self.squares = _squares(self.working)
 
     @property
@@ -132,6 +179,7 @@ class CompiledRows(KernelRows):
         out = np.empty((len(rows), len(others)), dtype=self.dtype) if out is None else out
         gamma, coef0, degree = self.constants
         Z, z_squares = self.working[others], self.squares[others]
+        far, other_far = np.flatnonzero(self.far[rows]), np.flatnonzero(self.far[others])
         step = 4096
 
         def fill(first: int) -> None:
@@ -146,30 +194,53 @@ class CompiledRows(KernelRows):
         else:
             with ThreadPoolExecutor(self.n_jobs) as pool:
                 list(pool.map(fill, starts))
+        if len(far):
+            out[far, : len(others)] = self._values(rows[far], others)
+        if len(other_far):
+            out[:, other_far] = self._values(rows, others[other_far])
         return out
 
     def times(self, rows: Rows, others: Rows, coef: Float, exact: bool = False) -> Float:
-        from aidlearn.kernels.compiled import times
+        far, other_far = self.far[rows], self.far[others]
+        product = self._times(rows, others[~other_far], coef[~other_far], exact)
+        if other_far.any():
+            product += self._plain_times(rows, others[other_far], coef[other_far])
+        if far.any():
+            product[far] = self._plain_times(rows[far], others, coef)
+        return product
 
+    def _times(self, rows: Rows, others: Rows, coef: Float, exact: bool) -> Float:
         if len(others) == 0:
             return np.zeros((len(rows), coef.shape[1]))
-        gamma, coef0, degree = self.constants
         double = exact and self.dtype is not np.float64
-        coef = np.ascontiguousarray(coef, dtype=np.float64)
 
         def take(part: Rows) -> tuple[NDArray[Any], Float]:
-            if double:
-                x = np.ascontiguousarray(self.X[part] - self.centre, dtype=np.float64)
-                return x, _squares(x)
-            return self.working[part], self.squares[part]
+            return self._doubles(self.X[part]) if double else (self.working[part], self.squares[part])
 
-        Z, z_squares = take(others)
+        Z = take(others)
+        return self._by_parts(rows, 4096, lambda part: self._product(take(part), Z, coef), coef.shape[1])
 
-        def product(part: Rows) -> Float:
-            x, x_squares = take(part)
-            return times(self.kind, x, x_squares, Z, z_squares, coef, gamma, coef0, degree)
+    def _doubles(self, X: Any) -> tuple[Float, Float]:
+        """Rows and their squares in float64."""
+        x = np.ascontiguousarray(self.kernel.centred(X), dtype=np.float64)
+        return x, _squares(x)
 
-        return self._by_parts(rows, 4096, product, coef.shape[1])
+    def _new_scores(self, X: Any, coef: Float) -> Float:
+        assert self.dtype is np.float64
+        x = self._doubles(X)
+        far = self.kernel.gamma * x[1] > self.far_from if self.kernel.name == "rbf" else np.zeros(len(X), dtype=bool)
+        near = ~self.far
+        product = self._product(x, (self.working[near], self.squares[near]), coef[near])
+        if self.far.any():
+            product += self.kernel.block(X, self.X[self.far]) @ coef[self.far]
+        if far.any():
+            product[far] = self.kernel.block(X[far], self.X) @ coef
+        return product
+
+    def _product(self, X: tuple[Any, Float], Z: tuple[Any, Float], coef: Float) -> Float:
+        from aidlearn.kernels.compiled import times
+
+        return times(self.kind, *X, *Z, np.ascontiguousarray(coef, dtype=np.float64), *self.constants)
 
 
 def kernel_rows(kernel: Kernel, X: Any, n_jobs: int, tol: float, compiled: bool | None = None) -> KernelRows:
@@ -183,25 +254,14 @@ def kernel_rows(kernel: Kernel, X: Any, n_jobs: int, tol: float, compiled: bool 
 
 
 def expansion_scores(kernel: Kernel, X: Any, support: Any, coef: Float, n_jobs: int = 1) -> Float:
-    """``K(X, support) @ coef``; ``support`` are row numbers if the kernel is precomputed."""
+    """``K(X, support) @ coef``; ``support`` are row numbers if the kernel is precomputed.
+
+    How they are computed depends on the support only: the score of a row is the same alone and among others.
+    """
     if kernel.precomputed:
-        step = max(1, BLOCK_ELEMENTS // max(1, len(support)))
-        parts = [kernel.block(X[k : k + step], support) @ coef for k in range(0, X.shape[0], step)]
-        return np.concatenate(parts)
-    if sparse.issparse(support) and not sparse.issparse(X):
-        support = support.toarray()
-    elif sparse.issparse(X) and not sparse.issparse(support):
-        support = sparse.csr_array(support)
-    parts = []
-    for k in range(0, X.shape[0], NEW_ROWS):
-        part = X[k : k + NEW_ROWS]
-        rows = kernel_rows(kernel, _stack(part, support), n_jobs, 0.0)
-        parts.append(rows.times(np.arange(part.shape[0]), np.arange(part.shape[0], rows.n), coef, exact=True))
-    return np.concatenate(parts)
-
-
-def _stack(X: Any, Z: Any) -> Any:
-    return sparse.vstack([X, Z], format="csr") if sparse.issparse(X) else np.concatenate([X, Z])
+        return KernelRows(kernel, support, n_jobs).scores(X, coef)
+    compiled = support.shape[0] >= COMPILED_SUPPORT and numba_installed()
+    return kernel_rows(kernel, support, n_jobs, 0.0, compiled).scores(X, coef)
 
 
 def _squares(X: Any) -> Float:
