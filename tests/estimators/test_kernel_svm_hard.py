@@ -181,6 +181,18 @@ def test_a_gap_is_claimed_only_if_it_is_true(tol, seed):
         assert exact - model.lower_bound_ <= tol * exact
 
 
+@pytest.mark.parametrize("init", ["kmeans", "kernel-kmeans", np.arange(84) % 7])
+def test_a_run_whose_gap_cannot_close_ends(init):
+    """Rows around 1e4 to the third power: once no cluster is left to split, more iterations change nothing."""
+    X, y = noisy_classes(84, m=5)
+    X = X[np.arange(84) % 28] + 1e4
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The values of this kernel are so large")
+        model = SVC(C=1e3, kernel="poly", gamma=0.05, coef0=1.0, tol=1e-6, init=init).fit(X, y)
+    assert model.status_ is Status.numerical
+    assert model.lower_bound_ <= model.objective_ <= 2e3 * min((y > 0).sum(), (y < 0).sum()) * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("rounds", [1, 3, 20])
 @pytest.mark.parametrize("n", [700, 2500])
 def test_interrupting_the_solver_keeps_what_it_had(monkeypatch, n, rounds):

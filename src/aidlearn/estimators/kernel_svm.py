@@ -32,7 +32,7 @@ from aidlearn.estimators.one_against_one import Machine, lay_out, pairs_of, winn
 from aidlearn.kernels.features import EXACT_ROWS, check_kernel_matrix, check_whole_matrix
 from aidlearn.kernels.functions import Kernel, kernel_from
 from aidlearn.kernels.landmarks import LandmarkSource, landmark_features, landmark_map
-from aidlearn.kernels.rows import KernelRows, expansion_scores, kernel_rows, numba_installed
+from aidlearn.kernels.rows import COMPILED_ROWS, KernelRows, expansion_scores, kernel_rows, numba_installed
 from aidlearn.problems.kernel_hinge import KernelHinge, KernelPoint
 from aidlearn.problems.losses import hinge
 from aidlearn.solvers.kernel_dual import solve_auto, solve_libsvm, solve_smo
@@ -117,7 +117,7 @@ class SVC(ClassifierMixin, AIDEstimator):
     n_support_ : ndarray of shape (n_classes,)
     dual_coef_ : ndarray of shape (n_classes - 1, n_support)
         ``y_i alpha_i`` of these rows in each machine, laid out as in :class:`sklearn.svm.SVC`: a dual-feasible point,
-        unless a limit ended the fit while the best machine was still that of the start.
+        unless a limit or rounding ended the fit while the best machine was still that of the start.
     intercept_ : ndarray of shape (n_machines,)
     coef_ : ndarray of shape (n_machines, n_features)
         Of the linear kernel only.
@@ -346,8 +346,10 @@ class SVC(ClassifierMixin, AIDEstimator):
         rows, _ = checked_rows(as_source(checked, np.zeros(checked.shape[0])))
         with one_blas_thread():
             support = self.support_ if self._kernel.precomputed else self.support_vectors_
-            scores = expansion_scores(self._kernel, rows, support, self._expansion, n_threads(self.n_jobs))
-            return scores + self._offsets
+            # As it was fitted, whatever the rows that are scored.
+            compiled = self.shape_fit_[0] >= COMPILED_ROWS and numba_installed()
+            threads = n_threads(self.n_jobs)
+            return expansion_scores(self._kernel, rows, support, self._expansion, threads, compiled) + self._offsets
 
     def _start_method(self, here: Any = slice(None)) -> Any:
         """The initial clustering that ``init`` asks for, of the rows ``here``."""

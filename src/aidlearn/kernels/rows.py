@@ -21,8 +21,6 @@ BLOCK_ELEMENTS = 1 << 21
 """Kernel values that are held at once where a product is made from blocks."""
 BLAS_ROWS = 16
 """Rows that are scored together, at least: in parts of a multiple of it BLAS computes each row in the same way."""
-COMPILED_SUPPORT = 500
-"""From this number of rows in a machine on the compiled kernels are worth loading to score others."""
 COPIED_ROWS = 1 << 14
 """Rows that are centred or squared at once."""
 FAR_SINGLE, FAR_DOUBLE = 1e4, 1e6
@@ -126,8 +124,6 @@ class KernelRows:
         multiple of the blocks that BLAS works in, depends on the rows here only.
         """
         n = X.shape[0]
-        if self.n == 0:
-            return np.zeros((n, coef.shape[1]))
         step = max(1, BLOCK_ELEMENTS // self.n // BLAS_ROWS) * BLAS_ROWS
         chosen = np.minimum(np.arange(-(-n // BLAS_ROWS) * BLAS_ROWS), n - 1)
         return self._by_parts(chosen, step, lambda part: self._new_scores(self._alike(X[part]), coef), coef.shape[1])[
@@ -253,14 +249,17 @@ def kernel_rows(kernel: Kernel, X: Any, n_jobs: int, tol: float, compiled: bool 
     return KernelRows(kernel, X, n_jobs)
 
 
-def expansion_scores(kernel: Kernel, X: Any, support: Any, coef: Float, n_jobs: int = 1) -> Float:
+def expansion_scores(
+    kernel: Kernel, X: Any, support: Any, coef: Float, n_jobs: int = 1, compiled: bool | None = None
+) -> Float:
     """``K(X, support) @ coef``; ``support`` are row numbers if the kernel is precomputed.
 
-    How they are computed depends on the support only: the score of a row is the same alone and among others.
+    How they are computed does not depend on X: the score of a row is the same alone and among others.
     """
+    if support.shape[0] == 0:
+        return np.zeros((X.shape[0], coef.shape[1]))
     if kernel.precomputed:
         return KernelRows(kernel, support, n_jobs).scores(X, coef)
-    compiled = support.shape[0] >= COMPILED_SUPPORT and numba_installed()
     return kernel_rows(kernel, support, n_jobs, 0.0, compiled).scores(X, coef)
 
 

@@ -137,8 +137,7 @@ class KernelHinge(Problem):
         point, alpha, interrupted = self._solved(dual, alpha, best, accuracy)
         self._bound = max(self._bound, float(alpha.sum()) - 0.5 * point.square)
         # A cluster that was left out and has a loss as a whole does not split, but it has to come in.
-        violators = self._violators(point)
-        loose = violators if len(violators) else None
+        loose = None if self._settled(point) else self._violators(point)
         return Solution(point, self._proven(point, alpha), loose=loose, interrupted=interrupted)
 
     def _solved(
@@ -154,7 +153,7 @@ class KernelHinge(Problem):
             alpha, interrupted = self._solved_dual(dual, alpha, relative, accuracy.deadline)
             self._go_to(alpha)
             point = self._solution(dual)
-            done = len(self._violators(point)) == 0
+            done = self._settled(point)
             far = self._gap(point, alpha, best) > CERTIFY_FROM * max(self.tol, 1e-9)
             if not done and far and not interrupted:
                 break
@@ -311,6 +310,15 @@ class KernelHinge(Problem):
         labels = self.kernels.labels
         region = _regions(self._cut_margins(point))
         return np.flatnonzero(self._shared[labels] & (region >= 0) & (region != self._homes[labels]))
+
+    def _settled(self, point: KernelPoint) -> bool:
+        """Whether no split is left to make at this point."""
+        if self.separate:
+            return len(self._violators(point)) == 0
+        region, labels = _regions(self._cut_margins(point)), self.kernels.labels
+        size = len(self._shared)
+        sides = [np.bincount(labels[region == side], minlength=size) > 0 for side in (NO_LOSS, LOSS)]
+        return not (self._shared & sides[0] & sides[1]).any()
 
     def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
         """Where the solution is worse than the incumbent: the best point between them, if it finds enough violators."""
