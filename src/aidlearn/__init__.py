@@ -11,6 +11,7 @@ from aidlearn.estimators.kernel_svm import SVC
 from aidlearn.estimators.quantile import LADRegressor, QuantileRegressor
 from aidlearn.estimators.semi_supervised import SemiSupervisedSVC
 from aidlearn.estimators.svm import LinearSVC, LinearSVR
+from aidlearn.model_file import load_model, save_model
 
 __version__ = "0.1.0"
 
@@ -27,5 +28,7 @@ __all__ = [
     "SemiSupervisedSVC",
     "Status",
     "as_source",
+    "load_model",
     "open_source",
+    "save_model",
 ]

@@ -1,0 +1,250 @@
+"""Fitted models in files: archives of JSON and arrays (:mod:`aidlearn.archive`), never code.
+
+A file holds the name of the estimator, its parameters, its fitted attributes, and of its private state only what
+cannot be derived from those. Older versions are brought up to date one version at a time (``UPGRADES``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils.validation import check_is_fitted
+
+from aidlearn import archive
+from aidlearn.encoding import EncodingError, decode, encode
+from aidlearn.estimators.base import AIDEstimator
+from aidlearn.estimators.kernel_svm import SVC
+from aidlearn.estimators.quantile import LADRegressor, QuantileRegressor
+from aidlearn.estimators.semi_supervised import SemiSupervisedSVC
+from aidlearn.estimators.svm import LinearSVC, LinearSVR
+from aidlearn.kernels.features import KernelFeatures
+from aidlearn.kernels.functions import Kernel
+from aidlearn.kernels.graph import GraphFeatures
+
+KIND, VERSION = "aidlearn model", 1
+
+ESTIMATORS: dict[str, type[AIDEstimator]] = {
+    estimator.__name__: estimator
+    for estimator in (LADRegressor, QuantileRegressor, LinearSVC, LinearSVR, SVC, SemiSupervisedSVC)
+}
+NOT_SAVED = ("callbacks", "checkpoint")
+"""Parameters of a fit on its machine: a loaded model has their defaults."""
+
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""How the content of a file of version k becomes that of version k + 1."""
+
+
+class ModelFileError(ValueError):
+    """A model that cannot be saved or a file that cannot be loaded, and why."""
+
+
+def save_model(model: Any, path: str | os.PathLike[str], *, training: Mapping[str, Any] | None = None) -> None:
+    """Save a fitted estimator.
+
+    The file is either the old one or the whole new one, whatever happens. Parameters of the fit that are no values
+    are not saved: ``callbacks``, ``checkpoint`` and functions for ``init`` come back as defaults. A model whose kernel
+    is a function cannot be saved.
+
+    Parameters
+    ----------
+    model : estimator of aidlearn, fitted
+    path : path
+    training : dict, optional
+        Facts about the fit that JSON can hold (where the data were, how long it took); ``training_`` of the model
+        that is loaded.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from aidlearn import LADRegressor, load_model, save_model
+    >>> X = np.arange(10.0).reshape(-1, 1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(LADRegressor().fit(X, 3 * X[:, 0]), folder + "/line.aid")
+    ...     load_model(folder + "/line.aid").predict([[2.0]]).round(6)
+    array([6.])
+    """
+    name = type(model).__name__
+    if ESTIMATORS.get(name) is not type(model):
+        raise ModelFileError(f"A model file holds one estimator of aidlearn ({', '.join(ESTIMATORS)}), got {name}.")
+    check_is_fitted(model)
+    if training is None:
+        training = getattr(model, "training_", None)
+    try:
+        facts = json.loads(json.dumps(training))
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"training must hold what JSON can hold: {error}.") from None
+    arrays: dict[str, Any] = {}
+    try:
+        content = {
+            "estimator": name,
+            "environment": environment(),
+            "parameters": {key: encode(value, key, arrays) for key, value in _parameters(model).items()},
+            "fitted": {key: encode(value, key, arrays) for key, value in _fitted(model).items()},
+            "private": {key: encode(value, key, arrays) for key, value in _private(model).items()},
+            "training": facts,
+        }
+    except EncodingError as error:
+        raise ModelFileError(f"This {name} cannot be saved: {error}.") from None
+    path = Path(path)
+    try:
+        archive.write(path, KIND, VERSION, content, arrays)
+    except OSError as error:
+        raise ModelFileError(f"The model {path} cannot be written: {error.strerror or error}.") from None
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """Load an estimator that :func:`save_model` saved.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    estimator
+        Predicts the same bits and has the same fitted attributes; ``training_`` if facts were saved with it.
+    """
+    path = Path(path)
+    try:
+        found = archive.read(path, KIND, VERSION)
+    except archive.ArchiveError as error:
+        raise ModelFileError(str(error)) from None
+    content = found.meta
+    try:
+        for version in range(found.version, VERSION):
+            content = UPGRADES[version](content)
+        return _restored(content, found.arrays)
+    except KeyError as error:
+        raise ModelFileError(f"The model {path} is incomplete: {error} is missing.") from None
+    except (EncodingError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ModelFileError(f"The model {path} cannot be used: {error}.") from None
+
+
+def environment() -> dict[str, str]:
+    """Versions that results may depend on in the last digits."""
+    import aidlearn
+
+    return {
+        "aidlearn": aidlearn.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _parameters(model: AIDEstimator) -> dict[str, Any]:
+    """Parameters that are values."""
+    given = model.get_params(deep=False)
+    if callable(given.get("kernel")):
+        raise ModelFileError(
+            "A model whose kernel is a function cannot be saved in a file without code: use a kernel by name, or "
+            "kernel='precomputed' with the function's matrix."
+        )
+    kept = {name: value for name, value in given.items() if name not in NOT_SAVED}
+    if callable(kept.get("init")):
+        del kept["init"]
+    if not (kept["random_state"] is None or isinstance(kept["random_state"], (int, np.integer))):
+        del kept["random_state"]  # a generator, which the fit has changed
+    return kept
+
+
+def _fitted(model: AIDEstimator) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in vars(model).items()
+        if name.endswith("_") and not name.startswith("_") and name != "training_"
+    }
+
+
+def _private(model: AIDEstimator) -> dict[str, Any]:
+    """What predictions need beyond parameters and fitted attributes."""
+    if isinstance(model, SVC):
+        return {"gamma": model._kernel.gamma}
+    if isinstance(model, SemiSupervisedSVC):
+        features = model._representation
+        if isinstance(features, KernelFeatures):
+            return {
+                "gamma": features.kernel.gamma,
+                "landmarks": features.landmarks,
+                "expansion": model._expansion,
+            }
+        if isinstance(features, GraphFeatures):
+            return {
+                "rows": features.index._fit_X,
+                "width": features.width,
+                "neighbors": features.n_neighbors,
+                "expansion": model._expansion,
+            }
+    return {}
+
+
+def _restored(content: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
+    name = content["estimator"]
+    if name not in ESTIMATORS:
+        raise EncodingError(f"it holds an estimator that this version of aidlearn does not know, {name!r}")
+    values = {
+        part: {key: decode(value, arrays) for key, value in content[part].items()}
+        for part in ("parameters", "fitted", "private")
+    }
+    model = ESTIMATORS[name](**values["parameters"])
+    wrong = [key for key in values["fitted"] if not key.endswith("_") or key.startswith("_")]
+    if wrong:
+        raise EncodingError(f"{wrong[0]!r} is no fitted attribute")
+    for key, value in values["fitted"].items():
+        setattr(model, key, value)
+    _restore_private(model, values["private"])
+    model._environment = dict(content["environment"])
+    if content["training"] is not None:
+        model.training_ = content["training"]
+    _check_complete(model)
+    return model
+
+
+def _restore_private(model: Any, private: Mapping[str, Any]) -> None:
+    nothing = np.empty((0, 0))
+    if isinstance(model, SVC):
+        model._kernel = Kernel(model.kernel, private["gamma"], model.degree, float(model.coef0))
+        model._expansion = _pairwise(model)
+    if isinstance(model, SemiSupervisedSVC):
+        model._representation = None
+        if model.kernel == "graph":
+            index = NearestNeighbors(n_neighbors=private["neighbors"]).fit(private["rows"])
+            model._representation = GraphFeatures(nothing, index, private["width"], private["neighbors"])
+        elif model.kernel != "linear":
+            kernel = Kernel(model.kernel, private["gamma"], model.degree, float(model.coef0))
+            model._representation = KernelFeatures(kernel, nothing, private["landmarks"], nothing)
+        if model._representation is not None:
+            model._expansion = private["expansion"]
+
+
+def _pairwise(model: SVC) -> Any:
+    """Coefficients of the support vectors in the machine of each pair of classes, from ``dual_coef_``."""
+    pairs = list(combinations(range(len(model.classes_)), 2))
+    of_class = np.repeat(np.arange(len(model.classes_)), model.n_support_)
+    expansion = np.zeros((len(model.support_), len(pairs)))
+    for k, (first, second) in enumerate(pairs):
+        for here, row in ((of_class == first, second - 1), (of_class == second, first)):
+            expansion[here, k] = model.dual_coef_[row, here]
+    return expansion
+
+
+def _check_complete(model: Any) -> None:
+    """Name the first attribute that predictions or the certificate would miss."""
+    needed = ["n_features_in_", "intercept_", "objective_", "lower_bound_", "gap_", "status_", "history_"]
+    needed += ["classes_"] if hasattr(model, "predict") and hasattr(model, "decision_function") else []
+    needed += [] if hasattr(model, "_expansion") else ["coef_"]
+    for name in needed:
+        if not hasattr(model, name):
+            raise KeyError(name)

@@ -1,0 +1,5 @@
+"""A report of a fitted model: one HTML file that needs no network."""
+
+from aidlearn.report.page import ReportError, write_report
+
+__all__ = ["ReportError", "write_report"]
