@@ -40,17 +40,28 @@ def unfitted():
         "semi-poly": (SemiSupervisedSVC(kernel="poly", degree=2, coef0=1), 3),
         "semi-graph": (SemiSupervisedSVC(kernel="graph", n_neighbors=4), 3),
         "semi-precomputed": (SemiSupervisedSVC(kernel="precomputed", refine=True), 3),
+        "plane-lad": (LADRegressor(init="kmeans"), 1),
+        "plane-svc": (LinearSVC(init="kmeans"), 2),
+        "plane-semi": (SemiSupervisedSVC(), 3),
+        "one-svr": (LinearSVR(epsilon=0.2), 1),
     }
 
 
 NAMES = list(unfitted())
 
 
+def rows(name: str):
+    """The rows that a model is fitted on; names say where it has fewer than three features."""
+    X, *_ = data()
+    if "precomputed" in name:
+        return X @ X.T
+    return X[:, :2] if name.startswith("plane") else X[:, :1] if name.startswith("one-") else X
+
+
 def fitted(name: str):
     """A fitted model and rows to predict."""
     model, target = unfitted()[name]
-    X, y, names, partly = data()
-    X = X @ X.T if getattr(model, "kernel", None) == "precomputed" else X
+    X, (_, y, names, partly) = rows(name), data()
     return model.fit(X, [y, names, partly, y > 0][target - 1]), X
 
 

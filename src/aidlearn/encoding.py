@@ -8,16 +8,19 @@ can come out of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import Field, asdict, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from aidlearn.engine.picture import Frame
 from aidlearn.engine.result import Iteration, Status
 
 TYPE = "$"
+FRAME = fields(Frame)
+CSR = ("data", "indices", "indptr")
 PLAIN_KINDS = "biufcSUmM"
 """Kinds of NumPy arrays that are written as they are."""
 
@@ -39,6 +42,9 @@ def encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return {TYPE: "Status", "value": value.name}
     if isinstance(value, Iteration):
         return {TYPE: "Iteration", "value": asdict(value)}
+    if isinstance(value, Frame):
+        parts = {field.name: encode(getattr(value, field.name), f"{name}.{field.name}", arrays) for field in FRAME}
+        return {TYPE: "Frame", "value": parts}
     if isinstance(value, list):
         return [encode(item, f"{name}.{k}", arrays) for k, item in enumerate(value)]
     if isinstance(value, tuple):
@@ -48,8 +54,8 @@ def encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return {TYPE: "dict", "items": items}
     if sparse.issparse(value):
         rows = sparse.csr_array(value)
-        parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
-        arrays.update({f"{name}.{part}": array for part, array in parts.items()})
+        for part in CSR:
+            arrays[f"{name}.{part}"] = getattr(rows, part)
         kind = "csr_array" if isinstance(value, sparse.sparray) else "csr_matrix"
         return {TYPE: kind, "name": name, "shape": list(rows.shape)}
     raise EncodingError(f"{name} is a {type(value).__name__}, which has no place in a file")
@@ -89,11 +95,14 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         if kind == "Status":
             return Status[value["value"]]
         if kind == "Iteration":
-            return _iteration(value["value"])
+            return Iteration(**_exactly(value["value"], fields(Iteration)))
+        if kind == "Frame":
+            parts = _exactly(value["value"], FRAME)
+            return Frame(**{part: decode(item, arrays) for part, item in parts.items()})
         if kind in ("csr_array", "csr_matrix"):
-            parts = [arrays[f"{value['name']}.{part}"] for part in ("data", "indices", "indptr")]
+            rows = tuple(arrays[f"{value['name']}.{part}"] for part in CSR)
             form = sparse.csr_array if kind == "csr_array" else sparse.csr_matrix
-            return form(tuple(parts), shape=tuple(value["shape"]))
+            return form(rows, shape=tuple(value["shape"]))
     except KeyError as error:
         raise EncodingError(f"{error} is missing in a value of type {kind!r}") from None
     raise EncodingError(f"it holds a value of unknown type {kind!r}")
@@ -105,8 +114,8 @@ def _key(key: Any) -> Any:
     return key
 
 
-def _iteration(values: Mapping[str, Any]) -> Iteration:
-    expected = {field.name for field in fields(Iteration)}
-    if set(values) != expected:
-        raise EncodingError(f"an iteration has the fields {sorted(values)}, expected are {sorted(expected)}")
-    return Iteration(**values)
+def _exactly(values: dict[str, Any], expected: tuple[Field[Any], ...]) -> dict[str, Any]:
+    names = {field.name for field in expected}
+    if set(values) != names:
+        raise EncodingError(f"it holds a record of {sorted(values)} where {sorted(names)} are expected")
+    return values

@@ -21,7 +21,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
 from aidlearn import archive
-from aidlearn.encoding import EncodingError, decode, encode
+from aidlearn.encoding import TYPE, EncodingError, decode, encode
 from aidlearn.estimators.base import AIDEstimator
 from aidlearn.estimators.kernel_svm import SVC
 from aidlearn.estimators.quantile import LADRegressor, QuantileRegressor
@@ -31,7 +31,7 @@ from aidlearn.kernels.features import KernelFeatures
 from aidlearn.kernels.functions import Kernel
 from aidlearn.kernels.graph import GraphFeatures
 
-KIND, VERSION = "aidlearn model", 1
+KIND, VERSION = "aidlearn model", 2
 
 ESTIMATORS: dict[str, type[AIDEstimator]] = {
     estimator.__name__: estimator
@@ -40,7 +40,19 @@ ESTIMATORS: dict[str, type[AIDEstimator]] = {
 NOT_SAVED = ("callbacks", "checkpoint")
 """Parameters of a fit on its machine: a loaded model has their defaults."""
 
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+def _with_rates(value: Any) -> Any:
+    """From version 1, whose iterations do not know the rates of near and far clusters."""
+    if isinstance(value, list):
+        return [_with_rates(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get(TYPE) == "Iteration":
+        return {**value, "value": {**value["value"], "near_rate": None, "far_rate": None}}
+    return {key: _with_rates(item) for key, item in value.items()}
+
+
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _with_rates}
 """How the content of a file of version k becomes that of version k + 1."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,6 +31,8 @@ def assert_same(value, other):
     elif isinstance(value, np.ndarray):
         assert value.dtype == other.dtype
         assert_array_equal(value, other, strict=True)
+    elif is_dataclass(value):
+        assert_same([getattr(value, f.name) for f in fields(value)], [getattr(other, f.name) for f in fields(value)])
     elif isinstance(value, (list, tuple)):
         assert len(value) == len(other)
         for one, two in zip(value, other, strict=True):

@@ -12,6 +12,7 @@ import numpy as np
 
 from aidlearn.engine.checkpoint import Checkpoint, Snapshot
 from aidlearn.engine.clusters import Check, Clusters
+from aidlearn.engine.picture import MOST_FRAMES, Frame, Profile, near_and_far
 from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution, Trial
 from aidlearn.engine.result import Iteration, Result, Status, relative_gap
 
@@ -45,6 +46,7 @@ class _Run:
     stalled: bool = False
     checkpoint: Checkpoint | None = None
     history: list[Iteration] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
 
     @property
     def deadline(self) -> float:
@@ -66,7 +68,7 @@ class _Run:
             self.incumbent = Incumbent(points[best], float(check.objectives[best]))
         return before
 
-    def record(self, n_clusters: int, n_entries: int, solution: Solution, check: Check) -> bool:
+    def record(self, clusters: Clusters, solution: Solution, check: Check) -> bool:
         """Keep the iteration, tell the callbacks; whether one of them asked to stop."""
         proven = solution.lower_bound
         if proven > self.objective + CROSSING * abs(self.objective):
@@ -76,10 +78,12 @@ class _Run:
         # At the optimum the two may cross in the last bits.
         proven = min(proven, self.objective)
         self.lower_bound = max(self.lower_bound, proven)
+        distances = clusters.problem.distances(clusters, solution.point)
+        near, far = (None, None) if distances is None else near_and_far(clusters.counts, distances)
         entry = Iteration(
             iteration=len(self.history) + 1,
-            n_clusters=n_clusters,
-            aggregation_rate=n_clusters / n_entries,
+            n_clusters=clusters.n_clusters,
+            aggregation_rate=clusters.aggregation_rate,
             lower_bound=proven,
             objective=float(check.objectives[0]),
             best_objective=self.objective,
@@ -87,11 +91,22 @@ class _Run:
             gap=relative_gap(self.objective, self.lower_bound),
             n_violated=check.n_violated,
             seconds=time.monotonic() - self.started,
+            near_rate=near,
+            far_rate=far,
         )
         self.history.append(entry)
+        self.draw(clusters, solution)
         logger.debug("%s", entry)
         answers = [callback(entry) for callback in self.callbacks]
         return any(answers)
+
+    def draw(self, clusters: Clusters, solution: Solution) -> None:
+        """Keep a picture of the iteration, if the problem has one."""
+        frame = clusters.problem.frame(clusters, solution.point, len(self.history))
+        if frame is not None:
+            self.frames.append(frame)
+        if len(self.frames) > MOST_FRAMES:
+            del self.frames[1:-1:2]
 
     def save(self, clusters: Clusters) -> None:
         """Write a checkpoint, if there is a file for it."""
@@ -175,8 +190,7 @@ def aid(
             certified = solution
             check = clusters.check(Trial([solution.point]))
             before = run.improve([solution.point], check)
-            stop = run.record(clusters.n_clusters, clusters.source.n_entries, solution, check)
-            stop = stop or solution.interrupted
+            stop = run.record(clusters, solution, check) or solution.interrupted
             status = run.status(problem, solution, check) or (Status.interrupted if stop else None)
             if status is None:
                 elsewhere = problem.split_trial(solution, before)
@@ -203,4 +217,6 @@ def aid(
         history=run.history,
         solution=certified,
         clusters=clusters,
+        profile=Profile.of(clusters.counts, problem.distances(clusters, run.incumbent.point)),
+        frames=run.frames,
     )

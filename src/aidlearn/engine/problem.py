@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.data.source import Chunk, DataSource, Float
+from aidlearn.engine.picture import Frame
 from aidlearn.engine.result import Status
 
 if TYPE_CHECKING:
@@ -131,3 +132,13 @@ class Problem(ABC):
     def penalty(self, point: Any) -> float:
         """The part of the objective that does not depend on the entries."""
         return 0.0
+
+    # For plots, both optional and cheap: what the sums of the clusters tell, without a pass.
+
+    def distances(self, clusters: Clusters, point: Any) -> Float | None:
+        """Distance of each cluster's mean from its nearest kink at a point."""
+        return None
+
+    def frame(self, clusters: Clusters, point: Any, iteration: int) -> Frame | None:
+        """A picture of the clusters and the point, if a plane can show them."""
+        return None

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from aidlearn.engine.picture import Frame, Profile
+
 
 class Status(Enum):
     """Why a fit ended; the value is the sentence a user reads."""
@@ -55,6 +57,10 @@ class Iteration:
     """Clusters with entries in more than one region."""
     seconds: float
     """Time since the start of the fit."""
+    near_rate: float | None = None
+    """Aggregation rate of the clusters nearer to their kink than the median entry; None where it is not known."""
+    far_rate: float | None = None
+    """Aggregation rate of the other clusters."""
 
 
 @dataclass
@@ -73,6 +79,10 @@ class Result:
     """The last aggregated solution, with its dual (None if the run was interrupted before it had one)."""
     clusters: Any = None
     """The clusters it belongs to."""
+    profile: Profile | None = None
+    """Size and distance of these clusters, if the problem can tell."""
+    frames: list[Frame] = field(default_factory=list)
+    """A picture of each iteration, of data that a plane can show."""
 
     @property
     def gap(self) -> float:

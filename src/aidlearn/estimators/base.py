@@ -71,6 +71,10 @@ FITTED_ATTRIBUTES = """
     n_iter_, n_passes_, n_clusters_ : int
     aggregation_rate_ : float
     history_ : list of Iteration
+    cluster_sizes_, cluster_distances_ : ndarray
+        Rows in each of the final clusters (1,500 at most) and the distance of its mean from the nearest kink.
+    frames_ : list of Frame
+        Pictures of the iterations; only of linear classifiers with two features and of regressions with one or two.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when X has string column names."""
@@ -264,8 +268,11 @@ class AIDEstimator(BaseEstimator):
         listed = [] if given is None else list(given) if isinstance(given, Sequence) else [given]
         return [*listed, IterationLog()] if self.verbose else listed
 
-    def _store_certificate(self, results: list[Result], several: bool) -> None:
-        """The fitted attributes that say what was proven (a list or array where several models were fitted)."""
+    def _store_certificate(self, results: list[Result], several: bool, offset: float = 0.0) -> None:
+        """The fitted attributes that say what was proven (a list or array where several models were fitted).
+
+        ``offset`` was taken out of the targets.
+        """
 
         def keep(values: list[Any], array: bool = True) -> Any:
             return (np.asarray(values) if array else values) if several else values[0]
@@ -279,6 +286,20 @@ class AIDEstimator(BaseEstimator):
         self.aggregation_rate_ = keep([r.aggregation_rate for r in results])
         self.history_ = keep([r.history for r in results], array=False)
         self.n_passes_ = results[-1].n_passes
+        self._store_pictures(results, keep, offset)
+
+    def _store_pictures(self, results: list[Result], keep: Callable[..., Any], offset: float) -> None:
+        """What plots show beyond the history: the final clusters, and every iteration of plane data."""
+        profiles = [result.profile for result in results]
+        self.cluster_sizes_ = keep([profile.sizes for profile in profiles if profile], array=False)
+        self.cluster_distances_ = keep([profile.distances for profile in profiles if profile], array=False)
+        frames = [result.frames for result in results]
+        if offset:
+            frames = [[frame.raised(offset, self.n_features_in_ > 1) for frame in some] for some in frames]
+        if hasattr(self, "coef_") and any(frames):  # the plane of the features, not of a kernel
+            self.frames_ = keep(frames, array=False)
+        elif hasattr(self, "frames_"):
+            del self.frames_
 
 
 def _described(value: Any) -> str:

@@ -57,7 +57,7 @@ class _LinearQuantile(RegressorMixin, AIDEstimator, ABC):
         coef, intercept = points[:, :m], points[:, m] + offset if self.fit_intercept else np.zeros(len(points))
         self.coef_ = coef if several else coef[0]
         self.intercept_ = intercept if several else float(intercept[0])
-        self._store_certificate(results, several)
+        self._store_certificate(results, several, offset)
         return self
 
     def predict(self, X: Any) -> Float:

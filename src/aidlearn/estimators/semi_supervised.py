@@ -355,6 +355,8 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
 
     def _store_model(self, points: Float) -> None:
         self.intercept_ = points[:, -1]
+        if hasattr(self, "coef_"):
+            del self.coef_  # of an earlier fit, perhaps with another kernel
         if self._representation is None:
             self.coef_ = points[:, :-1]
         elif isinstance(self._representation, GraphFeatures):

@@ -277,7 +277,7 @@ class LinearSVR(RegressorMixin, AIDEstimator):
         m = source.n_attributes
         self.coef_ = result.point[:m]
         self.intercept_ = float(result.point[m]) + offset if self.fit_intercept else 0.0
-        self._store_certificate([result], several=False)
+        self._store_certificate([result], False, offset)
         return self
 
     def predict(self, X: Any) -> Float:

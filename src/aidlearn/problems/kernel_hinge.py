@@ -286,6 +286,13 @@ class KernelHinge(Problem):
         """The objective of a point, rounded up: no less than its true value."""
         return self.value(point) + self._doubt(point)
 
+    def distances(self, clusters: Clusters, point: KernelPoint) -> Float:
+        """Distance of each cluster's mean score from its margin (for plots)."""
+        weight, signed = clusters.sums.T
+        total = np.bincount(clusters.labels(), weights=self.box * point.scores, minlength=clusters.n_clusters)
+        some = np.where(weight > 0, weight, 1.0)
+        return np.abs(1.0 - signed / some * (total / some + point.intercept))
+
     def penalty(self, point: KernelPoint) -> float:
         return 0.5 * self._charge(point) * point.square + self._doubt(point)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from aidlearn.data.moments import Moments
 from aidlearn.data.source import Chunk, DataSource, Float, Int
 from aidlearn.engine.clusters import Clusters
+from aidlearn.engine.picture import Frame, sample
 from aidlearn.engine.problem import (
     Accuracy,
     Evaluation,
@@ -28,6 +29,9 @@ from aidlearn.engine.problem import (
 )
 from aidlearn.problems.losses import Loss
 from aidlearn.solvers.rows import EPS, HingeRows
+
+PURE = 1e-9
+"""Rounding of sums within which a cluster counts as one of a single class."""
 
 ON_KINK = 1e-7
 """Margins up to this count as on the kink in the three-way split."""
@@ -294,6 +298,54 @@ class PiecewiseLinear(Problem):
 
         clusters.map(spread, collect)
         return np.concatenate(entries), np.concatenate(duals)
+
+    # For plots
+
+    def mean_margins(self, sums: Float, point: Float) -> Float:
+        """Margins of the means of clusters (0 for those without weight)."""
+        weight = sums[:, -1]
+        return (sums[:, -2] - sums[:, :-2] @ point) / np.where(weight > 0, weight, 1.0)
+
+    def distances(self, clusters: Clusters, point: Float) -> Float:
+        return self.loss.distance(self.mean_margins(clusters.sums, point))
+
+    def frame(self, clusters: Clusters, point: Float, iteration: int) -> Frame | None:
+        """Two features and a hyperplane; of a regression feature and target, or fitted value and target of two."""
+        m = self.source.n_attributes
+        if m > 2 or (self.loss.classifies and (m == 1 or not self.fit_intercept)):
+            return None
+        sums, weight = clusters.sums, clusters.sums[:, -1]
+        shown = np.flatnonzero(weight > 0)
+        labels = np.zeros(len(sums))
+        if self.loss.classifies:
+            # Rows are signed, so the intercept's column is the sum of the signs: clusters of one class only.
+            labels = sums[:, m] / np.where(weight > 0, weight, 1.0)
+            shown = shown[np.abs(np.abs(labels[shown]) - 1) < PURE]
+            labels = np.sign(labels)
+        distances = self.distances(clusters, point)
+        shown = shown[sample(clusters.counts[shown], distances[shown])]
+        means = sums[shown, :-1] / weight[shown, None]
+        intercept = float(point[m]) if self.fit_intercept else 0.0
+        if self.loss.classifies:
+            across, up = (means[:, :2] * labels[shown, None]).T
+            line, levels = [point[0], point[1], intercept], [-1.0, 1.0]
+        else:
+            fitted = means[:, :-1] @ point
+            across, up = (means[:, 0] if m == 1 else fitted), means[:, -1]
+            line = [point[0], -1.0, intercept] if m == 1 else [1.0, -1.0, 0.0]
+            levels = [-kink for kink in self.loss.kinks if kink]
+        regions = self.region_of(self.mean_margins(sums[shown], point)).astype(np.int8)
+        return Frame(
+            iteration,
+            clusters.n_clusters,
+            np.array(across),
+            np.array(up),
+            clusters.counts[shown],
+            regions,
+            labels[shown].astype(np.int8),
+            np.array(line, dtype=np.float64),
+            np.array(levels, dtype=np.float64),
+        )
 
     def penalty(self, point: Float) -> float:
         slopes = point[: self.source.n_attributes]

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from aidlearn.data.source import Chunk, DataSource, Float, Int
 from aidlearn.engine.clusters import Clusters
+from aidlearn.engine.picture import Frame, sample
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
 from aidlearn.engine.result import Status
 from aidlearn.solvers import branch_and_bound
@@ -305,6 +306,40 @@ class SemiSupervised(Problem):
         if isinstance(trial, Bisection):
             regions.append(trial.halves(chunk))
         return Evaluation(objectives, np.stack(regions[: trial.n_split]))
+
+    # For plots
+
+    def distances(self, clusters: Clusters, point: Float) -> Float:
+        z, labels = self._mean_scores(clusters, point)
+        beyond = np.abs(1.0 - np.where(labels != 0, labels * z, np.abs(z)))
+        return np.where(labels != 0, beyond, np.minimum(beyond, np.abs(z)))
+
+    def _mean_scores(self, clusters: Clusters, point: Float) -> tuple[Float, Float]:
+        """Scores of the means of clusters, and the labels of clusters."""
+        weight = clusters.sums[:, -2]
+        z = clusters.sums[:, :-2] @ point[:-1] / np.where(weight > 0, weight, 1.0) + point[-1]
+        return z, np.sign(clusters.sums[:, -1])
+
+    def frame(self, clusters: Clusters, point: Float, iteration: int) -> Frame | None:
+        if self.source.n_attributes != 2:
+            return None
+        shown = np.flatnonzero(clusters.sums[:, -2] > 0)
+        shown = shown[sample(clusters.counts[shown], self.distances(clusters, point)[shown])]
+        z, labels = self._mean_scores(clusters, point)
+        means = clusters.sums[shown, :2] / clusters.sums[shown, -2:-1]
+        slack = 1.0 - np.where(labels != 0, labels * z, np.abs(z))
+        regions = (slack > 0) + 2 * ((labels == 0) & (z > 0))
+        return Frame(
+            iteration,
+            clusters.n_clusters,
+            means[:, 0],
+            means[:, 1],
+            clusters.counts[shown],
+            regions[shown].astype(np.int8),
+            labels[shown].astype(np.int8),
+            np.array(point, dtype=np.float64),
+            np.array([-1.0, 1.0]),
+        )
 
     def penalty(self, point: Float) -> float:
         return 0.5 * float(point[:-1] @ point[:-1])
