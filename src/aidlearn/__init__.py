@@ -6,6 +6,8 @@ An implementation of AID, "Aggregate and Iterative Disaggregate" (Park and Klabj
 from aidlearn.data import DataSource, as_source
 from aidlearn.data.open import open_source
 from aidlearn.data.source import PassProgress
+from aidlearn.display import ClusterDisplay, ConvergenceDisplay, QuantileDisplay
+from aidlearn.engine.picture import Frame
 from aidlearn.engine.result import Iteration, Result, Status
 from aidlearn.estimators.kernel_svm import SVC
 from aidlearn.estimators.quantile import LADRegressor, QuantileRegressor
@@ -17,12 +19,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "SVC",
+    "ClusterDisplay",
+    "ConvergenceDisplay",
     "DataSource",
+    "Frame",
     "Iteration",
     "LADRegressor",
     "LinearSVC",
     "LinearSVR",
     "PassProgress",
+    "QuantileDisplay",
     "QuantileRegressor",
     "Result",
     "SemiSupervisedSVC",

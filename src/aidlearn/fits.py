@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from aidlearn.data.source import Float
+from aidlearn.data.source import Float, Int
+from aidlearn.engine.picture import Frame
 from aidlearn.engine.result import Iteration, Status
 
 
@@ -32,6 +33,11 @@ class Fit:
     coef: Float | None
     """Slopes, where the model is linear in the features."""
     intercept: float
+    cluster_sizes: Int | None
+    cluster_distances: Float | None
+    """Of the final clusters, or of a sample of them; None in a model of an older version."""
+    frames: list[Frame]
+    """Pictures of its iterations, where a plane can show them."""
 
 
 def fits_of(model: Any) -> list[Fit]:
@@ -45,7 +51,9 @@ def fits_of(model: Any) -> list[Fit]:
     slopes = [None] * len(names) if coef is None else np.atleast_2d(coef)
     intercepts = np.atleast_1d(model.intercept_)
 
-    def of(attribute: str, k: int) -> Any:
+    def of(attribute: str, k: int, *default: Any) -> Any:
+        if default and not hasattr(model, attribute):
+            return default[0]
         value = getattr(model, attribute)
         return value[k] if several else value
 
@@ -61,6 +69,9 @@ def fits_of(model: Any) -> list[Fit]:
             history=of("history_", k),
             coef=slopes[k],
             intercept=float(intercepts[k]),
+            cluster_sizes=of("cluster_sizes_", k, None),
+            cluster_distances=of("cluster_distances_", k, None),
+            frames=of("frames_", k, []),
         )
         for k, name in enumerate(names)
     ]

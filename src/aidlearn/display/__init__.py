@@ -1,0 +1,7 @@
+"""Plots of fitted models, as scikit-learn's Displays; matplotlib is imported when something is drawn."""
+
+from aidlearn.display.clusters import ClusterDisplay
+from aidlearn.display.convergence import ConvergenceDisplay
+from aidlearn.display.quantile import QuantileDisplay
+
+__all__ = ["ClusterDisplay", "ConvergenceDisplay", "QuantileDisplay"]

@@ -1,0 +1,124 @@
+"""How bound and objective met."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aidlearn.display.style import COLOURS, INK, SMALLEST_GAP, axes_for, legend, tidy, whole_numbers
+from aidlearn.fits import Fit, fits_of
+
+LARGE_RANGE = 20.0
+"""Ratio of values from which on an axis is logarithmic."""
+KINDS = ("both", "bounds", "gap")
+
+
+class ConvergenceDisplay:
+    """Best objective, best lower bound and their gap over the iterations of a fit.
+
+    Parameters
+    ----------
+    fits : list of Fit
+        See :func:`aidlearn.fits.fits_of`; several are drawn relative to the objective that each reached.
+    tol : float, optional
+        Drawn as a line in the plot of gaps.
+    x : {"iteration", "seconds"}, default="iteration"
+    kind : {"both", "bounds", "gap"}, default="both"
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes, or array of two for ``kind="both"``
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import ConvergenceDisplay, LADRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 3))
+    >>> model = LADRegressor(init="kmeans").fit(X, X.sum(axis=1) + rng.laplace(size=2000))
+    >>> display = ConvergenceDisplay.from_estimator(model)  # doctest: +SKIP
+    """
+
+    ax_: Any
+    figure_: Any
+
+    def __init__(self, fits: list[Fit], *, tol: float | None = None, x: str = "iteration", kind: str = "both") -> None:
+        if x not in ("iteration", "seconds"):
+            raise ValueError(f"x must be 'iteration' or 'seconds', got {x!r}.")
+        if kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}.")
+        if not any(fit.history for fit in fits):
+            raise ValueError("The fit has no iteration to draw: it was interrupted before its first one ended.")
+        self.fits, self.tol, self.x, self.kind = fits, tol, x, kind
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, x: str = "iteration", kind: str = "both", ax: Any = None
+    ) -> ConvergenceDisplay:
+        """Draw a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator of aidlearn
+        x : {"iteration", "seconds"}, default="iteration"
+        kind : {"both", "bounds", "gap"}, default="both"
+        ax : matplotlib Axes or two of them, optional
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        return cls(fits_of(estimator), tol=estimator.tol, x=x, kind=kind).plot(ax=ax)
+
+    def plot(self, ax: Any = None) -> ConvergenceDisplay:
+        """Draw, on axes that are given or new ones."""
+        self.ax_ = axes_for(ax, 2 if self.kind == "both" else 1)
+        axes = list(self.ax_) if self.kind == "both" else [self.ax_]
+        self.figure_ = axes[0].figure
+        if self.kind in ("both", "bounds"):
+            self._bounds(axes[0])
+        if self.kind in ("both", "gap"):
+            self._gaps(axes[-1])
+        return self
+
+    def _series(self, fit: Fit, *names: str) -> list[Any]:
+        return [np.array([getattr(record, name) for record in fit.history], dtype=float) for name in (self.x, *names)]
+
+    def _bounds(self, ax: Any) -> None:
+        several = len(self.fits) > 1
+        for k, fit in enumerate(self.fits):
+            x, objective, bound = self._series(fit, "best_objective", "best_lower_bound")
+            scale = fit.objective if several and fit.objective > 0 else 1.0
+            colour, other = COLOURS[k % len(COLOURS)], COLOURS[k % len(COLOURS)] if several else COLOURS[1]
+            found = np.isfinite(bound)
+            ax.fill_between(x[found], bound[found] / scale, objective[found] / scale, color=colour, alpha=0.10, lw=0)
+            label = fit.name if several else "objective, on all rows"
+            ax.plot(x, objective / scale, "o-", color=colour, label=label, ms=4.5)
+            below = None if several else "proven lower bound"
+            ax.plot(x[found], bound[found] / scale, "s--", color=other, label=below, ms=4.5, mfc="none")
+        tidy(ax, *self._labels("value / objective reached" if several else "value"), title="Objective and lower bound")
+        low, high = ax.dataLim.intervaly
+        if low > 0 and high > LARGE_RANGE * low:
+            ax.set_yscale("log")
+        if self.x == "iteration":
+            whole_numbers(ax)
+        legend(ax)
+
+    def _gaps(self, ax: Any) -> None:
+        for k, fit in enumerate(self.fits):
+            x, gap = self._series(fit, "gap")
+            shown = np.isfinite(gap)
+            gap = np.maximum(gap[shown], SMALLEST_GAP)
+            ax.plot(x[shown], gap, "o-", color=COLOURS[k % len(COLOURS)], label=fit.name or None, ms=4.5)
+        if self.tol:
+            ax.axhline(self.tol, color=INK, lw=1, ls=":", label="tolerance")
+        ax.set_yscale("log")
+        tidy(ax, *self._labels("gap"), title="Certified gap")
+        if self.x == "iteration":
+            whole_numbers(ax)
+        legend(ax)
+
+    def _labels(self, y: str) -> tuple[str, str]:
+        return self.x, y

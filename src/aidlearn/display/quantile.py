@@ -1,0 +1,128 @@
+"""Coefficients as functions of the quantile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aidlearn.data.source import Float
+from aidlearn.display.style import COLOURS, INK, LINES, axes_for, tidy
+from aidlearn.fits import feature_names, fits_of
+
+LARGEST = 8
+"""Coefficients that are drawn by default."""
+
+
+class QuantileDisplay:
+    """Paths of coefficients over the quantiles of a :class:`~aidlearn.QuantileRegressor`.
+
+    Parameters
+    ----------
+    quantiles : array of shape (n_quantiles,)
+    coefficients : array of shape (n_quantiles, n_shown)
+    names : list of str
+        Of the coefficients.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import QuantileDisplay, QuantileRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(1000, 2))
+    >>> y = X @ [1.0, 2.0] + X[:, 0] * rng.normal(size=1000)
+    >>> model = QuantileRegressor(quantile=[0.1, 0.5, 0.9]).fit(X, y)
+    >>> display = QuantileDisplay.from_estimator(model, coefficients=[0])  # doctest: +SKIP
+    """
+
+    ax_: Any
+    figure_: Any
+
+    def __init__(self, quantiles: Float, coefficients: Float, names: Sequence[str]) -> None:
+        self.quantiles, self.coefficients, self.names = quantiles, coefficients, list(names)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        coefficients: Sequence[int | str] | None = None,
+        intercept: bool = False,
+        names: Sequence[str] | None = None,
+        ax: Any = None,
+    ) -> QuantileDisplay:
+        """Draw a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : QuantileRegressor, fitted with several quantiles
+        coefficients : sequence of numbers or names of features, optional
+            By default the eight of largest absolute value over the quantiles.
+        intercept : bool, default=False
+            Whether to draw the intercept too.
+        names : sequence of str, optional
+            Names of all features, in place of the estimator's own.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        QuantileDisplay
+        """
+        fits_of(estimator)
+        quantiles = np.asarray(getattr(estimator, "quantile", np.nan), dtype=float)
+        if quantiles.ndim == 0 or len(quantiles) < 2:
+            raise ValueError(
+                "QuantileDisplay needs a QuantileRegressor fitted with several quantiles, for example "
+                f"QuantileRegressor(quantile=[0.1, 0.5, 0.9]); got {type(estimator).__name__}."
+            )
+        known = feature_names(estimator) if names is None else [str(name) for name in names]
+        if len(known) != estimator.n_features_in_:
+            raise ValueError(f"names must hold {estimator.n_features_in_} names, one per feature, got {len(known)}.")
+        chosen = _chosen(coefficients, known, estimator.coef_)
+        order = np.argsort(quantiles)
+        values = estimator.coef_[order][:, chosen]
+        labels = [known[k] for k in chosen]
+        if intercept:
+            values, labels = np.column_stack([values, estimator.intercept_[order]]), [*labels, "intercept"]
+        return cls(quantiles[order], values, labels).plot(ax=ax)
+
+    def plot(self, ax: Any = None) -> QuantileDisplay:
+        """Draw, on axes that are given or new ones."""
+        self.ax_ = axes_for(ax, 1)
+        self.figure_ = self.ax_.figure
+        self.ax_.axhline(0, color=INK, lw=0.8, alpha=0.6)
+        lines = []
+        for k, values in enumerate(self.coefficients.T):
+            style = {"color": COLOURS[k % len(COLOURS)], "ls": LINES[k // len(COLOURS) % len(LINES)]}
+            (line,) = self.ax_.plot(self.quantiles, values, marker="o", ms=4, **style)
+            lines.append(line)
+        tidy(self.ax_, "quantile", "coefficient", title="Coefficients by quantile")
+        # Given as lists, names that start with "_" are drawn too.
+        place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+        self.ax_.legend(lines, self.names, frameon=False, fontsize="small", **place)
+        return self
+
+
+def _chosen(wanted: Sequence[int | str] | None, names: list[str], coef: Float) -> list[int]:
+    if wanted is None:
+        largest = np.argsort(-np.abs(coef).max(axis=0), kind="stable")[:LARGEST]
+        return [int(k) for k in largest]
+    chosen = []
+    for item in [wanted] if isinstance(wanted, str) else wanted:
+        if isinstance(item, str):
+            if item not in names:
+                raise ValueError(f"There is no feature named {item!r}; the features are {', '.join(names[:10])}.")
+            chosen.append(names.index(item))
+        elif -len(names) <= int(item) < len(names):
+            chosen.append(int(item) % len(names))
+        else:
+            raise ValueError(f"There is no feature number {item}; features are numbered 0 to {len(names) - 1}.")
+    if not chosen:
+        raise ValueError("coefficients must name at least one feature.")
+    return chosen

@@ -1,0 +1,84 @@
+"""What the plots share: axes, colours that colour-blind people can tell apart, and a quiet look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5C00", "#5F6B7A")
+"""Okabe and Ito's, without black and yellow."""
+LINES = ("-", "--", ":", "-.")
+INK = "#5F6B7A"
+SMALLEST_GAP = 1e-16
+"""Where a gap of 0 is drawn on a logarithmic axis."""
+
+
+def pyplot() -> Any:
+    """matplotlib's interface, or one sentence on how to get it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError('Plots need matplotlib: pip install "aidlearn[plot]".') from None
+    return plt
+
+
+def axes_for(ax: Any, number: int) -> Any:
+    """One axes or an array of them: new ones, those given, or parts of the one given."""
+    plt = pyplot()
+    if ax is None:
+        _, found = plt.subplots(1, number, figsize=(5.2 * number, 3.6), layout="constrained", squeeze=False)
+        return found[0] if number > 1 else found[0, 0]
+    if number == 1:
+        return ax
+    if isinstance(ax, (Sequence, np.ndarray)):
+        given = np.asarray(ax, dtype=object).ravel()
+        if len(given) != number:
+            raise ValueError(f"ax must hold {number} axes for this plot, got {len(given)}.")
+        return given
+    grid = ax.get_subplotspec()
+    if grid is None:
+        raise ValueError(f"This plot needs {number} axes: pass a list of them, or one that plt.subplots made.")
+    ax.set_axis_off()
+    inner = grid.subgridspec(1, number, wspace=0.35)
+    return np.array([ax.figure.add_subplot(inner[k]) for k in range(number)], dtype=object)
+
+
+def tidy(ax: Any, xlabel: str, ylabel: str, title: str = "") -> None:
+    """Labels, a light grid and no frame on the right and on top."""
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
+    if title:
+        ax.set_title(title, fontsize="medium", loc="left")
+    ax.grid(True, color=INK, alpha=0.18, linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(INK)
+    ax.tick_params(colors=INK)
+
+
+def whole_numbers(ax: Any) -> None:
+    """Ticks of iterations; a single one has room on both sides."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    low, high = ax.get_xlim()
+    if high - low < 1:
+        middle = round((low + high) / 2)
+        ax.set_xlim(middle - 0.5, middle + 0.5)
+
+
+def percentages(axis: Any) -> None:
+    """Ticks of parts, written as percentages."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g}%"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def legend(ax: Any, **options: Any) -> None:
+    handles, labels = ax.get_legend_handles_labels()
+    if handles:
+        columns = 1 if len(handles) < 7 else 2
+        ax.legend(handles, labels, frameon=False, fontsize="small", ncols=columns, **options)
