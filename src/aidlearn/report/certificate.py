@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 
 from aidlearn.engine.result import Status
 from aidlearn.fits import Fit
@@ -59,6 +60,8 @@ def _lower_case(sentence: str) -> str:
 
 def percent(part: float) -> str:
     """A part as a percentage with two digits, rounded up so that what is claimed holds."""
+    if not math.isfinite(part):
+        return "an unknown part"
     if part <= 0:
         return "0 %"
     value = 100 * part
@@ -70,10 +73,28 @@ def percent(part: float) -> str:
     return f"{rounded:.{max(digits, 0)}f} %"
 
 
-def precise(*values: float) -> list[str]:
-    """Numbers with as many digits as it takes to tell them apart, six at least."""
-    for digits in range(6, 18):
-        texts = [f"{value:.{digits}g}" for value in values]
-        if len(set(texts)) == len(set(values)):
-            return texts
-    return [repr(float(value)) for value in values]
+def precise(objective: float, lower_bound: float) -> tuple[str, str]:
+    """Both with as many digits as it takes to tell them apart, six at least.
+
+    The objective is rounded up and the bound down, so that what is claimed of them holds.
+    """
+    if objective == lower_bound or not (math.isfinite(objective) and math.isfinite(lower_bound)):
+        return _grouped(Decimal(f"{objective:.9g}")), _grouped(Decimal(f"{lower_bound:.9g}"))
+    size = max(abs(objective), abs(lower_bound))
+    digits = math.ceil(math.log10(size / abs(objective - lower_bound))) + 2
+    place = Decimal(1).scaleb(math.floor(math.log10(size)) + 1 - min(max(digits, 6), 17))
+    with localcontext() as context:
+        context.prec = 60
+        up = Decimal(repr(float(objective))).quantize(place, ROUND_CEILING)
+        down = Decimal(repr(float(lower_bound))).quantize(place, ROUND_FLOOR)
+    return _grouped(up), _grouped(down)
+
+
+def _grouped(value: Decimal) -> str:
+    """With separators between thousands, or as a power of ten where that is shorter."""
+    if not value.is_finite():
+        return str(value).lower()
+    if value and not -5 <= value.adjusted() < 12:
+        return f"{value:e}".replace("e+", "e")
+    text = f"{value:,f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

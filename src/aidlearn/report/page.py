@@ -1,14 +1,16 @@
-"""The page of a report."""
+"""The page of a report: template, style sheet and script lie beside this file and are written into it."""
 
 from __future__ import annotations
 
 import os
 from html import escape
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import Any
 
-from aidlearn.fits import fits_of
-from aidlearn.report.certificate import certificate
+from aidlearn.fits import Fit, fits_of
+from aidlearn.report import sections
 
 
 class ReportError(ValueError):
@@ -17,6 +19,9 @@ class ReportError(ValueError):
 
 def write_report(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a report of a fitted model: one HTML file that needs no network.
+
+    It holds the certificate in words, plots of bounds, gap and clusters, every iteration, the coefficients, data and
+    parameters, and for data that a plane can show the clusters of each iteration.
 
     Parameters
     ----------
@@ -31,15 +36,46 @@ def write_report(model: Any, path: str | os.PathLike[str]) -> None:
         temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        if temporary.is_file():
+            temporary.unlink()
         raise ReportError(f"The report {path} cannot be written: {error.strerror or error}.") from None
 
 
 def render(model: Any) -> str:
     """The report as a text."""
-    name = escape(type(model).__name__)
-    sections = []
-    for fit in fits_of(model):
-        words = "".join(f"<p>{escape(sentence)}</p>" for sentence in certificate(fit))
-        sections.append(f"<section><h2>{escape(fit.name)}</h2>{words}</section>")
-    return f"<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title><h1>{name}</h1>{''.join(sections)}"
+    fits = fits_of(model)
+    here = files("aidlearn.report")
+    return Template(here.joinpath("page.html").read_text(encoding="utf-8")).substitute(
+        title=escape(sections.title(model, fits)),
+        style=here.joinpath("page.css").read_text(encoding="utf-8"),
+        script=here.joinpath("page.js").read_text(encoding="utf-8"),
+        heading=escape(type(model).__name__),
+        subtitle=escape(sections.subtitle(model, fits)),
+        overview=sections.overview(fits),
+        tabs=_tabs(fits),
+        panels="".join(_panel(model, fit, k) for k, fit in enumerate(fits)),
+        facts=sections.facts(model, fits),
+    )
+
+
+def _tabs(fits: list[Fit]) -> str:
+    if len(fits) == 1:
+        return ""
+    buttons = "".join(
+        f'<button type="button" role="tab" id="tab-{k}" aria-controls="panel-{k}">{escape(fit.name)}</button>'
+        for k, fit in enumerate(fits)
+    )
+    return f'<nav class="tabs" role="tablist" aria-label="Models">{buttons}</nav>'
+
+
+def _panel(model: Any, fit: Fit, number: int) -> str:
+    name = f"<h2>{escape(fit.name)}</h2>" if fit.name else ""
+    role = f' role="tabpanel" aria-labelledby="tab-{number}"' if fit.name else ""
+    parts = [
+        sections.proof(fit),
+        sections.plots(model, fit),
+        sections.pictures(model, fit, number),
+        sections.coefficients(model, fit),
+        sections.iterations(fit),
+    ]
+    return f'<section class="panel" id="panel-{number}"{role}>{name}{"".join(parts)}</section>'

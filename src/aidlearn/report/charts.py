@@ -1,0 +1,201 @@
+"""Charts as SVG: drawn here, coloured by the page's style sheet, so that they are right in light and dark.
+
+A mark is a class name of the style sheet (``a``, ``b``, ``c``: three colours that colour-blind people can tell apart).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import pairwise
+
+import numpy as np
+
+WIDTH, HEIGHT = 460, 300
+LEFT, RIGHT, TOP, BOTTOM = 68, 14, 14, 44
+LONG = 1e7
+"""Numbers from here on are written as powers of ten."""
+TICKS = 5
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Maps values to pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    @classmethod
+    def over(cls, values: Sequence[float], start: float, end: float, log: bool = False, pad: float = 0.06) -> Axis:
+        """An axis with room for all finite values."""
+        found = np.asarray([v for v in values if math.isfinite(v) and (v > 0 or not log)], dtype=float)
+        if log:
+            found = np.log10(found)
+        low, high = (float(found.min()), float(found.max())) if len(found) else (0.0, 1.0)
+        room = pad * (high - low) or (0.5 if log else 0.5 * abs(low) or 0.5)
+        return cls(low - room, high + room, start, end, log)
+
+    def __call__(self, value: float) -> float:
+        value = math.log10(value) if self.log else value
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self, whole: bool = False) -> list[float]:
+        if self.log:
+            step = max(1, math.ceil((self.high - self.low) / TICKS))
+            powers = range(math.floor(self.low), math.ceil(self.high) + 1)
+            factors = (1, 2, 5) if self.high - self.low < 2 else (1,)
+            values = [factor * 10.0**power for power in powers if power % step == 0 for factor in factors]
+            chosen = [value for value in values if self.low <= math.log10(value) <= self.high]
+            return chosen if len(chosen) > 1 else [10.0**power for power in _round_numbers(self.low, self.high, 3)]
+        return _round_numbers(self.low, self.high, TICKS, whole)
+
+
+def _round_numbers(low: float, high: float, number: int, whole: bool = False) -> list[float]:
+    raw = (high - low) / number
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * unit for factor in (1, 2, 2.5, 5, 10) if factor * unit >= raw * (1 - 1e-9))
+    if whole:
+        step = max(1.0, math.ceil(step))
+    first = math.ceil(low / step - 1e-9)
+    return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def written(ticks: Sequence[float]) -> list[str]:
+    """Evenly spaced numbers with as many digits as it takes to tell them apart."""
+    if len(ticks) == 0:
+        return []
+    size = max(abs(tick) for tick in ticks)
+    step = min((b - a for a, b in pairwise(ticks)), default=size) or 1.0
+    if size >= LONG or 0 < size < 1 / LONG:
+        digits = max(0, math.floor(math.log10(size)) - math.floor(math.log10(step)) + 1)
+        return [_shortened(f"{tick:.{digits}e}") for tick in ticks]
+    places = next(p for p in range(16) if abs(step * 10.0**p - round(step * 10.0**p)) < 1e-6 or p == 15)
+    texts = [f"{tick:,.{places}f}" for tick in ticks]
+    return [text.rstrip("0").rstrip(".") if "." in text else text for text in texts]
+
+
+def _shortened(text: str) -> str:
+    mantissa, exponent = text.split("e")
+    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+    return "0" if float(mantissa) == 0 else f"{mantissa}e{int(exponent)}"
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line with points."""
+
+    name: str
+    mark: str
+    x: Sequence[float]
+    y: Sequence[float]
+    tips: Sequence[str] = field(default_factory=list)
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What all charts share: a title, two axes and how their ticks are written."""
+
+    title: str
+    x_label: str
+    y_label: str
+    across: Axis
+    up: Axis
+    y_text: Callable[[float], str] | None = None
+    """How ticks are written; by default with the digits that tell them apart."""
+    whole: bool = False
+
+    def svg(self, inside: str, legend: str = "") -> str:
+        """The chart as a figure, with what is inside its axes."""
+        label = escape(f"{self.title}: {self.y_label} over {self.x_label}")
+        return (
+            f'<figure class="chart"><figcaption>{escape(self.title)}{legend}</figcaption>'
+            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{self.frame()}{inside}</svg></figure>'
+        )
+
+    def frame(self) -> str:
+        """Grid, ticks and labels."""
+        x0, x1, y0, y1 = self.across.start, self.across.end, self.up.start, self.up.end
+        parts = []
+        ticks = self.across.ticks(self.whole)
+        for value, text in zip(ticks, written(ticks), strict=True):
+            x = self.across(value)
+            parts.append(f'<path class="grid" d="M{x:.1f} {y0}V{y1}"/>')
+            parts.append(f'<text x="{x:.1f}" y="{y0 + 16}" text-anchor="middle">{text}</text>')
+        ticks = self.up.ticks()
+        texts = written(ticks) if self.y_text is None else [escape(self.y_text(value)) for value in ticks]
+        for value, text in zip(ticks, texts, strict=True):
+            y = self.up(value)
+            parts.append(f'<path class="grid" d="M{x0} {y:.1f}H{x1}"/>')
+            parts.append(f'<text x="{x0 - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
+        parts.append(f'<path class="axis" d="M{x0} {y1}V{y0}H{x1}"/>')
+        middle = f"{(x0 + x1) / 2:.1f}"
+        parts.append(
+            f'<text class="name" x="{middle}" y="{y0 + 34}" text-anchor="middle">{escape(self.x_label)}</text>'
+        )
+        return "".join(parts)
+
+
+def axes(
+    x: Sequence[float], y: Sequence[float], log: bool = False, height: int = HEIGHT, left: int = LEFT
+) -> tuple[Axis, Axis]:
+    """Axes over all values, in the usual frame."""
+    return Axis.over(x, left, WIDTH - RIGHT), Axis.over(y, height - BOTTOM, TOP, log)
+
+
+def lines(chart: Chart, series: Sequence[Series], band: bool = False, level: float | None = None) -> str:
+    """Lines with points that tell their values; a band fills the space between the first two."""
+    parts = []
+    if band:
+        there = [list(zip(one.x, one.y, strict=True)) for one in series[:2]]
+        edge = [point for point in there[0] if _drawable(chart, point)]
+        back = [point for point in reversed(there[1]) if _drawable(chart, point)]
+        if edge and back:
+            parts.append(f'<path class="band" d="M{"L".join(_at(chart, *point) for point in [*edge, *back])}Z"/>')
+    items = [(one.mark, one.name, one.dashed) for one in series]
+    if level is not None:
+        y = f"{chart.up(level):.1f}"
+        parts.append(f'<path class="level" d="M{chart.across.start} {y}H{chart.across.end}"/>')
+        items.append(("level", f"tolerance {level:g}", False))
+    for one in series:
+        points = [point for point in zip(one.x, one.y, strict=True) if _drawable(chart, point)]
+        if len(points) > 1:
+            dash = " dashed" if one.dashed else ""
+            parts.append(
+                f'<path class="line {one.mark}{dash}" d="M{"L".join(_at(chart, *point) for point in points)}"/>'
+            )
+        for k, point in enumerate(zip(one.x, one.y, strict=True)):
+            if _drawable(chart, point):
+                x, y = _at(chart, *point).split()
+                tip = f' data-tip="{escape(one.tips[k])}" tabindex="0"' if one.tips else ""
+                parts.append(f'<circle class="dot {one.mark}" cx="{x}" cy="{y}" r="3.2"{tip}/>')
+    return chart.svg("".join(parts), legend(items))
+
+
+def legend(items: Sequence[tuple[str, str, bool]]) -> str:
+    """Names beside their colours."""
+    keys = "".join(
+        f'<span class="key"><i class="{mark}{" dashed" if dashed else ""}"></i>{escape(name)}</span>'
+        for mark, name, dashed in items
+        if name
+    )
+    return f'<span class="legend">{keys}</span>'
+
+
+def scatter(chart: Chart, x: Sequence[float], y: Sequence[float], mark: str) -> str:
+    """Points alone, as one path of round dots."""
+    dots = "".join(f"M{_at(chart, *point)}h0" for point in zip(x, y, strict=True) if _drawable(chart, point))
+    return chart.svg(f'<path class="cloud {mark}" d="{dots}"/>')
+
+
+def _drawable(chart: Chart, point: tuple[float, float]) -> bool:
+    return all(math.isfinite(v) for v in point) and (point[1] > 0 or not chart.up.log)
+
+
+def _at(chart: Chart, x: float, y: float) -> str:
+    return f"{chart.across(x):.1f} {chart.up(y):.1f}"

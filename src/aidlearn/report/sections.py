@@ -1,0 +1,304 @@
+"""The parts of a report. Every text that comes from data or the user is escaped here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from aidlearn.engine.picture import sample
+from aidlearn.engine.result import Iteration, Status
+from aidlearn.fits import Fit, feature_names
+from aidlearn.model_file import NOT_SAVED, environment
+from aidlearn.report.certificate import certificate, percent, precise
+from aidlearn.report.charts import Chart, Series, axes, lines, scatter
+from aidlearn.report.stepper import stepper
+
+STATUS = {
+    Status.optimal: "optimal",
+    Status.gap: "within the tolerance",
+    Status.one_region: "local optimum",
+    Status.certified: "certified global optimum",
+    Status.iteration_limit: "stopped at the iteration limit",
+    Status.time_limit: "stopped at the time limit",
+    Status.interrupted: "interrupted",
+    Status.numerical: "limit of floating-point precision",
+}
+LARGEST_COEFFICIENTS = 30
+LONGEST_TABLE = 200
+"""Iterations of which each has its row; of more the first and the last half of that number are shown."""
+CLOUD = 700
+"""Clusters in the plot of sizes."""
+SMALLEST_GAP = 1e-16
+"""Where a gap of 0 is drawn."""
+SMALLEST_RANGE = 1e-5
+"""Part of the objective that the plot of bounds shows at least, to either side."""
+LARGE_RANGE = 20.0
+"""Ratio of values from which on an axis is logarithmic."""
+
+
+def title(model: Any, fits: list[Fit]) -> str:
+    return f"{type(model).__name__}: gap {percent(max(fit.gap for fit in fits))}"
+
+
+def subtitle(model: Any, fits: list[Fit]) -> str:
+    rows = f"{_rows(fits):,} rows, " if len(fits) == 1 else ""
+    size = f"{rows}{model.n_features_in_:,} feature{'' if model.n_features_in_ == 1 else 's'}"
+    several = f", {len(fits)} models" if len(fits) > 1 else ""
+    return f"{size}{several}; a certified fit of aidlearn"
+
+
+def _rows(fits: list[Fit]) -> int:
+    return max(round(fit.n_clusters / fit.aggregation_rate) for fit in fits)
+
+
+def overview(fits: list[Fit]) -> str:
+    """Of several models: all certificates in one table."""
+    if len(fits) == 1:
+        return ""
+    worst = max(fits, key=lambda fit: fit.gap)
+    words = f"The largest gap of the {len(fits)} models is {percent(worst.gap)} ({worst.name})."
+    rows = [
+        [
+            fit.name,
+            STATUS[fit.status],
+            percent(fit.gap),
+            *precise(fit.objective, fit.lower_bound),
+            str(len(fit.history)),
+            f"{fit.n_clusters:,}",
+        ]
+        for fit in fits
+    ]
+    head = ["model", "status", "gap", "objective", "lower bound", "iterations", "clusters"]
+    return f'<section class="card"><p class="claim">{escape(words)}</p>{_table(head, rows)}</section>'
+
+
+def proof(fit: Fit) -> str:
+    """The certificate in words, and its numbers."""
+    claim, *rest = certificate(fit)
+    good = "good" if fit.status in (Status.optimal, Status.gap, Status.certified) else "partial"
+    objective, bound = precise(fit.objective, fit.lower_bound)
+    seconds = fit.history[-1].seconds if fit.history else math.nan
+    numbers = [
+        ("objective", objective),
+        ("lower bound", bound if math.isfinite(fit.lower_bound) else "none"),
+        ("certified gap", percent(fit.gap) if math.isfinite(fit.gap) else "none"),
+        ("iterations", str(len(fit.history))),
+        ("clusters", f"{fit.n_clusters:,}"),
+        ("clusters / rows", percent(fit.aggregation_rate)),
+        ("time", "" if math.isnan(seconds) else f"{seconds:.3g} s"),
+    ]
+    cells = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in numbers if value)
+    more = "".join(f"<p>{escape(sentence)}</p>" for sentence in rest)
+    status = escape(STATUS[fit.status])
+    return (
+        f'<section class="card proof"><p><span class="badge {good}">{status}</span></p>'
+        f'<p class="claim">{escape(claim)}</p>{more}<dl class="numbers">{cells}</dl></section>'
+    )
+
+
+def plots(model: Any, fit: Fit) -> str:
+    """Bounds, gap, aggregation rates and sizes of clusters."""
+    if not fit.history:
+        return '<section class="card"><p>The fit was interrupted before its first iteration ended.</p></section>'
+    charts = [_bounds(fit), _gaps(fit, model.tol), _rates(fit), _sizes(fit)]
+    return f'<section class="card charts">{"".join(charts)}</section>'
+
+
+def _over_iterations(
+    name: str, y_label: str, series: list[Series], log: bool, text: Any, also: Sequence[float] = ()
+) -> Chart:
+    values = [*also, *(value for one in series for value in one.y)]
+    across, up = axes([x for one in series for x in one.x], values, log)
+    return Chart(name, "iteration", y_label, across, up, text, whole=True)
+
+
+def _bounds(fit: Fit) -> str:
+    x = [float(record.iteration) for record in fit.history]
+    objective = [record.best_objective for record in fit.history]
+    bound = [record.best_lower_bound for record in fit.history]
+    series = [
+        Series("objective, on all rows", "a", x, objective, _tips(fit, objective, "objective")),
+        Series("proven lower bound", "b", x, bound, _tips(fit, bound, "bound"), dashed=True),
+    ]
+    found = [value for value in [*objective, *bound] if math.isfinite(value)]
+    log = min(found, default=0.0) > 0 and max(found) > LARGE_RANGE * min(found)
+    # Digits beyond these are the business of the plot of gaps.
+    room = [fit.objective * (1 - SMALLEST_RANGE), fit.objective * (1 + SMALLEST_RANGE)]
+    chart = _over_iterations("Objective and lower bound", "value", series, log, _short if log else None, room)
+    return lines(chart, series, band=True)
+
+
+def _gaps(fit: Fit, tol: float) -> str:
+    x = [float(record.iteration) for record in fit.history]
+    gaps = [max(record.gap, SMALLEST_GAP) for record in fit.history]
+    tips = [f"iteration {record.iteration}: gap {percent(record.gap)}" for record in fit.history]
+    series = [Series("gap", "a", x, gaps, tips)]
+    shown = [*series, Series("", "", x[:1], [tol])] if tol > 0 else series
+    chart = _over_iterations("Certified gap", "gap", shown, True, _power)
+    return lines(chart, series, level=tol if tol > 0 else None)
+
+
+def _rates(fit: Fit) -> str:
+    x = [float(record.iteration) for record in fit.history]
+    series = []
+    for mark, name, label in (
+        ("a", "aggregation_rate", "all clusters"),
+        ("b", "near_rate", "near the hyperplane"),
+        ("c", "far_rate", "far from it"),
+    ):
+        rates = [_number(getattr(record, name)) for record in fit.history]
+        tips = [f"iteration {k:.0f}, {label}: {percent(rate)} of their rows" for k, rate in zip(x, rates, strict=True)]
+        if any(math.isfinite(rate) for rate in rates):
+            series.append(Series(label, mark, x, rates, tips))
+    chart = _over_iterations("Clusters over rows", "clusters / rows", series, True, _percentage)
+    return lines(chart, series)
+
+
+def _sizes(fit: Fit) -> str:
+    if fit.cluster_sizes is None or fit.cluster_distances is None:
+        return ""
+    shown = sample(fit.cluster_sizes, fit.cluster_distances, CLOUD)
+    x, y = fit.cluster_distances[shown].tolist(), fit.cluster_sizes[shown].tolist()
+    across, up = axes(x, [float(size) for size in y], log=True)
+    note = f" ({len(shown):,} of {fit.n_clusters:,})" if len(shown) < fit.n_clusters else ""
+    name = f"Rows of each final cluster{note}"
+    chart = Chart(name, "distance of its mean from the nearest kink", "rows", across, up, _short)
+    return scatter(chart, x, y, "a")
+
+
+def pictures(model: Any, fit: Fit, number: int) -> str:
+    return stepper(model, fit, number)
+
+
+def coefficients(model: Any, fit: Fit) -> str:
+    """By name, the largest first; of a kernel machine its support vectors."""
+    if fit.coef is None:
+        count = getattr(model, "support_", None)
+        words = f"{len(count):,} support vectors" if count is not None else "a kernel machine"
+        text = f"{words.capitalize()}, kernel {getattr(model, 'kernel', '')!r}, intercept {fit.intercept:.6g}."
+        return f'<section class="card"><h3>Machine</h3><p>{escape(text)}</p></section>'
+    names = feature_names(model)
+    order = np.argsort(-np.abs(fit.coef), kind="stable")
+    largest = float(np.abs(fit.coef).max(initial=0.0)) or 1.0
+    rows = []
+    for k in order[:LARGEST_COEFFICIENTS]:
+        value = float(fit.coef[k])
+        width = 100 * abs(value) / largest
+        bar = f'<span class="bar {"b" if value < 0 else "a"}" style="width:{width:.1f}%"></span>'
+        rows.append(f'<tr><th scope="row">{escape(names[k])}</th><td>{value:.6g}</td><td class="bars">{bar}</td></tr>')
+    more = len(order) - len(rows)
+    rest = f"<p class='hint'>and {more:,} more, none of them larger</p>" if more > 0 else ""
+    body = f'<div class="wide"><table class="coefficients"><tbody>{"".join(rows)}</tbody></table></div>{rest}'
+    return f'<section class="card"><h3>Coefficients</h3><p>Intercept {fit.intercept:.6g}.</p>{body}</section>'
+
+
+def iterations(fit: Fit) -> str:
+    """One row per iteration."""
+    if not fit.history:
+        return ""
+    head = ["iteration", "clusters", "of the rows", "split next", "bound", "objective", "best bound", "best objective"]
+    head += ["gap", "seconds"]
+    records, half = fit.history, LONGEST_TABLE // 2
+    gone = len(records) - LONGEST_TABLE
+    rows = [_row(record) for record in (records if gone <= 0 else [*records[:half], *records[-half:]])]
+    if gone > 0:
+        rows.insert(half, [f"({gone:,} more)"] + [""] * (len(head) - 1))
+    return f'<section class="card"><h3>Iterations</h3>{_table(head, rows)}</section>'
+
+
+def _row(record: Iteration) -> list[str]:
+    values = [record.lower_bound, record.objective, record.best_lower_bound, record.best_objective]
+    return [
+        str(record.iteration),
+        f"{record.n_clusters:,}",
+        percent(record.aggregation_rate),
+        f"{record.n_violated:,}",
+        *[f"{value:.9g}" if math.isfinite(value) else "none" for value in values],
+        percent(record.gap),
+        f"{record.seconds:.3f}",
+    ]
+
+
+def facts(model: Any, fits: list[Fit]) -> str:
+    """Data, parameters and environment."""
+    data: list[tuple[str, str]] = [("rows", f"{_rows(fits):,}"), ("features", f"{model.n_features_in_:,}")]
+    if hasattr(model, "classes_"):
+        data.append(("classes", ", ".join(str(label) for label in model.classes_[:20])))
+    data.append(("passes over the data", f"{model.n_passes_:,}"))
+    given = getattr(model, "training_", None) or {}
+    data += [(str(key), _value(value)) for key, value in given.items() if str(key) not in ("rows", "features")]
+    usual = {name: parameter.default for name, parameter in signature(type(model)).parameters.items()}
+    parameters = []
+    for name, value in model.get_params(deep=False).items():
+        if name not in NOT_SAVED:
+            changed = _value(value) != _value(usual.get(name))
+            parameters.append((name, _value(value), changed))
+    where = getattr(model, "_environment", None) or environment()
+    return (
+        f'<section class="card facts"><div><h3>Data and training</h3>{_pairs((k, v, False) for k, v in data)}</div>'
+        f"<div><h3>Parameters</h3>{_pairs(parameters)}<p class='hint'>Bold: other than the default.</p></div>"
+        f"<div><h3>Environment</h3>{_pairs((k, v, False) for k, v in where.items())}</div></section>"
+    )
+
+
+def _pairs(rows: Iterable[tuple[str, str, bool]]) -> str:
+    cells = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td{" class=changed" if changed else ""}>{escape(value)}</td></tr>'
+        for name, value, changed in rows
+    )
+    return f'<table class="pairs"><tbody>{cells}</tbody></table>'
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="scroll" tabindex="0"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _value(value: Any) -> str:
+    """A parameter or fact in words, without addresses in memory."""
+    if isinstance(value, np.ndarray) and value.size > 12:
+        return f"array of {' x '.join(map(str, value.shape))}"
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (np.generic,)):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key}: {_value(item)}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        shown = ", ".join(_value(item) for item in value[:20])
+        return f"{shown}, and {len(value) - 20:,} more" if len(value) > 20 else shown
+    if value is None or isinstance(value, (bool, int, float)):
+        return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, str):
+        return value
+    name = getattr(value, "__name__", "") if callable(value) else ""
+    return f"function {name}" if name else type(value).__name__
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _tips(fit: Fit, values: Sequence[float], name: str) -> list[str]:
+    return [f"iteration {r.iteration}: {name} {v:.9g}" for r, v in zip(fit.history, values, strict=True)]
+
+
+def _short(value: float) -> str:
+    """A tick in few characters."""
+    if value != 0 and not 1e-3 <= abs(value) < 1e5:
+        return f"{value:.3g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+    return f"{value:,.6g}"
+
+
+def _power(value: float) -> str:
+    return f"{value:.0e}".replace("e+0", "e").replace("e-0", "e-")
+
+
+def _percentage(value: float) -> str:
+    return f"{100 * value:.3g}%"
