@@ -83,7 +83,7 @@ def _picture(frame: Frame, across: Axis, up: Axis, largest: int, classifies: boo
         for k in order
     ]
     shown = f", {len(frame.x):,} of them shown" if len(frame.x) < frame.n_clusters else ""
-    proven = "" if gap is None else f", gap {percent(gap)}"
+    proven = "" if gap is None else f", gap {percent(gap)}".replace(" %", "\u00a0%")
     return {
         "caption": f"Iteration {frame.iteration}: {frame.n_clusters:,} clusters{shown}{proven}",
         "circles": circles,
