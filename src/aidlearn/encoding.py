@@ -102,7 +102,9 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         if kind in ("csr_array", "csr_matrix"):
             rows = tuple(arrays[f"{value['name']}.{part}"] for part in CSR)
             form = sparse.csr_array if kind == "csr_array" else sparse.csr_matrix
-            return form(rows, shape=tuple(value["shape"]))
+            matrix = form(rows, shape=tuple(value["shape"]))
+            matrix.check_format(full_check=True)  # numbers of columns that are none would be read as memory
+            return matrix
     except KeyError as error:
         raise EncodingError(f"{error} is missing in a value of type {kind!r}") from None
     raise EncodingError(f"it holds a value of unknown type {kind!r}")

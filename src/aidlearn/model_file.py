@@ -10,6 +10,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from aidlearn.estimators.quantile import LADRegressor, QuantileRegressor
 from aidlearn.estimators.semi_supervised import SemiSupervisedSVC
 from aidlearn.estimators.svm import LinearSVC, LinearSVR
 from aidlearn.kernels.features import KernelFeatures
-from aidlearn.kernels.functions import Kernel
+from aidlearn.kernels.functions import NAMES, Kernel
 from aidlearn.kernels.graph import GraphFeatures
 
 KIND, VERSION = "aidlearn model", 2
@@ -41,8 +42,17 @@ NOT_SAVED = ("callbacks", "checkpoint")
 """Parameters of a fit on its machine: a loaded model has their defaults."""
 
 
+def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 left all but gamma of a kernel to the parameters, and knew no rates of near and far clusters."""
+    content = _with_rates(content)
+    if "gamma" in content["private"]:
+        given = content["parameters"]
+        kernel = {"name": given["kernel"], "degree": given["degree"], "coef0": float(given["coef0"])}
+        content["private"] = {**kernel, **content["private"]}
+    return content
+
+
 def _with_rates(value: Any) -> Any:
-    """From version 1, whose iterations do not know the rates of near and far clusters."""
     if isinstance(value, list):
         return [_with_rates(item) for item in value]
     if not isinstance(value, dict):
@@ -52,7 +62,7 @@ def _with_rates(value: Any) -> Any:
     return {key: _with_rates(item) for key, item in value.items()}
 
 
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _with_rates}
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_version_1}
 """How the content of a file of version k becomes that of version k + 1."""
 
 
@@ -102,7 +112,7 @@ def save_model(model: Any, path: str | os.PathLike[str], *, training: Mapping[st
             "environment": environment(),
             "parameters": {key: encode(value, key, arrays) for key, value in _parameters(model).items()},
             "fitted": {key: encode(value, key, arrays) for key, value in _fitted(model).items()},
-            "private": {key: encode(value, key, arrays) for key, value in _private(model).items()},
+            "private": {key: encode(value, f"private.{key}", arrays) for key, value in _private(model).items()},
             "training": facts,
         }
     except EncodingError as error:
@@ -159,7 +169,7 @@ def environment() -> dict[str, str]:
 def _parameters(model: AIDEstimator) -> dict[str, Any]:
     """Parameters that are values."""
     given = model.get_params(deep=False)
-    if callable(given.get("kernel")):
+    if callable(given.get("kernel")) or callable(_private(model).get("name")):
         raise ModelFileError(
             "A model whose kernel is a function cannot be saved in a file without code: use a kernel by name, or "
             "kernel='precomputed' with the function's matrix."
@@ -183,12 +193,12 @@ def _fitted(model: AIDEstimator) -> dict[str, Any]:
 def _private(model: AIDEstimator) -> dict[str, Any]:
     """What predictions need beyond parameters and fitted attributes."""
     if isinstance(model, SVC):
-        return {"gamma": model._kernel.gamma}
+        return asdict(model._kernel)
     if isinstance(model, SemiSupervisedSVC):
         features = model._representation
         if isinstance(features, KernelFeatures):
             return {
-                "gamma": features.kernel.gamma,
+                **asdict(features.kernel),
                 "landmarks": features.landmarks,
                 "expansion": model._expansion,
             }
@@ -227,18 +237,23 @@ def _restored(content: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
 def _restore_private(model: Any, private: Mapping[str, Any]) -> None:
     nothing = np.empty((0, 0))
     if isinstance(model, SVC):
-        model._kernel = Kernel(model.kernel, private["gamma"], model.degree, float(model.coef0))
+        model._kernel = _kernel(private)
         model._expansion = _pairwise(model)
     if isinstance(model, SemiSupervisedSVC):
         model._representation = None
-        if model.kernel == "graph":
+        if "rows" in private:
             index = NearestNeighbors(n_neighbors=private["neighbors"]).fit(private["rows"])
             model._representation = GraphFeatures(nothing, index, private["width"], private["neighbors"])
-        elif model.kernel != "linear":
-            kernel = Kernel(model.kernel, private["gamma"], model.degree, float(model.coef0))
-            model._representation = KernelFeatures(kernel, nothing, private["landmarks"], nothing)
+        elif "landmarks" in private:
+            model._representation = KernelFeatures(_kernel(private), nothing, private["landmarks"], nothing)
         if model._representation is not None:
             model._expansion = private["expansion"]
+
+
+def _kernel(private: Mapping[str, Any]) -> Kernel:
+    if private["name"] not in NAMES:
+        raise EncodingError(f"it holds a kernel that this version of aidlearn does not know, {private['name']!r}")
+    return Kernel(**{field.name: private[field.name] for field in fields(Kernel)})
 
 
 def _pairwise(model: SVC) -> Any:

@@ -196,6 +196,20 @@ def test_clusters_of_mixed_classes_are_not_drawn(plane):
     assert not hasattr(LinearSVC(fit_intercept=False).fit(X, y), "frames_")
 
 
+def test_a_resumed_fit_has_the_pictures_from_then_on(plane, tmp_path):
+    options = {"init": "kmeans", "tol": 1e-6, "checkpoint": tmp_path / "run"}
+    LADRegressor(**options, max_iter=2).fit(*plane)
+    model = LADRegressor(**options).fit(*plane)
+    whole = LADRegressor(init="kmeans", tol=1e-6).fit(*plane)
+    rates = [[(record.near_rate, record.far_rate) for record in one.history_] for one in (model, whole)]
+    assert rates[0] == rates[1]
+    first = model.frames_[0].iteration
+    assert first > 1
+    for frame, other in zip(model.frames_, whole.frames_[first - 1 :], strict=True):
+        assert frame.iteration == other.iteration
+        assert_allclose(frame.x, other.x, rtol=0)
+
+
 def test_weights_of_zero(plane):
     X, y = plane
     model = LADRegressor().fit(X, y, sample_weight=(np.arange(2000) % 2).astype(float))

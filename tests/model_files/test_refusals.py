@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from aidlearn import LADRegressor, archive, load_model, save_model
 from aidlearn.model_file import KIND, VERSION, ModelFileError
-from small_models import data, fitted, rows
+from small_models import data, fitted, fitted_sparse, rows
 
 HERE = Path(__file__).parent
 
@@ -126,6 +126,20 @@ def test_attributes_that_are_not_fitted_ones(path, key):
         meta["fitted"][key] = 1
 
     refused(rewritten(path, change), "no fitted attribute")
+
+
+def test_an_unknown_kernel(tmp_path):
+    save_model(fitted("svc-rbf")[0], tmp_path / "model")
+    refused(rewritten(tmp_path / "model", lambda meta, arrays: meta["private"].update(name="magic")), "'magic'")
+
+
+def test_a_sparse_matrix_with_columns_that_it_has_not(tmp_path):
+    save_model(fitted_sparse("svc-rbf")[0], tmp_path / "model")
+
+    def change(meta, arrays):
+        arrays["support_vectors_.indices"][0] = 99_999
+
+    refused(rewritten(tmp_path / "model", change), "cannot be used")
 
 
 @pytest.mark.parametrize("value", [None, 3, [1], "x"])

@@ -112,6 +112,15 @@ def test_parameters_of_the_machine_are_left_behind(tmp_path):
     assert_same(model.predict(X), loaded.predict(X))
 
 
+@pytest.mark.parametrize("name", ["svc-poly", "semi-rbf", "semi-graph", "semi-linear"])
+def test_parameters_changed_after_the_fit_do_not_change_the_machine(name, tmp_path):
+    model, X = fitted(name)
+    model.set_params(kernel="linear" if name != "semi-linear" else "rbf", degree=5, coef0=7.0, gamma=0.1)
+    loaded = again(model, tmp_path / "model")
+    assert_same(loaded.decision_function(X), model.decision_function(X))
+    assert loaded.get_params()["degree"] == 5
+
+
 def test_an_array_of_initial_labels_is_kept(tmp_path):
     X, y, *_ = data()
     model = LADRegressor(init=np.arange(len(y)) % 9).fit(X, y)
