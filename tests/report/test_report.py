@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from aidlearn import LADRegressor, LinearSVC, Status, load_model, save_model
+from aidlearn import LADRegressor, LinearSVC, SemiSupervisedSVC, Status, load_model, save_model
 from aidlearn.report import ReportError, write_report
 from aidlearn.report.page import render
 from small_models import NAMES, data, fitted
@@ -61,6 +61,7 @@ def test_every_estimator_has_a_report(name, tmp_path):
     model, _ = fitted(name)
     _, text = checked(render(model))
     assert type(model).__name__ in text
+    assert "60 rows, " in text
     assert text.count("Objective and lower bound") == np.size(model.gap_)
     assert ('class="pictures"' in render(model)) == hasattr(model, "frames_")
     # One loaded from a file has the same report.
@@ -104,6 +105,7 @@ def test_facts_of_the_training():
     model.training_ = {"data": "rent.csv", "target": "rent", "rows": 60, "seconds": 1.23456789, "filters": None}
     _, text = checked(render(model))
     assert "data rent.csv" in text
+    assert "filters" not in text
     assert "seconds 1.23457" in text
 
 
@@ -116,6 +118,15 @@ def test_no_paths_nor_addresses_of_objects(tmp_path):
     assert "0x" not in page
     _, text = checked(page)
     assert "init function &lt;lambda&gt;" in text or "init function <lambda>" in text
+
+
+def test_the_certificate_of_an_approximated_kernel_says_so():
+    words = "Objective and bound are those of an approximated kernel: Nystroem approximation by 20 rows."
+    assert words in checked(render(fitted("svc-nystroem")[0]))[1]
+    X, _, _, partly = data()
+    assert words in checked(render(SemiSupervisedSVC(kernel="rbf", n_components=20, max_iter=1).fit(X, partly)))[1]
+    for name in ("svc-rbf", "semi-rbf", "semi-graph", "semi-linear", "linear-svc"):
+        assert "approximated" not in checked(render(fitted(name)[0]))[1]
 
 
 def test_a_report_of_every_status():

@@ -53,7 +53,7 @@ def render(model: Any) -> str:
         subtitle=escape(sections.subtitle(model, fits)),
         overview=sections.overview(fits),
         tabs=_tabs(fits),
-        panels="".join(_panel(model, fit, k) for k, fit in enumerate(fits)),
+        panels="".join(_panel(model, fits, k) for k in range(len(fits))),
         facts=sections.facts(model, fits),
     )
 
@@ -68,11 +68,12 @@ def _tabs(fits: list[Fit]) -> str:
     return f'<nav class="tabs" role="tablist" aria-label="Models">{buttons}</nav>'
 
 
-def _panel(model: Any, fit: Fit, number: int) -> str:
+def _panel(model: Any, fits: list[Fit], number: int) -> str:
+    fit = fits[number]
     name = f"<h2>{escape(fit.name)}</h2>" if fit.name else ""
     role = f' role="tabpanel" aria-labelledby="tab-{number}"' if fit.name else ""
     parts = [
-        sections.proof(fit),
+        sections.proof(model, fits, fit),
         sections.plots(model, fit),
         sections.pictures(model, fit, number),
         sections.coefficients(model, fit),

@@ -12,7 +12,10 @@ import numpy as np
 
 from aidlearn.engine.picture import sample
 from aidlearn.engine.result import Iteration, Status
+from aidlearn.estimators.kernel_svm import SVC
+from aidlearn.estimators.semi_supervised import SemiSupervisedSVC
 from aidlearn.fits import Fit, feature_names
+from aidlearn.kernels.features import EXACT_ROWS, LANDMARKS
 from aidlearn.model_file import NOT_SAVED, environment
 from aidlearn.report.certificate import certificate, percent, precise
 from aidlearn.report.charts import Chart, Series, axes, lines, scatter
@@ -46,14 +49,16 @@ def title(model: Any, fits: list[Fit]) -> str:
 
 
 def subtitle(model: Any, fits: list[Fit]) -> str:
-    rows = f"{_rows(fits):,} rows, " if len(fits) == 1 else ""
-    size = f"{rows}{model.n_features_in_:,} feature{'' if model.n_features_in_ == 1 else 's'}"
+    size = f"{_rows(model, fits):,} rows, {model.n_features_in_:,} feature{'' if model.n_features_in_ == 1 else 's'}"
     several = f", {len(fits)} models" if len(fits) > 1 else ""
     return f"{size}{several}; a certified fit of aidlearn"
 
 
-def _rows(fits: list[Fit]) -> int:
-    return max(round(fit.n_clusters / fit.aggregation_rate) for fit in fits)
+def _rows(model: Any, fits: list[Fit]) -> int:
+    """Rows of the data; in machines of pairs of classes a row has a part in all pairs of its class."""
+    rows = [fit.n_clusters / fit.aggregation_rate for fit in fits]
+    pairs = len(fits) > 1 and fits[0].coef is None and isinstance(model, SVC)
+    return round(sum(rows) / (len(model.classes_) - 1) if pairs else max(rows))
 
 
 def overview(fits: list[Fit]) -> str:
@@ -77,9 +82,20 @@ def overview(fits: list[Fit]) -> str:
     return f'<section class="card"><p class="claim">{escape(words)}</p>{_table(head, rows)}</section>'
 
 
-def proof(fit: Fit) -> str:
+def _approximated(model: Any, fits: list[Fit]) -> str:
+    """Of an approximated kernel: that the certificate is one for the approximation."""
+    kernel = getattr(model, "certified_kernel_", "exact")
+    if isinstance(model, SemiSupervisedSVC) and model.kernel not in ("linear", "graph"):
+        rows = _rows(model, fits)
+        part = model.n_components or (LANDMARKS if rows > EXACT_ROWS else rows)
+        kernel = f"Nystroem approximation by {part:,} rows" if part < rows else kernel
+    return "" if kernel == "exact" else f"Objective and bound are those of an approximated kernel: {kernel}."
+
+
+def proof(model: Any, fits: list[Fit], fit: Fit) -> str:
     """The certificate in words, and its numbers."""
     claim, *rest = certificate(fit)
+    rest += [words] if (words := _approximated(model, fits)) else []
     good = "good" if fit.status in (Status.optimal, Status.gap, Status.certified) else "partial"
     objective, bound = precise(fit.objective, fit.lower_bound)
     seconds = fit.history[-1].seconds if fit.history else math.nan
@@ -226,12 +242,13 @@ def _row(record: Iteration) -> list[str]:
 
 def facts(model: Any, fits: list[Fit]) -> str:
     """Data, parameters and environment."""
-    data: list[tuple[str, str]] = [("rows", f"{_rows(fits):,}"), ("features", f"{model.n_features_in_:,}")]
+    data: list[tuple[str, str]] = [("rows", f"{_rows(model, fits):,}"), ("features", f"{model.n_features_in_:,}")]
     if hasattr(model, "classes_"):
         data.append(("classes", ", ".join(str(label) for label in model.classes_[:20])))
     data.append(("passes over the data", f"{model.n_passes_:,}"))
     given = getattr(model, "training_", None) or {}
-    data += [(str(key), _value(value)) for key, value in given.items() if str(key) not in ("rows", "features")]
+    known = ("rows", "features")
+    data += [(str(key), text) for key, value in given.items() if key not in known and (text := _value(value, ""))]
     usual = {name: parameter.default for name, parameter in signature(type(model)).parameters.items()}
     parameters = []
     for name, value in model.get_params(deep=False).items():
@@ -260,8 +277,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="scroll" tabindex="0"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, nothing: str = "None") -> str:
     """A parameter or fact in words, without addresses in memory."""
+    if value is None:
+        return nothing
     if isinstance(value, np.ndarray) and value.size > 12:
         return f"array of {' x '.join(map(str, value.shape))}"
     if isinstance(value, np.ndarray):
@@ -273,7 +292,7 @@ def _value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         shown = ", ".join(_value(item) for item in value[:20])
         return f"{shown}, and {len(value) - 20:,} more" if len(value) > 20 else shown
-    if value is None or isinstance(value, (bool, int, float)):
+    if isinstance(value, (bool, int, float)):
         return f"{value:.6g}" if isinstance(value, float) else str(value)
     if isinstance(value, str):
         return value
