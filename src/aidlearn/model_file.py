@@ -43,12 +43,17 @@ NOT_SAVED = ("callbacks", "checkpoint")
 
 
 def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 left all but gamma of a kernel to the parameters, and knew no rates of near and far clusters."""
+    """Version 1 left all but gamma of a kernel to the parameters, centred no rows, and knew no rates of clusters."""
     content = _with_rates(content)
-    if "gamma" in content["private"]:
+    private, fitted = content["private"], content["fitted"]
+    if "gamma" in private:
         given = content["parameters"]
-        kernel = {"name": given["kernel"], "degree": given["degree"], "coef0": float(given["coef0"])}
-        content["private"] = {**kernel, **content["private"]}
+        kernel = {"name": given["kernel"], "degree": given["degree"], "coef0": float(given["coef0"]), "centre": None}
+        content["private"] = {**kernel, **private}
+    if content["estimator"] == "SVC":
+        # How many rows there were decides only how kernel values are computed.
+        fitted["shape_fit_"] = encode((0, fitted["n_features_in_"]), "shape_fit_", {})
+        content["private"]["offsets"] = fitted["intercept_"]
     return content
 
 
@@ -193,7 +198,7 @@ def _fitted(model: AIDEstimator) -> dict[str, Any]:
 def _private(model: AIDEstimator) -> dict[str, Any]:
     """What predictions need beyond parameters and fitted attributes."""
     if isinstance(model, SVC):
-        return asdict(model._kernel)
+        return {**asdict(model._kernel), "offsets": model._offsets}
     if isinstance(model, SemiSupervisedSVC):
         features = model._representation
         if isinstance(features, KernelFeatures):
@@ -238,7 +243,7 @@ def _restore_private(model: Any, private: Mapping[str, Any]) -> None:
     nothing = np.empty((0, 0))
     if isinstance(model, SVC):
         model._kernel = _kernel(private)
-        model._expansion = _pairwise(model)
+        model._expansion, model._offsets = _pairwise(model), private["offsets"]
     if isinstance(model, SemiSupervisedSVC):
         model._representation = None
         if "rows" in private:
