@@ -342,6 +342,8 @@ def _widened(kind: Any) -> Any:
     """Whole numbers in the first rows may be followed by others."""
     import pyarrow as pa
 
+    if pa.types.is_boolean(kind):
+        return kind
     return pa.float64() if _is_number(kind) else pa.string()
 
 

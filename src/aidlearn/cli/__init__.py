@@ -1,0 +1,18 @@
+"""The command line: ``aidlearn fit|predict|inspect|resume|report|generate|bench|demo``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns its exit code: 0 done, 1 an error, 2 stopped at a limit with a usable model."""
+    try:
+        from aidlearn.cli.app import run
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("typer", "rich", "click"):
+            raise
+        sys.stderr.write("Error: The command line needs typer and rich: pip install 'aidlearn[cli]'.\n")
+        return 1
+    return run(arguments)

@@ -1,0 +1,62 @@
+"""The commands together, and how usage errors are told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import aidlearn
+from aidlearn.cli import fit, generate
+from aidlearn.cli.errors import NOTHING_SAVED, STATE, USER_ERROR, tell
+from aidlearn.cli.inspect import inspect
+from aidlearn.cli.predict import predict
+from aidlearn.cli.report import report
+from aidlearn.cli.resume import resume
+
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+app.add_typer(fit.app, name="fit")
+for command in (predict, inspect, resume, report):
+    app.command()(command)
+app.add_typer(generate.app, name="generate")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"aidlearn {aidlearn.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def overview(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    """Exact quantile regression and support vector machines on large data, with a proof on every fit.
+
+    Exit codes: 0 done, 1 an error (nothing was written), 2 stopped at a limit or by Ctrl-C (the best so far was saved).
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit code."""
+    STATE.debug, STATE.aliases = False, {}
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = typer.main.get_command(app).main(args=given, prog_name="aidlearn", standalone_mode=False)
+    except typer.Abort:
+        tell(NOTHING_SAVED)
+        return USER_ERROR
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        # A usage error of typer or click, whichever version: code 2 means something else here.
+        context = getattr(error, "ctx", None)
+        tell(" ".join(error.format_message().split()))
+        sys.stderr.write(f"Try '{context.command_path if context else 'aidlearn'} --help'.\n")
+        return USER_ERROR
+    return code if isinstance(code, int) else 0

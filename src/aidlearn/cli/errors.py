@@ -1,0 +1,161 @@
+"""How commands end: exit codes, and errors of one or two lines."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from types import FrameType
+from typing import Any, TextIO
+
+import typer
+
+DONE, USER_ERROR, STOPPED = 0, 1, 2
+NOTHING_SAVED = "Interrupted before there was anything to save; nothing was written."
+
+
+class CliError(Exception):
+    """A sentence for the user."""
+
+
+@dataclass
+class State:
+    """Of the command that is running."""
+
+    debug: bool = False
+    aliases: dict[str, str] = field(default_factory=dict)
+    """What paths are called in messages."""
+
+
+STATE = State()
+
+
+def reported(function: Callable[..., int | None]) -> Callable[..., None]:
+    """A command whose result is its exit code, and whose errors are told in a line."""
+
+    @wraps(function)
+    def command(*args: Any, **options: Any) -> None:
+        with _plain_warnings(), _termination_interrupts():
+            try:
+                code = function(*args, **options) or DONE
+                sys.stdout.flush()
+            except BrokenPipeError:
+                # Whoever read our output has enough; Python would complain when it flushes at the end.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                code = DONE
+            except (Exception, KeyboardInterrupt) as error:
+                if hasattr(error, "format_message") or isinstance(error, (typer.Exit, typer.Abort)):
+                    raise
+                if STATE.debug:
+                    traceback.print_exc()
+                tell(message(error))
+                code = USER_ERROR
+        raise typer.Exit(code)
+
+    return command
+
+
+def tell(text: str, kind: str = "Error") -> None:
+    """A line on standard error."""
+    for path, alias in STATE.aliases.items():
+        text = text.replace(path, alias)
+    sys.stderr.write(f"{kind}: {text}\n")
+    sys.stderr.flush()
+
+
+def message(error: BaseException) -> str:
+    """What went wrong, in a sentence or two."""
+    if isinstance(error, KeyboardInterrupt):
+        return NOTHING_SAVED
+    if isinstance(error, CliError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "There is not enough memory for this; the linear models read files in parts, kernel machines load them."
+    if isinstance(error, OSError) and error.strerror:
+        where = "" if error.filename is None else f" {error.filename}:"
+        advice = " Nothing was written." if error.errno == errno.ENOSPC else ""
+        return f"{where} {error.strerror}.{advice}".strip()
+    text = _first_line(error)
+    if isinstance(error, (ValueError, ImportError, OSError, TypeError)) and _is_ours(error):
+        return _in_options(text)
+    return f"{type(error).__name__}: {text} (run with --debug to see where it comes from)"
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else "no message"
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether the error was raised by aidlearn, whose messages are sentences for users."""
+    frames = traceback.extract_tb(error.__traceback__)
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return bool(frames) and os.path.abspath(frames[-1].filename).startswith(package + os.sep)
+
+
+OTHER_NAMES = {"n_jobs": "jobs", "random_state": "seed", "n_components": "nystroem"}
+
+
+def option(parameter: str) -> str:
+    """The option that sets a parameter."""
+    return "--" + OTHER_NAMES.get(parameter, parameter).replace("_", "-")
+
+
+def _in_options(text: str) -> str:
+    """Messages that name parameters of Python, in the words of the command line."""
+    text = re.sub(r"^([A-Za-z]\w*) must ", lambda match: f"{option(match[1])} must ", text)
+    text = re.sub(r"with columns=\.\.\.", "with --columns", text)
+    text = re.sub(r"one_hot=\['(.*?)'\]", r"--one-hot '\1'", text)
+    text = re.sub(r"^one_hot ", "--one-hot ", text)
+    text = re.sub(r"\bmemory_limit='?([^'.]*)'?", r"--memory-limit \1", text)
+    text = re.sub(r"^checkpoint='(.*?)' lies", r"--checkpoint \1 lies", text)
+    return text
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings for users as one line; those for programmers are not shown."""
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        tell(str(message).splitlines()[0], "Warning")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("default", category=UserWarning)
+        # Rows come as arrays whose columns were matched by name before.
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def _termination_interrupts() -> Iterator[None]:
+    """SIGTERM counts as Ctrl-C, so that the best solution is saved and temporary files are removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,131 @@
+"""Rows of a file in the shape of a model's features: columns by name whatever their order, encoded as in the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aidlearn.cli.errors import CliError
+from aidlearn.cli.inputs import header, kind_of
+
+if TYPE_CHECKING:
+    from aidlearn.data.files import FileSource
+    from aidlearn.data.source import Chunk
+
+SHOWN = 8
+"""Names of missing columns in a message."""
+
+
+def feature_chunks(source: FileSource) -> Iterator[Chunk]:
+    """Chunks of finite rows; a cell that is none is named with its file, row and column."""
+    import numpy as np
+    from scipy import sparse
+
+    for chunk in source.chunks():
+        if not np.isfinite(chunk.X.data if sparse.issparse(chunk.X) else chunk.X).all():
+            raise ValueError(source.find_bad_cell(chunk) + ".")
+        yield chunk
+
+
+def open_features(path: Path, model: Any) -> FileSource:
+    """The file as a source without a target whose columns are the features of the model."""
+    training = getattr(model, "training_", None) or {}
+    kind = kind_of(path)
+    if kind == "svmlight":
+        return _svmlight(path, model, training)
+    if kind == "npy":
+        return _npy(path, model, training)
+    return _table(path, model, training, header(path))
+
+
+def _open(path: Path, columns: list[Any] | None, one_hot: list[str] | None = None) -> FileSource:
+    from aidlearn import open_source
+    from aidlearn.data.files import FileSource
+
+    source = open_source(path, columns=columns, one_hot=one_hot or [])
+    assert isinstance(source, FileSource)
+    return source
+
+
+def _table(path: Path, model: Any, training: dict[str, Any], present: list[str]) -> FileSource:
+    names = getattr(model, "feature_names_in_", None)
+    if not present:
+        return _open(path, None)  # says what is wrong with the file
+    if names is None:
+        return _by_position(path, model, training, present)
+    one_hot: dict[str, list[Any]] = training.get("one_hot") or {}
+    needed = training.get("columns") if one_hot else [str(name) for name in names]
+    assert needed is not None
+    _refuse_missing(path, [name for name in needed if name not in present])
+    source = _open(path, list(needed), list(one_hot))
+    if one_hot:
+        _encode_as_before(source, path, one_hot)
+    return source
+
+
+def _refuse_missing(path: Path, missing: list[str]) -> None:
+    if missing:
+        listed = ", ".join(map(repr, missing[:SHOWN])) + (
+            f" and {len(missing) - SHOWN} more" if missing[SHOWN:] else ""
+        )
+        raise CliError(f"{path} lacks columns that the model was fitted to: {listed}.")
+
+
+def _encode_as_before(source: Any, path: Path, one_hot: dict[str, list[Any]]) -> None:
+    """One column per value of the fit; a value that the fit did not see has no coefficient."""
+    from aidlearn.data.tables import ColumnChoice
+
+    choice = source.choice
+    for name, values in one_hot.items():
+        unknown = [value for value in choice.one_hot[name] if value not in values]
+        if unknown:
+            raise CliError(
+                f"Column {name!r} of {path} has the value {unknown[0]!r}, which the model was not fitted to; "
+                f"it knows {', '.join(map(repr, values[:SHOWN]))}{', ...' if values[SHOWN:] else ''}."
+            )
+    source.choice = ColumnChoice(choice.schema, choice.where, None, choice.columns, None, one_hot)
+    source.names = source.choice.names
+    source.n_attributes = len(source.names)
+
+
+def _by_position(path: Path, model: Any, training: dict[str, Any], present: list[str]) -> FileSource:
+    """A table for a model without names: all its columns in order, or the same columns of as wide a table."""
+    chosen = _positions(path, model, training, len(present))
+    return _open(path, [present[k] for k in chosen])
+
+
+def _npy(path: Path, model: Any, training: dict[str, Any]) -> FileSource:
+    from aidlearn.data.files import NpyFile
+
+    shape = NpyFile(path).shape
+    if len(shape) != 2:
+        return _open(path, None)  # says what is wrong
+    return _open(path, _positions(path, model, training, shape[1]))
+
+
+def _positions(path: Path, model: Any, training: dict[str, Any], width: int) -> list[int]:
+    """Which columns are the features: all, or those of the fit if the target is in the file as it was there."""
+    n = int(model.n_features_in_)
+    if width == n:
+        return list(range(n))
+    if training.get("width") == width:
+        return [int(column) for column in training["columns"]]
+    with_target = f", or {training['width']} with the target" if training.get("width") else ""
+    raise CliError(f"{path} has {width} columns; the model was fitted to {n}{with_target}.")
+
+
+def _svmlight(path: Path, model: Any, training: dict[str, Any]) -> FileSource:
+    """Sparse text does not say how wide it is: rows are widened to the model's, indices begin as in the fit."""
+    source: Any = _open(path, None)
+    n = int(model.n_features_in_)
+    columns = training.get("columns") or []
+    base = int(columns[0]) if columns and columns[0] in ("0", "1") else source._base
+    largest = source.n_attributes + source._base - 1
+    if source._base < base or largest - base + 1 > n:
+        raise CliError(
+            f"{path} has indices {source._base} to {largest}; the model was fitted to {base} to {base + n - 1}."
+        )
+    source._base, source.n_attributes = base, n
+    source.names = [str(k + base) for k in range(n)]
+    return source

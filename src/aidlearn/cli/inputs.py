@@ -1,0 +1,212 @@
+"""DATA of the commands: files and standard input, columns by name or number, labels of semi-supervised files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aidlearn.cli.errors import STATE, CliError
+
+if TYPE_CHECKING:
+    from aidlearn.data.files import FileSource
+
+STDIN = "-"
+MISSING_LABELS = ("", "na", "n/a", "nan", "null", "none")
+"""Texts of a target that say that a row has no label, in any case of letters."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of DATA are, as the options say it."""
+
+    target: str | None = None
+    chosen: str | None = None
+    weight: str | None = None
+    one_hot: str | None = None
+
+
+@contextmanager
+def data_file(data: str) -> Iterator[Path]:
+    """DATA as a path; "-" is CSV on standard input, kept in a temporary file while it is needed."""
+    if data != STDIN:
+        if not os.path.exists(data):
+            raise CliError(f"There is no file {data}.")
+        yield Path(data)
+        return
+    with tempfile.TemporaryDirectory(prefix="aidlearn-") as folder:
+        path = Path(folder) / "stdin.csv"
+        STATE.aliases[str(path)] = "standard input"
+        with open(path, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+        if path.stat().st_size == 0:
+            raise CliError("Standard input is empty; CSV with a header line is expected there.")
+        yield path
+
+
+def split_names(text: str | None) -> list[str]:
+    """Names separated by commas; a name with a comma is quoted as in CSV."""
+    if text is None:
+        return []
+    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+    if not all(names):
+        raise CliError(f"{text!r} is no list of columns: names or numbers are separated by commas.")
+    return names
+
+
+def open_data(path: Path, columns: Columns, jobs: int, memory_limit: str | None = None) -> FileSource:
+    """The file as a source for ``fit``, with its target."""
+    from aidlearn import open_source
+    from aidlearn.data.files import FileSource
+
+    target = _column(path, columns.target)
+    if target is None and kind_of(path) != "svmlight":
+        names = header(path)
+        listed = f" Its columns are {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}." if names else ""
+        raise CliError(f"Name the column of the target in {path} with --target.{listed}")
+    chosen = [_column(path, name) for name in split_names(columns.chosen)] or None
+    source = open_source(
+        path,
+        target,
+        chosen,
+        weight=_column(path, columns.weight),
+        one_hot=split_names(columns.one_hot),
+        memory_limit=memory_limit,
+        n_jobs=jobs,
+    )
+    if str(path) in STATE.aliases and source.recipe is not None:
+        source.recipe = {**source.recipe, "path": STDIN}
+    assert isinstance(source, FileSource)
+    return source
+
+
+def kind_of(path: Path) -> str | None:
+    """Format of a file: npy, parquet, csv or svmlight."""
+    from aidlearn.data.open import EXTENSIONS
+
+    return "parquet" if path.is_dir() else EXTENSIONS.get(path.suffix.lower())
+
+
+def header(path: Path) -> list[str]:
+    """Names of the columns of a table; none where the file has no names or cannot be read (opening it says why)."""
+    kind = kind_of(path)
+    try:
+        if kind == "csv":
+            with open(path, newline="", encoding="utf-8-sig") as file:
+                return next(csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), [])
+        if kind == "parquet":
+            import pyarrow.parquet as pq
+
+            first = next(iter(sorted(path.glob("*.parquet"))), path) if path.is_dir() else path
+            return list(pq.read_schema(first).names)
+    except Exception:
+        return []
+    return []
+
+
+def _column(path: Path, text: str | None) -> str | int | None:
+    """A column by name; a number is one where no column is called so."""
+    if text is None or text in header(path):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def load_rows(source: FileSource) -> tuple[Any, Any, Any]:
+    """All rows in memory, for machines that need them: X, the target as it is stored, and weights.
+
+    Cells that are not finite are refused with the name of their row and column.
+    """
+    import numpy as np
+    from scipy import sparse
+
+    from aidlearn.data.source import Chunk
+
+    blocks, start = [], 0
+    for block in source.blocks():
+        stop = start + len(block.target)
+        values = block.X.data if sparse.issparse(block.X) else block.X
+        if not (np.isfinite(values).all() and np.isfinite(block.weight).all()):
+            chunk = Chunk(start, stop, block.X, np.zeros(stop - start), block.weight)
+            raise ValueError(source.find_bad_cell(chunk) + ".")
+        blocks.append(block)
+        start = stop
+    X = [block.X for block in blocks]
+    return (
+        sparse.vstack(X, format="csr") if sparse.issparse(X[0]) else np.concatenate(X),
+        np.concatenate([block.target for block in blocks]),
+        np.concatenate([block.weight for block in blocks]),
+    )
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Classes of a semi-supervised file: the number of each row's class, -1 where it has none."""
+
+    codes: Any
+    classes: Any
+
+    @property
+    def n_labelled(self) -> int:
+        return int((self.codes >= 0).sum())
+
+
+def semi_supervised_labels(target: Any, where: str) -> Labels:
+    """Which rows have a label.
+
+    Empty cells (and NA, NaN, null) have none. In a file without such cells -1 marks rows without a label,
+    scikit-learn's convention; in a file with them -1 is a class like any other.
+    """
+    import numpy as np
+
+    values = target.tolist()
+    free = np.array([_is_missing(value) for value in values])
+    if not free.any():
+        free = np.array([value == -1 or str(value).strip() == "-1" for value in values])
+    given = np.array([value for value, without in zip(values, free, strict=True) if not without])
+    if given.dtype.kind == "f":
+        if (given != np.round(given)).any():
+            raise CliError(f"The target of {where} holds numbers with decimals; classes are texts or whole numbers.")
+        given = given.astype(np.int64)
+    classes, known = np.unique(given, return_inverse=True)
+    if len(classes) < 2:
+        found = f"of the class {classes[0]} only" if len(classes) else "of no class"
+        raise CliError(
+            f"{where} has labelled rows {found}; two classes are needed. "
+            "Rows without a label have an empty target, or -1 in a file without empty ones."
+        )
+    codes = np.full(len(values), -1)
+    codes[~free] = known
+    return Labels(codes, classes)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value != value or (isinstance(value, str) and value.strip().lower() in MISSING_LABELS)
+
+
+def class_weights(text: str | None, source_target: Any) -> Any:
+    """``balanced``, or factors such as ``yes=2,no=1``, with labels of the target's type."""
+    if text is None or text == "balanced":
+        return text
+    is_text = getattr(source_target, "dtype", None) is not None and source_target.dtype.kind in "OUS"
+    factors: dict[Any, float] = {}
+    for part in next(csv.reader(io.StringIO(text)), []):
+        label, _, factor = part.rpartition("=")
+        try:
+            key: Any = label.strip() if is_text else float(label)
+            factors[int(key) if not is_text and key == int(key) else key] = float(factor)
+        except ValueError:
+            raise CliError(
+                f"--class-weight must be 'balanced' or a factor for each class such as 1=2.5,0=1, got {text!r}."
+            ) from None
+    return factors

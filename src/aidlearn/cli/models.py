@@ -1,0 +1,46 @@
+"""Model and checkpoint files as commands are given them."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+from aidlearn.cli.errors import CliError
+
+
+def kind_of_file(path: str) -> str | None:
+    """What an archive says it is ("aidlearn model", "aidlearn checkpoint"), None for any other file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            kind = json.loads(archive.read("meta.json")).get("kind")
+    except (OSError, KeyError, ValueError, AttributeError, zipfile.BadZipFile):
+        return None
+    return kind if isinstance(kind, str) else None
+
+
+def open_model(path: str, advice: str = "") -> Any:
+    """A model that was saved; a checkpoint is refused by its name."""
+    from aidlearn import load_model
+
+    if not os.path.exists(path):
+        raise CliError(f"There is no file {path}.")
+    if os.path.isdir(path):
+        raise CliError(f"{path} is a folder, not a model.")
+    if kind_of_file(path) == "aidlearn checkpoint":
+        raise CliError(f"{path} is a checkpoint, not a model; finish it with: aidlearn resume {path} -o MODEL")
+    return load_model(path)
+
+
+def checkpoint_files(path: str) -> list[Path]:
+    """The files of a checkpoint: one, or one per model (``run.ckpt.0``, ``run.ckpt.1``, ...)."""
+    given = Path(path)
+    if given.is_file():
+        return [given]
+    if not given.parent.is_dir() or not given.name:
+        return []
+    numbered = [p for p in given.parent.glob(f"{escape(given.name)}.*") if p.suffix[1:].isdigit()]
+    return sorted(numbered, key=lambda p: int(p.suffix[1:]))

@@ -1,0 +1,88 @@
+"""Files that commands write: looked at before the work begins, and either whole or not there."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from aidlearn.cli.errors import CliError
+
+DATA_EXTENSIONS = (".csv", ".tsv", ".parquet", ".pq", ".npy", ".svm", ".svmlight", ".libsvm")
+
+
+def check_output(path: str, what: str, extensions: Collection[str] = (), inputs: Collection[str] = ()) -> Path:
+    """The path, links resolved, if a file can be written there.
+
+    ``extensions`` are those it may have; without them it is a model, which may have any but those of data.
+    """
+    given = Path(path)
+    if not given.name:
+        raise CliError(f"-o {path} is no name of a file for the {what}.")
+    resolved = Path(os.path.realpath(path))
+    if resolved.is_dir():
+        raise CliError(f"-o {path} is a folder; name a file for the {what}.")
+    if not resolved.parent.is_dir():
+        raise CliError(f"-o {path} lies in a folder that does not exist: {resolved.parent}.")
+    if resolved.exists() and not resolved.is_file():
+        raise CliError(f"-o {path} is a device, not a file.")
+    extension = given.suffix.lower()
+    if extensions and extension not in extensions:
+        found = f"the extension {given.suffix!r}" if given.suffix else "no extension"
+        raise CliError(f"-o {path} has {found}; the {what} can be {', '.join(extensions)}.")
+    if not extensions and extension in DATA_EXTENSIONS:
+        raise CliError(f"-o {path} has an extension of data; call the {what} something like {given.stem}.aid.")
+    for name in inputs:
+        if name != "-" and os.path.realpath(name) == str(resolved):
+            raise CliError(f"-o {path} is the file that is read; give the {what} another name.")
+    try:
+        with tempfile.TemporaryFile(dir=resolved.parent):
+            pass
+        if resolved.exists() and not os.access(resolved, os.W_OK):
+            raise PermissionError(13, "Permission denied")
+    except OSError as error:
+        raise CliError(f"-o {path} cannot be written: {error.strerror}.") from None
+    return resolved
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file under a temporary name beside ``path``, which takes its place when the block ends well."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.writing")
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
+
+
+def strict(value: Any) -> Any:
+    """What JSON can hold: NumPy values as plain ones, numbers that are not finite as null."""
+    if isinstance(value, Mapping):
+        return {str(key): strict(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [strict(item) for item in value]
+    if hasattr(value, "tolist"):  # arrays and numbers of NumPy
+        return strict(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)
+
+
+def write_json(value: Any) -> None:
+    """The answer of a command with --json."""
+    sys.stdout.write(json.dumps(strict(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n")

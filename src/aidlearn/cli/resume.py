@@ -1,0 +1,95 @@
+"""``aidlearn resume CKPT -o MODEL``: finish a fit that was stopped, from its checkpoint."""
+
+from __future__ import annotations
+
+from ast import literal_eval
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from aidlearn.cli.errors import CliError, reported
+from aidlearn.cli.inputs import STDIN
+from aidlearn.cli.live import opening
+from aidlearn.cli.models import checkpoint_files, kind_of_file
+from aidlearn.cli.options import Debug, Jobs, Json, MaxIter, ModelOutput, Quiet, TimeLimit
+from aidlearn.cli.outputs import check_output
+from aidlearn.cli.run import Manner, count_fits, fit_and_save, training_facts
+from aidlearn.cli.words import count
+
+
+@reported
+def resume(
+    checkpoint: Annotated[str, typer.Argument(metavar="CKPT", show_default=False, help="File of --checkpoint.")],
+    output: ModelOutput,
+    time_limit: TimeLimit = None,
+    max_iter: MaxIter = None,
+    jobs: Jobs = -1,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> int:
+    """Go on with a fit from its checkpoint; limits count from now."""
+    check_output(output, "model", inputs=[checkpoint])
+    files = _files(checkpoint)
+    model, source_options, base = _recreated(files)
+    snapshots = _snapshots(files)
+    if time_limit is not None:
+        # A continued fit counts the time and the iterations of the one before.
+        model.time_limit = time_limit + max(snapshot.seconds for snapshot in snapshots)
+    if max_iter is not None:
+        model.max_iter = max_iter + max(len(snapshot.history) for snapshot in snapshots)
+    model.n_jobs, model.checkpoint = jobs, str(base)
+    model._check_parameters()
+    shown = source_options["path"]
+    with opening(shown, quiet):
+        from aidlearn import open_source
+
+        source: Any = open_source(**source_options, n_jobs=jobs)
+        n_fits = count_fits(model, source)
+    rows = f"{count(source.n_entries)} rows x {count(source.n_attributes)} columns"
+    title = f"{type(model).__name__} of {Path(shown).name}, resumed: {rows}"
+    facts = training_facts(source, shown)
+    return fit_and_save(model, lambda: model.fit(source), facts, output, Manner(json, quiet), title, n_fits)
+
+
+def _files(checkpoint: str) -> list[Path]:
+    files = checkpoint_files(checkpoint)
+    if not files:
+        raise CliError(f"There is no checkpoint {checkpoint}.")
+    if kind_of_file(str(files[0])) == "aidlearn model":
+        raise CliError(f"{checkpoint} is a finished model, not a checkpoint: there is nothing to resume.")
+    return files
+
+
+def _snapshots(files: list[Path]) -> list[Any]:
+    from aidlearn.engine.checkpoint import read
+
+    return [read(path)[0] for path in files]
+
+
+def _recreated(files: list[Path]) -> tuple[Any, dict[str, Any], Path]:
+    """The estimator of a checkpoint, how its data are opened, and the name that the fit knew its file by."""
+    import aidlearn
+    from aidlearn.engine.checkpoint import read
+
+    _, origin = read(files[0])
+    recipe = origin.recipe
+    again = "Run that fit again with the same checkpoint to go on."
+    if recipe is None or recipe.get("source") is None:
+        raise CliError(f"{files[0]} belongs to a fit of data in a Python program, which only that program has. {again}")
+    source = dict(recipe["source"])
+    if source["path"] == STDIN:
+        raise CliError(f"{files[0]} belongs to a fit of standard input, which is gone. {again}")
+    if not Path(source["path"]).exists():
+        raise CliError(f"The data of {files[0]} are no longer there: {source['path']}.")
+    name = str(recipe["estimator"])
+    if name not in ("LADRegressor", "QuantileRegressor", "LinearSVC", "LinearSVR"):
+        raise CliError(f"{files[0]} belongs to {name}, which this version of aidlearn cannot resume.")
+    several = origin.fingerprint.get("number", "None") != "None"
+    base = files[0].with_name(files[0].name.rpartition(".")[0]) if several else files[0]
+    parameters = dict(recipe["parameters"])
+    if isinstance(parameters.get("class_weight"), dict):
+        # JSON has made texts of labels that are numbers; the fingerprint has them as they were.
+        parameters["class_weight"] = literal_eval(origin.fingerprint["class_weight"])
+    return getattr(aidlearn, name)(**parameters), source, base

@@ -1,0 +1,178 @@
+"""A fit from the command line: watch it, save the model, say what was proven. Shared by fit, resume and demo."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from aidlearn.cli.errors import DONE, STOPPED
+from aidlearn.cli.live import watching
+from aidlearn.cli.outputs import write_json
+from aidlearn.cli.words import console, count, duration, enclosing, enclosing_all, facts, gap_text, percent
+
+if TYPE_CHECKING:
+    from aidlearn.data.files import FileSource
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a command speaks."""
+
+    json: bool = False
+    quiet: bool = False
+
+
+def training_facts(source: FileSource, shown: str) -> dict[str, Any]:
+    """What predictions from another file need to know, beyond the model: which columns became its features."""
+    recipe = source.recipe or {}
+    choice = getattr(source, "choice", None)
+    return {
+        "data": shown,
+        "rows": source.n_entries,
+        "target": getattr(source, "target_name", None),
+        "columns": list(source.names) if choice is None else list(choice.columns),
+        "one_hot": {} if choice is None else {name: list(values) for name, values in choice.one_hot.items()},
+        "weight": recipe.get("weight"),
+        "width": _width(source),
+    }
+
+
+def _width(source: FileSource) -> int | None:
+    """Columns of an .npy file, target and weight included."""
+    from aidlearn.data.files import NpySource
+
+    return int(source._file.shape[1]) if isinstance(source, NpySource) else None
+
+
+def count_fits(model: Any, source: Any) -> int:
+    """Fits inside a model: of each quantile, of each of several classes, or of each pair of them."""
+    import numpy as np
+
+    name = type(model).__name__
+    if name == "QuantileRegressor":
+        return int(np.size(model.quantile))
+    if name not in ("LinearSVC", "SVC"):
+        return 1
+    seen: set[Any] = set()
+    for target in source.targets():
+        seen.update(np.unique(target[[value == value for value in target.tolist()]]).tolist())
+        if len(seen) > 1000:
+            return 1  # the fit will refuse them
+    n = len(seen)
+    return 1 if n < 3 else n if name == "LinearSVC" else n * (n - 1) // 2
+
+
+def fit_and_save(
+    model: Any, fit: Callable[[], None], training: dict[str, Any], output: str, manner: Manner, title: str, n_fits: int
+) -> int:
+    """Fit with a display, write the model (``output`` has been checked), tell the result; returns the exit code."""
+    from aidlearn import save_model
+
+    started = time.monotonic()
+    with watching(title, model.tol, n_fits, manner.quiet) as display:
+        model.callbacks = [display]
+        fit()
+    model.callbacks = None
+    seconds = time.monotonic() - started
+    save_model(model, os.path.realpath(output), training={**training, "seconds": seconds})
+    if manner.json:
+        write_json({"model": output, "rows": training["rows"], "seconds": seconds, **summary(model)})
+    elif not manner.quiet:
+        tell_fit(model, title, seconds, output)
+    return exit_code(model)
+
+
+def exit_code(model: Any) -> int:
+    from aidlearn.fits import fits_of
+
+    return DONE if all(fit.status.reached_tolerance for fit in fits_of(model)) else STOPPED
+
+
+def summary(model: Any) -> dict[str, Any]:
+    """What was fitted and proven, for JSON: of several fits the totals, and each of them."""
+    from aidlearn.fits import fits_of
+
+    fits = fits_of(model)
+    worst = max(fits, key=lambda fit: (not fit.status.reached_tolerance, fit.gap))
+    return {
+        "estimator": type(model).__name__,
+        "status": worst.status.name,
+        "sentence": worst.status.sentence,
+        "reached_tolerance": all(fit.status.reached_tolerance for fit in fits),
+        "tol": model.tol,
+        "gap": worst.gap,
+        "n_features": model.n_features_in_,
+        "n_passes": model.n_passes_,
+        "fits": [
+            {
+                "name": fit.name or None,
+                "status": fit.status.name,
+                "objective": fit.objective,
+                "lower_bound": fit.lower_bound,
+                "gap": fit.gap,
+                "n_iter": len(fit.history),
+                "n_clusters": fit.n_clusters,
+                "aggregation_rate": fit.aggregation_rate,
+            }
+            for fit in fits
+        ],
+    }
+
+
+def tell_fit(model: Any, title: str, seconds: float, output: str | None) -> None:
+    """The result on standard output."""
+    from aidlearn.fits import fits_of
+
+    screen = console()
+    screen.print(Text(title, style="bold"))
+    rows = certificate_rows(model)
+    rows.append(("time", f"{duration(seconds)}, {iterations(fits_of(model))}, {count(model.n_passes_)} passes"))
+    if output is not None:
+        rows.append(("model", output))
+    screen.print(facts(rows))
+
+
+def iterations(fits: list[Any]) -> str:
+    n = sum(len(fit.history) for fit in fits)
+    return f"{count(n)} iteration{'' if n == 1 else 's'}"
+
+
+def certificate_rows(model: Any) -> list[tuple[str, Any]]:
+    """What is proven: of one fit in words, of several as a table."""
+    from aidlearn.fits import fits_of
+
+    fits = fits_of(model)
+    if len(fits) == 1:
+        [fit] = fits
+        low, high = enclosing(fit.lower_bound, fit.objective)
+        width = max(len(low), len(high))
+        return [
+            ("status", Text(fit.status.sentence, style=_colour(fit.status))),
+            ("objective", f"{high:>{width}}"),
+            ("lower bound", f"{low:>{width}}"),
+            ("gap", f"{gap_text(fit.gap)}, tolerance {model.tol:g}"),
+            ("clusters", f"{count(fit.n_clusters)}, {percent(fit.aggregation_rate)} of the rows"),
+        ]
+    statuses = {fit.status for fit in fits}
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name, justify in (("fit", "left"), ("objective", "right"), ("lower bound", "right"), ("gap", "right")):
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column("status", no_wrap=True)
+    shown = enclosing_all([(fit.lower_bound, fit.objective) for fit in fits])
+    for fit, (low, high) in zip(fits, shown, strict=True):
+        table.add_row(Text(fit.name), high, low, gap_text(fit.gap), Text(str(fit.status), style=_colour(fit.status)))
+    sentences = [
+        ("status" if k == 0 else "", Text(status.sentence, style=_colour(status)))
+        for k, status in enumerate(sorted(statuses, key=lambda status: status.name))
+    ]
+    return [*sentences, ("fits", table)]
+
+
+def _colour(status: Any) -> str:
+    return "green" if status.reached_tolerance else "yellow"
