@@ -13,7 +13,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/python examples/demo.py
+	$(BIN)/aidlearn demo
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

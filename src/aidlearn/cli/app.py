@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 import aidlearn
-from aidlearn.cli import fit, generate
+from aidlearn.cli import bench, fit, generate
+from aidlearn.cli.demo import demo
 from aidlearn.cli.errors import NOTHING_SAVED, STATE, USER_ERROR, tell
 from aidlearn.cli.inspect import inspect
 from aidlearn.cli.predict import predict
@@ -21,6 +22,8 @@ app.add_typer(fit.app, name="fit")
 for command in (predict, inspect, resume, report):
     app.command()(command)
 app.add_typer(generate.app, name="generate")
+app.add_typer(bench.app, name="bench")
+app.command()(demo)
 
 
 def _version(asked: bool) -> None:
