@@ -25,6 +25,14 @@ READ_BYTES = 1 << 18
 """Read at once of each column of a Parquet file."""
 
 
+class TextColumn(ValueError):
+    """A column of X that does not hold numbers."""
+
+    def __init__(self, column: str, message: str) -> None:
+        super().__init__(message)
+        self.column = column
+
+
 class ColumnChoice:
     """Which columns of a table are X, target and weight, and how they become numbers."""
 
@@ -50,9 +58,10 @@ class ColumnChoice:
         self.columns, self.one_hot = chosen, one_hot
         for name in chosen:
             if name not in one_hot and not _is_number(schema.field(name).type):
-                raise ValueError(
+                raise TextColumn(
+                    name,
                     f"Column {name!r} of {where} holds {_kind(schema.field(name).type)}, not numbers; "
-                    f"leave it out with columns=..., or encode it with one_hot=[{name!r}]."
+                    f"leave it out with columns=..., or encode it with one_hot=[{name!r}].",
                 )
         if not chosen:
             raise ValueError(f"{where} has no column left for X.")
@@ -249,7 +258,10 @@ class CsvSource(TableFiles):
         self._types = {field.name: _widened(field.type) for field in schema}
         schema = _typed(schema, self._types)
         values = _levels(self, schema, one_hot, str(path))
-        choice = ColumnChoice(schema, str(path), target, columns, weight, values)
+        try:
+            choice = ColumnChoice(schema, str(path), target, columns, weight, values)
+        except TextColumn as error:
+            raise ValueError(f"{error} {self._first_text(error.column)}".strip()) from None
         n_rows = sum(batch.num_rows for batch in self.batches(choice.needed))
         self._describe(choice, [n_rows], str(path))
         self.reading_bytes = 12.0 * BLOCK_BYTES
@@ -284,6 +296,14 @@ class CsvSource(TableFiles):
             if type(error).__module__.startswith("pyarrow"):
                 raise ValueError(self._where(columns, error)) from None
             raise
+
+    def _first_text(self, column: str) -> str:
+        """Where the first text of a column is, if there are numbers before it: it may be a slip."""
+        with open(self.paths[0], newline="", encoding="utf-8", errors="replace") as file:
+            for row, cells in enumerate(csv.DictReader(file, delimiter=self._delimiter)):
+                if not _parses(cells[column] or ""):
+                    return f"Its first text is {cells[column]!r}, in row {row}." if row else ""
+        return ""
 
     def _where(self, columns: list[str], error: Exception) -> str:
         """Row and column of the first cell that is not what its column should be."""
