@@ -20,7 +20,7 @@ class CodedSource(DataSource):
     def __init__(self, base: DataSource) -> None:
         self.base = base
         self.n_entries, self.n_attributes, self.n_jobs = base.n_entries, base.n_attributes, base.n_jobs
-        self.sequential = base.sequential
+        self.sequential, self.recipe = base.sequential, base.recipe
 
     def chunk(self, k: int) -> Chunk:
         return self._coded(self.base.chunk(k))

@@ -40,6 +40,7 @@ class _Member(DataSource):
         self.base = group.source
         self.n_entries, self.n_attributes = group.source.n_entries, group.source.n_attributes
         self.n_jobs = 1
+        self.recipe = group.source.recipe
 
     def chunk(self, k: int) -> Chunk:
         return self._group.source.chunk(k)
