@@ -147,7 +147,8 @@ def _plain_warnings() -> Iterator[None]:
 @contextmanager
 def _termination_interrupts() -> Iterator[None]:
     """SIGTERM counts as Ctrl-C, so that the best solution is saved and temporary files are removed."""
-    if threading.current_thread() is not threading.main_thread():
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
         yield
         return
 

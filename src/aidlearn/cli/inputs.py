@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -46,7 +45,10 @@ def data_file(data: str) -> Iterator[Path]:
         path = Path(folder) / "stdin.csv"
         STATE.aliases[str(path)] = "standard input"
         with open(path, "wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+            given: Any = sys.stdin.buffer
+            # Not read, which may wait for more without looking whether Ctrl-C was pressed.
+            while block := given.read1(1 << 20):
+                file.write(block)
         if path.stat().st_size == 0:
             raise CliError("Standard input is empty; CSV with a header line is expected there.")
         yield path

@@ -1,0 +1,191 @@
+"""Generated data, benchmarks that compute objectives themselves, and the demo."""
+
+import os
+import stat
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aidlearn import LADRegressor, open_source
+from aidlearn.cli import generate
+from aidlearn.cli.bench import compare
+from aidlearn.cli.peers import Job, Peer, objective, ours, peers
+
+
+@pytest.mark.parametrize("kind", ["lad", "svm", "s3vm"])
+def test_every_format_holds_the_same_data(ran, kind):
+    X, y = generate.Recipe(kind, 300, 3, seed=5, noise=0.7, labelled=0.3).arrays()
+    own = ["--labelled", "0.3"] if kind == "s3vm" else []
+    options = ["--rows", "300", "--cols", "3", "--seed", "5", "--noise", "0.7", *own]
+    for extension in ("csv", "tsv", "parquet", "npy", "svmlight"):
+        done = ran("generate", kind, *options, "-o", f"g.{extension}")
+        assert (done.code, done.err) == (0, ""), done
+        assert done.out.startswith(f"g.{extension}: 300 rows x 3 columns and the target, ")
+    for table in (pd.read_csv("g.csv"), pd.read_csv("g.tsv", sep="\t"), pd.read_parquet("g.parquet")):
+        assert list(table) == ["x0", "x1", "x2", "y"]
+        np.testing.assert_array_equal(table[["x0", "x1", "x2"]], X)
+        np.testing.assert_array_equal(table["y"], y)
+    marked = np.where(np.isnan(y), -1, y)
+    np.testing.assert_array_equal(np.load("g.npy"), np.column_stack([X, marked]))
+    rows = open_source("g.svmlight").chunk(0)
+    np.testing.assert_allclose(rows.X.toarray(), X, rtol=1e-15)
+    np.testing.assert_allclose(rows.y, marked, rtol=1e-15)
+    assert np.isnan(y).any() == (kind == "s3vm")
+    done = ran("generate", kind, *options, "-o", "-")
+    with open("g.csv") as file:
+        assert done.out == file.read()
+
+
+def test_blocks_are_bounded_and_do_not_change_with_more_rows(monkeypatch):
+    monkeypatch.setattr(generate, "BLOCK_NUMBERS", 100)
+    few, many = generate.Recipe("lad", 57, 4), generate.Recipe("lad", 75, 4)
+    assert max(len(y) for _, y in many.blocks()) == 25
+    np.testing.assert_array_equal(few.arrays()[0][:50], many.arrays()[0][:50])
+
+
+def test_generated_data_have_what_they_promise():
+    X, y = generate.Recipe("lad", 20_000, 5, seed=1, noise=0.5).arrays()
+    model = LADRegressor().fit(X, y)
+    assert abs(model.intercept_ - 3) < 0.05
+    assert model.objective_ / len(y) == pytest.approx(0.5, rel=0.05)  # mean of |Laplace| is its scale
+    _, labels = generate.Recipe("svm", 1000, 3).arrays()
+    assert set(labels) == {-1.0, 1.0}
+
+
+def exact(job, coef, norm=None):
+    """The objective with the best intercept, by brute force over all kinks."""
+    residual = job.y - job.X @ coef
+    values = []
+    kinks = residual if job.kind != "svr" else np.concatenate([residual - job.epsilon, residual + job.epsilon])
+    for b in kinks:
+        r = residual - b
+        if job.kind == "lad":
+            values.append(np.abs(r).sum())
+        elif job.kind == "quantile":
+            values.append(np.maximum(job.quantile * r, (job.quantile - 1) * r).sum())
+        elif job.kind == "svr":
+            values.append(0.5 * coef @ coef + job.C * np.maximum(np.abs(r) - job.epsilon, 0).sum())
+        else:
+            values.append(0.5 * coef @ coef + job.C * np.maximum(job.y * r, 0).sum())
+    return min(values)
+
+
+@pytest.mark.parametrize("kind", ["lad", "quantile", "svm", "svr"])
+@pytest.mark.parametrize("seed", range(3))
+def test_objectives_have_the_best_intercept(kind, seed):
+    rng = np.random.default_rng(seed)
+    X, y = generate.Recipe("svm" if kind == "svm" else "lad", 61, 3, seed).arrays()
+    job = Job(kind, X, y, quantile=0.3, C=0.7, epsilon=0.2)
+
+    class Model:
+        coef_ = rng.normal(size=3)
+
+    assert objective(job, Model) == pytest.approx(exact(job, Model.coef_), rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["lad", "quantile", "svm", "svr", "kernel-svm"])
+def test_benchmarks_agree_on_the_optimum(ran, kind):
+    done = ran("bench", kind, "--rows", "400", "--cols", "3", "--tol", "1e-6", "--json")
+    assert done.code == 0, done
+    results = done.json["results"]
+    assert results[0]["name"] == "aidlearn"
+    assert results[0]["gap"] <= 1e-6
+    assert len(results) > 1
+    best = min(result["objective"] for result in results)
+    for result in results:
+        assert result["cpu"] > 0
+        assert result["objective"] <= best * (1 + 1e-2)
+    assert results[0]["objective"] <= best * (1 + 2e-6)
+
+
+def test_the_table_in_words(ran):
+    done = ran("bench", "svm", "--rows", "400", "--cols", "2")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0] == "svm: 400 rows x 2 columns, one thread"
+    assert lines[2].split()[0] == "aidlearn"
+    assert lines[2].split()[2] == "1x"
+
+
+def test_programs_are_not_asked_beyond_their_size(monkeypatch):
+    X, y = generate.Recipe("lad", 500, 2).arrays()
+    peer = Peer("slow", lambda job: pytest.fail("was asked"), 499)
+    monkeypatch.setattr("aidlearn.cli.bench.peers", lambda kind: [peer])
+    _, outcome = compare(Job("lad", X, y), everyone=False, quiet=True)
+    assert outcome.note == "not asked above 499 rows (--all)"
+
+
+def test_quantreg_is_run_by_files(monkeypatch, tmp_path):
+    """A stand-in for Rscript reads and writes what the script in R does."""
+    program = tmp_path / "Rscript"
+    program.write_text(
+        f"""#!{sys.executable}
+import sys
+import numpy as np
+from aidlearn import QuantileRegressor
+_, script, folder, n, p, tau = sys.argv[1:]
+assert "rq.fit.fnb" in open(script).read()
+X = np.fromfile(folder + "/X").reshape(int(p), int(n)).T
+assert (X[:, 0] == 1).all()
+model = QuantileRegressor(quantile=float(tau), fit_intercept=False, tol=1e-9).fit(X, np.fromfile(folder + "/y"))
+model.coef_.tofile(folder + "/coef")
+np.array([1.5, 2.5]).tofile(folder + "/seconds")
+"""
+    )
+    program.chmod(program.stat().st_mode | stat.S_IEXEC)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    X, y = generate.Recipe("lad", 500, 2).arrays()
+    job = Job("quantile", X, y, quantile=0.8)
+    quantreg = next(peer for peer in peers("quantile") if "quantreg" in peer.name)
+    outcome = quantreg.run(job)
+    assert (outcome.cpu, outcome.wall, outcome.note) == (1.5, 2.5, "")
+    assert objective(job, outcome.model) == pytest.approx(objective(job, ours("quantile").run(job).model), rel=1e-4)
+
+
+def test_quantreg_that_fails_is_a_note(monkeypatch, tmp_path):
+    program = tmp_path / "Rscript"
+    program.write_text("#!/bin/sh\necho 'there is no package called quantreg' >&2\nexit 1\n")
+    program.chmod(program.stat().st_mode | stat.S_IEXEC)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    X, y = generate.Recipe("lad", 500, 2).arrays()
+    quantreg = next(peer for peer in peers("lad") if "quantreg" in peer.name)
+    assert quantreg.run(Job("lad", X, y)).note == "quantreg is not installed"
+
+
+def test_demo(ran, monkeypatch):
+    from aidlearn.cli import demo
+
+    monkeypatch.setattr(demo, "FEW_ROWS", 400)
+    done = ran("demo", "--out", "here/demo", "--rows", "2000")
+    assert done.code == 0, done
+    assert sorted(os.listdir("here/demo")) == [
+        "lad.aid",
+        "lad.html",
+        "lad.parquet",
+        "svm.aid",
+        "svm.html",
+        "svm.parquet",
+    ]
+    assert "Reports: here/demo/lad.html and here/demo/svm.html" in done.out
+    assert "scikit-learn QuantileRegressor" in done.out
+
+
+def test_demo_without_pyarrow_writes_npy(ran, monkeypatch):
+    from aidlearn.cli import demo
+
+    monkeypatch.setattr(demo, "FEW_ROWS", 400)
+    monkeypatch.setattr(demo, "find_spec", lambda name: None)
+    assert ran("demo", "--rows", "2000").code == 0
+    assert "lad.npy" in os.listdir("aidlearn-demo")
+
+
+def test_version_help_and_bare_commands(ran):
+    import aidlearn
+
+    assert ran("--version").out == f"aidlearn {aidlearn.__version__}\n"
+    for arguments in ([], ["fit"], ["generate"], ["bench"], ["--help"], ["fit", "lad", "--help"]):
+        done = ran(*arguments)
+        assert (done.code, done.err) == (0, "")
+        assert "Usage: aidlearn" in done.out

@@ -1,0 +1,130 @@
+"""What only a process of its own can show: signals, pipes, start-up."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from cli_support import X, frame
+
+from aidlearn import load_model
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "aidlearn.cli", *map(str, arguments)]
+
+
+def start(*arguments, **options):
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    # Tests that run in the background of a shell inherit that Ctrl-C is ignored.
+    return subprocess.Popen(command(*arguments), text=True, preexec_fn=_heed_signals, **streams)
+
+
+def _heed_signals():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    """Data that the paper's start needs many iterations for."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60_000, 21))
+    rows[:, 20] = rows[:, :20] @ rng.normal(size=20) + rng.laplace(size=60_000)
+    path = tmp_path_factory.mktemp("slow") / "slow.npy"
+    np.save(path, rows)
+    return path
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("options", [["lad"], ["quantile", "--quantile", "0.2,0.5,0.7"]])
+def test_interrupted_fits_save_the_best_so_far(tmp_path, slow, number, options):
+    kind, *own = options
+    # A tolerance below what floating point can reach: only the signal ends it early.
+    fit = start("fit", kind, slow, "-t", 20, "-o", tmp_path / "m.aid", "--init", "kmeans", "--tol", "0", "--json", *own)
+    first = fit.stderr.readline()
+    assert "iteration 1: gap" in first, first
+    fit.send_signal(number)
+    out, err = fit.communicate(timeout=120)
+    assert fit.returncode == 2, err
+    assert "Traceback" not in err
+    assert '"status": "interrupted"' in out
+    model = load_model(tmp_path / "m.aid")
+    assert np.isfinite(model.objective_).all()
+    assert (np.asarray(model.lower_bound_) <= model.objective_).all()
+    assert model.predict(np.zeros((1, 20))).shape[0] == 1
+    assert os.listdir(tmp_path) == ["m.aid"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_before_there_is_anything(tmp_path, number):
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    environment = {**os.environ, "TMPDIR": str(spool)}
+    fit = start("fit", "lad", "-", "-t", "y", "-o", tmp_path / "m.aid", stdin=subprocess.PIPE, env=environment)
+    # More than a pipe holds: when it is written, the command is reading.
+    fit.stdin.write("x,y\n" + "1,2\n" * 100_000)
+    fit.stdin.flush()
+    fit.send_signal(number)
+    assert fit.wait(timeout=60) == 1
+    err = fit.stderr.read()
+    assert err == "Error: Interrupted before there was anything to save; nothing was written.\n"
+    fit.stdin = None
+    assert os.listdir(tmp_path) == ["spool"]
+    assert os.listdir(spool) == []
+
+
+def test_a_closed_pipe_ends_quietly(files, tmp_path):
+    np.save(tmp_path / "many.npy", np.zeros((300_000, 3)))
+    for arguments in (
+        ["predict", files / "numbers.aid", tmp_path / "many.npy", "-o", "-"],
+        ["generate", "lad", "--rows", "300000", "--cols", "3", "-o", "-"],
+    ):
+        writer = start(*arguments)
+        assert writer.stdout.readline()
+        writer.stdout.close()
+        err = writer.stderr.read()
+        assert (writer.wait(timeout=60), err) == (0, "")
+
+
+def test_output_on_a_full_device(files):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command("predict", files / "lad.aid", files / "table.csv", "-o", "-"),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "Error: No space left on device. Nothing was written.\n"
+
+
+def test_a_pipeline(files, tmp_path):
+    """generate | fit, then predict from standard input."""
+    path = tmp_path / "m.aid"
+    made = start("generate", "lad", "--rows", "500", "--cols", "2", "-o", "-")
+    fit = start("fit", "lad", "-", "-t", "y", "-o", path, "-q", stdin=made.stdout)
+    made.stdout.close()
+    assert (fit.wait(timeout=60), made.wait(timeout=60)) == (0, 0)
+    text = frame()[X].to_csv(index=False)
+    done = subprocess.run(command("predict", path, "-", "-o", "-"), input=text, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == len(frame()) + 1
+
+
+def test_help_is_there_without_numpy():
+    code = (
+        "import sys; from aidlearn.cli import main; main(['fit', 'lad', '--help']); assert 'numpy' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--memory-limit" in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_is_there(shell):
+    environment = {**os.environ, "_AIDLEARN_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": "aidlearn fit "}
+    environment |= {"COMP_WORDS": "aidlearn fit ", "COMP_CWORD": "2", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    done = subprocess.run(command(), capture_output=True, text=True, env=environment)
+    assert "kernel-svm" in done.stdout, done
