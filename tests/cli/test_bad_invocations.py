@@ -63,9 +63,16 @@ def prepare(folder, files):
     os.symlink("/nowhere/at/all", folder / "dangling.aid")
 
 
+@pytest.fixture(scope="session")
+def prepared(files, tmp_path_factory):
+    made = tmp_path_factory.mktemp("broken")
+    prepare(made, files)
+    return made
+
+
 @pytest.fixture
-def folder(files, tmp_path):
-    prepare(tmp_path, files)
+def folder(prepared, tmp_path):
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True, symlinks=True)
     return tmp_path
 
 

@@ -92,7 +92,7 @@ def write(recipe: Recipe, output: str, quiet: bool) -> None:
             target = np.where(np.isnan(y), -1.0, y) if numbers_only else y
             writer.write([*np.ascontiguousarray(X.T), target])
             done += len(y)
-            if not quiet and time.monotonic() - said > EVERY:
+            if not quiet and done < recipe.rows and time.monotonic() - said > EVERY:
                 said = time.monotonic()
                 speed = short_count(done / (said - started))
                 sys.stderr.write(f"{100 * done // recipe.rows}% of {count(recipe.rows)} rows, {speed} rows/s\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import select
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from aidlearn.data.files import FileSource
 
 STDIN = "-"
+PATIENCE = 0.2
+"""Seconds of waiting for standard input at a time."""
 MISSING_LABELS = ("", "na", "n/a", "nan", "null", "none")
 """Texts of a target that say that a row has no label, in any case of letters."""
 
@@ -45,13 +48,27 @@ def data_file(data: str) -> Iterator[Path]:
         path = Path(folder) / "stdin.csv"
         STATE.aliases[str(path)] = "standard input"
         with open(path, "wb") as file:
-            given: Any = sys.stdin.buffer
-            # Not read, which may wait for more without looking whether Ctrl-C was pressed.
-            while block := given.read1(1 << 20):
+            for block in _stdin_blocks():
                 file.write(block)
         if path.stat().st_size == 0:
             raise CliError("Standard input is empty; CSV with a header line is expected there.")
         yield path
+
+
+def _stdin_blocks() -> Iterator[bytes]:
+    """Standard input as it comes. Waiting ends now and then: a signal just before it would not be noticed otherwise."""
+    given: Any = sys.stdin.buffer
+    try:
+        waitable = [given.fileno()] if os.name == "posix" else []
+    except OSError:
+        waitable = []
+    while True:
+        while waitable and not select.select(waitable, [], [], PATIENCE)[0]:
+            pass
+        block = given.read1(1 << 20)
+        if not block:
+            return
+        yield block
 
 
 def split_names(text: str | None) -> list[str]:

@@ -29,7 +29,7 @@ def check_output(path: str, what: str, extensions: Collection[str] = (), inputs:
     if resolved.is_dir():
         raise CliError(f"-o {path} is a folder; name a file for the {what}.")
     if not resolved.parent.is_dir():
-        raise CliError(f"-o {path} lies in a folder that does not exist: {resolved.parent}.")
+        raise CliError(f"-o {path} lies in a folder that does not exist.")
     if resolved.exists() and not resolved.is_file():
         raise CliError(f"-o {path} is a device, not a file.")
     extension = given.suffix.lower()
