@@ -56,6 +56,8 @@ def subtitle(model: Any, fits: list[Fit]) -> str:
 
 def _rows(model: Any, fits: list[Fit]) -> int:
     """Rows of the data; in machines of pairs of classes a row has a part in all pairs of its class."""
+    if getattr(model, "shape_fit_", (0,))[0]:
+        return int(model.shape_fit_[0])
     rows = [fit.n_clusters / fit.aggregation_rate for fit in fits]
     pairs = len(fits) > 1 and fits[0].coef is None and isinstance(model, SVC)
     return round(sum(rows) / (len(model.classes_) - 1) if pairs else max(rows))
