@@ -173,3 +173,12 @@ def test_a_real_interrupt_never_hangs_a_multi_class_fit(delay):
             thread.join()
         except KeyboardInterrupt:
             thread.join()
+
+
+@pytest.mark.parametrize("n", [2000, 5000])
+def test_a_target_that_is_a_column_is_fitted_exactly(n):
+    """What is left of coefficients that should be zero is rounding, also next to targets close to zero."""
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    model = LADRegressor().fit(X, X[:, 0])
+    assert (model.objective_, model.gap_) == (0.0, 0.0)
+    assert model.status_.reached_tolerance

@@ -239,19 +239,22 @@ class PiecewiseLinear(Problem):
             margins = [end] + [origin + t * change for t in Segment.STEPS[1:]]
         else:
             margins = [end]
-        objectives = np.array([chunk.weight @ self.loss.values(z) for z in margins])
-        objectives[0] = self._exact_zeros(chunk, trial.points[0], end, float(objectives[0]))
+        others = [float(chunk.weight @ self.loss.values(z)) for z in margins[1:]]
+        objectives = np.array([self.objective_at(chunk, trial.points[0], end), *others])
         regions = np.stack([self._regions(chunk, z) for z in margins[: trial.n_split]])
         return Evaluation(objectives, regions)
 
-    def _exact_zeros(self, chunk: Chunk, point: Float, z: Float, objective: float) -> float:
-        """Count margins below their own rounding error as zero (only where that could matter)."""
+    def objective_at(self, chunk: Chunk, point: Float, z: Float) -> float:
+        """The chunk's part of the objective; margins below their own rounding error count as zero."""
+        objective = float(chunk.weight @ self.loss.values(z))
         _, e = self.loss.fold(chunk.y)
-        if objective > 1e-10 * float(np.sum(chunk.weight * np.abs(e))):
+        size = np.abs(e)
+        if objective > 1e-10 * float(chunk.weight @ size):  # only an exact fit could tell the difference
             return objective
+        # Those of the point are errors of every row: coefficients are known to the rounding of a typical target.
         absolute = Chunk(0, chunk.n_entries, abs(chunk.X), chunk.y, chunk.weight)
-        size = absolute @ np.abs(point[: self.source.n_attributes])
-        noise = 8 * EPS * (np.abs(e) + size + (abs(point[-1]) if self.fit_intercept else 0.0))
+        size = size + size.mean() + absolute @ np.abs(point[: self.source.n_attributes])
+        noise = 8 * EPS * (size + (abs(point[-1]) if self.fit_intercept else 0.0))
         return float(chunk.weight @ self.loss.values(np.where(np.abs(z) <= noise, 0.0, z)))
 
     def region_of(self, z: Float) -> NDArray[np.int8]:

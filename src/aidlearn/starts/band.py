@@ -302,7 +302,7 @@ def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: 
         # 10 rows per variable with a leverage above 0.1 stay alone wherever they are.
         share = chunk.weight * leverage**2
         alone = (distance <= near * (1 + 30 * share)) | (share > 0.1)
-        return Assignment(labels, alone, float(chunk.weight @ loss.values(z)))
+        return Assignment(labels, alone, problem.objective_at(chunk, point, z))
 
     homes = np.tile(np.repeat(np.arange(n_regions, dtype=np.int16), n_bins), 2 if loss.classifies else 1)
     clusters, objective = Clusters.build(problem.source, problem, assign, len(homes), homes, sharp.everything.leverages)
