@@ -248,7 +248,7 @@ class PiecewiseLinear(Problem):
         """The chunk's part of the objective; margins below their own rounding error count as zero."""
         objective = float(chunk.weight @ self.loss.values(z))
         _, e = self.loss.fold(chunk.y)
-        size = np.abs(e)
+        size = np.broadcast_to(np.abs(e), chunk.n_entries)
         if objective > 1e-10 * float(chunk.weight @ size):  # only an exact fit could tell the difference
             return objective
         # Those of the point are errors of every row: coefficients are known to the rounding of a typical target.
