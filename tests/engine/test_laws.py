@@ -16,7 +16,7 @@ from aidlearn.problems.losses import pinball
 from aidlearn.problems.piecewise import PiecewiseLinear, Segment
 from aidlearn.solvers.aggregated import SOLVERS
 from aidlearn.starts import start_method
-from conftest import highs_quantile
+from oracles import highs_quantile
 
 
 @st.composite

@@ -9,7 +9,7 @@ from aidlearn.engine.problem import Accuracy
 from aidlearn.solvers import interior_point
 from aidlearn.solvers.aggregated import SOLVERS
 from aidlearn.solvers.rows import Basis, HingeRows
-from conftest import highs_quantile
+from oracles import highs_quantile
 
 
 def instance(seed, n, p, tau):
