@@ -11,7 +11,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from aidlearn import LADRegressor, LinearSVC, QuantileRegressor, Status, archive
+from aidlearn import SVC, LADRegressor, LinearSVC, QuantileRegressor, SemiSupervisedSVC, Status, archive
 from aidlearn.engine.checkpoint import CheckpointError, read
 
 
@@ -196,3 +196,9 @@ def test_killed_at_any_moment(tmp_path, whole):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read(path)[0].history
+
+
+@pytest.mark.parametrize("machine", [SVC, SemiSupervisedSVC])
+def test_machines_without_checkpoints_say_so(tmp_path, machine):
+    with pytest.raises(ValueError, match=f"{machine.__name__} cannot be continued from a checkpoint"):
+        machine(checkpoint=tmp_path / "run.ckpt").fit([[0.0], [1.0]], [0, 1])

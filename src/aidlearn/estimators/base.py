@@ -104,6 +104,7 @@ class AIDEstimator(BaseEstimator):
 
     _solvers: tuple[str, ...] = tuple(SOLVERS)
     _max_iter_optional = False
+    _keeps_checkpoints = True
 
     def _start_method(self) -> Any:
         """The initial clustering that ``init`` asks for."""
@@ -121,6 +122,8 @@ class AIDEstimator(BaseEstimator):
         if self.solver not in self._solvers:
             raise ValueError(f"solver must be one of {', '.join(map(repr, self._solvers))}, got {self.solver!r}.")
         self._start_method()
+        if self.checkpoint is not None and not self._keeps_checkpoints:
+            raise ValueError(f"{type(self).__name__} cannot be continued from a checkpoint: leave checkpoint=None.")
         if self.checkpoint is not None:
             folder = Path(self.checkpoint).resolve().parent
             if not folder.is_dir():

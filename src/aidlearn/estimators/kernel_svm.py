@@ -106,6 +106,8 @@ class SVC(ClassifierMixin, AIDEstimator):
         1 logs every iteration.
     callbacks : callable or list of callables, optional
         Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit.
+    checkpoint : None
+        Checkpoints are for the linear models; anything else is refused.
 
     Attributes
     ----------
@@ -139,6 +141,7 @@ class SVC(ClassifierMixin, AIDEstimator):
     """
 
     _solvers = ("auto", "smo", "libsvm")
+    _keeps_checkpoints = False
     fit_intercept = True
 
     def __init__(
@@ -164,6 +167,7 @@ class SVC(ClassifierMixin, AIDEstimator):
         random_state: Any = 0,
         verbose: int = 0,
         callbacks: Any = None,
+        checkpoint: None = None,
     ) -> None:
         self.C = C
         self.kernel = kernel
@@ -185,6 +189,7 @@ class SVC(ClassifierMixin, AIDEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SVC:
         """Fit the model.

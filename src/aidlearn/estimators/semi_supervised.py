@@ -94,6 +94,8 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         1 logs every iteration.
     callbacks : callable or list of callables, optional
         Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit.
+    checkpoint : None
+        Checkpoints are for the linear models; anything else is refused.
 
     Attributes
     ----------
@@ -118,6 +120,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
     """
 
     _solvers = ("auto",)
+    _keeps_checkpoints = False
     _max_iter_optional = True
 
     def __init__(
@@ -147,6 +150,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         random_state: Any = 0,
         verbose: int = 0,
         callbacks: Any = None,
+        checkpoint: None = None,
     ) -> None:
         self.C = C
         self.C_unlabeled = C_unlabeled
@@ -172,6 +176,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SemiSupervisedSVC:
         """Fit the model.
