@@ -285,3 +285,16 @@ def test_missing_labels_are_no_class(tmp_path):
     (tmp_path / "t.csv").write_text("\n".join(["a,label", *rows]))
     with pytest.raises(ValueError, match=r"Input y contains NaN or infinity at row 5 of .*t\.csv"):
         LinearSVC().fit(tmp_path / "t.csv", "label")
+
+
+def test_parquet_pages_that_are_damaged_end_in_a_sentence(tmp_path, data):
+    path = tmp_path / "table.parquet"
+    pd.DataFrame(data[0], columns=COLUMNS).assign(y=data[1]).to_parquet(path, compression="snappy")
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 5000] = bytes(5000)
+    path.write_bytes(content)
+    with pytest.raises(
+        ValueError, match=r"table\.parquet cannot be read to its end|contains NaN|finite entries too large"
+    ):
+        LADRegressor().fit(path, "y")

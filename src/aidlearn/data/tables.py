@@ -210,18 +210,18 @@ class ParquetSource(TableFiles):
 
         self.paths, self.n_jobs = paths, n_jobs
         self._remember(paths)
-        files = []
+        schema, self._sizes = None, []
         for path in paths:
             try:
-                files.append(pq.ParquetFile(path))
+                with pq.ParquetFile(path) as file:
+                    found, n_rows = file.schema_arrow, file.metadata.num_rows
             except Exception as error:
-                raise ValueError(f"{path} cannot be read as Parquet: {error}") from None
-        schema = files[0].schema_arrow
-        for path, file in zip(paths, files, strict=True):
-            if not file.schema_arrow.equals(schema):
-                raise ValueError(f"{path} has other columns or types than {paths[0]}: {_difference(schema, file)}.")
+                raise ValueError(f"{path} cannot be read as Parquet: {_short(error)}") from None
+            schema = found if schema is None else schema
+            if not found.equals(schema):
+                raise ValueError(f"{path} has other columns or types than {paths[0]}: {_difference(schema, found)}.")
+            self._sizes.append(n_rows)
         where = str(paths[0]) if len(paths) == 1 else f"{paths[0].parent} ({len(paths)} files)"
-        self._sizes = [file.metadata.num_rows for file in files]
         values = _levels(self, schema, one_hot, where)
         self._describe(ColumnChoice(schema, where, target, columns, weight, values), self._sizes, where)
         # Of every column a page as it is stored, one decoded, a buffer and some batches.
@@ -229,12 +229,16 @@ class ParquetSource(TableFiles):
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
         import pyarrow.parquet as pq
+        from pyarrow.lib import ArrowException
 
         rows = max(1024, BATCH_BYTES // (8 * max(1, len(columns))))
         for path in self.paths:
-            # Without these two, pyarrow holds whole row groups, or the whole file.
-            file = pq.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES)
-            yield from file.iter_batches(batch_size=rows, columns=columns, use_threads=True)
+            try:
+                # Without these two, pyarrow holds whole row groups, or the whole file.
+                with pq.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES) as file:
+                    yield from file.iter_batches(batch_size=rows, columns=columns, use_threads=True)
+            except (OSError, ArrowException) as error:
+                raise ValueError(f"{path} cannot be read to its end: {_short(error)}") from None
 
 
 class CsvSource(TableFiles):
@@ -373,8 +377,7 @@ def _typed(schema: Any, types: dict[str, Any]) -> Any:
     return pa.schema([pa.field(name, types[name]) for name in schema.names])
 
 
-def _difference(schema: Any, file: Any) -> str:
-    other = file.schema_arrow
+def _difference(schema: Any, other: Any) -> str:
     for name in schema.names:
         if name not in other.names:
             return f"it has no column {name!r}"
