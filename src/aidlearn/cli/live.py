@@ -178,9 +178,10 @@ class Board(Display):
         return outer
 
     def _rows(self, width: int) -> list[tuple[str, Any]]:
-        track = max(self.tracks, key=lambda t: (t.last.gap > self.tol, t.last.gap), default=None)
-        if self.n_fits > 1 and self.tracks and threading.active_count() <= 2 + len(self._own):
-            track = self.tracks[-1]  # one after the other
+        # Of fits side by side the one that is farthest, of fits one after the other the one that runs.
+        track = max(self.tracks, key=lambda t: t.last.gap, default=None)
+        if len(self._own) == 1:
+            track = self.tracks[-1]
         elapsed = clock(time.monotonic() - self.started)
         if track is None:
             rows: list[tuple[str, Any]] = [
