@@ -291,10 +291,8 @@ def test_parquet_pages_that_are_damaged_end_in_a_sentence(tmp_path, data):
     path = tmp_path / "table.parquet"
     pd.DataFrame(data[0], columns=COLUMNS).assign(y=data[1]).to_parquet(path, compression="snappy")
     content = bytearray(path.read_bytes())
-    middle = len(content) // 2
-    content[middle : middle + 5000] = bytes(5000)
+    half = len(content) // 2
+    content[4:half] = b"\xff" * (half - 4)  # pages of the first columns; the description at the end stays
     path.write_bytes(content)
-    with pytest.raises(
-        ValueError, match=r"table\.parquet cannot be read to its end|contains NaN|finite entries too large"
-    ):
+    with pytest.raises(ValueError, match=r"table\.parquet cannot be read to its end"):
         LADRegressor().fit(path, "y")
