@@ -23,7 +23,7 @@ types: $(VENV)/.installed
 	$(BIN)/mypy
 
 test: lint types
-	SCIPY_ARRAY_API=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
+	SCIPY_ARRAY_API=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet -e ".[bench]"
