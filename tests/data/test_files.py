@@ -296,3 +296,75 @@ def test_parquet_pages_that_are_damaged_end_in_a_sentence(tmp_path, data):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"table\.parquet cannot be read to its end"):
         LADRegressor().fit(path, "y")
+
+
+def test_large_svmlight_files_are_read_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr("aidlearn.data.svmlight.PART_BYTES", 20_000)
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((5000, 30), density=0.2, rng=rng, format="csr")
+    y = np.where(X @ rng.normal(size=30) > 0, 1, -1)
+    dump_svmlight_file(X, y, str(tmp_path / "rows.svm"), zero_based=False)
+    X, y = load_svmlight_file(str(tmp_path / "rows.svm"), n_features=30)
+    same_bits(LinearSVC(C=0.1).fit(tmp_path / "rows.svm"), LinearSVC(C=0.1).fit(X, y))
+
+
+def test_line_breaks_in_cells_where_blocks_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("aidlearn.data.tables.BLOCK_BYTES", 5000)
+    rows = "".join(f'{k % 9},{k % 7},"memo\n999,999,end"\n' for k in range(3000))
+    for padding in range(12):
+        (tmp_path / "t.csv").write_text("a,y,t\n" + f"1,1,{'x' * padding}\n" + rows)
+        source = open_source(tmp_path / "t.csv", "y", columns=["a"])
+        assert source.n_entries == 3001
+        assert max(chunk.X.max() for chunk in source.chunks()) == 8
+
+
+def test_the_index_of_pandas_is_no_column(tmp_path, data):
+    frame = pd.DataFrame(data[0][:3000, :2], columns=["a", "b"]).assign(y=data[1][:3000])
+    frame[frame.a > 0].to_parquet(tmp_path / "i.parquet")
+    model = LADRegressor().fit(tmp_path / "i.parquet", "y")
+    assert list(model.feature_names_in_) == ["a", "b"]
+    assert len(model.predict(pd.read_parquet(tmp_path / "i.parquet").drop(columns="y"))) == (frame.a > 0).sum()
+
+
+def test_labels_keep_their_type(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    for labels in (np.array([2**53, 2**53 + 1, 2**53 + 3]), np.array([False, True])):
+        y = rng.choice(labels, 600)
+        pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y}).to_parquet(tmp_path / "l.parquet")
+        assert LinearSVC().fit(tmp_path / "l.parquet", "y").classes_.tolist() == labels.tolist()
+
+
+def test_categories_are_encoded(tmp_path):
+    rng = np.random.default_rng(0)
+    group = rng.choice(["u", "v", "w"], 3000)
+    frame = pd.DataFrame({"a": rng.normal(size=3000), "g": pd.Categorical(group), "y": rng.normal(size=3000)})
+    frame.to_parquet(tmp_path / "c.parquet")
+    model = LADRegressor().fit(open_source(tmp_path / "c.parquet", "y", one_hot=["g"]))
+    assert list(model.feature_names_in_) == ["a", "g=v", "g=w"]
+    dummies = np.column_stack([frame.a, group == "v", group == "w"]).astype(float)
+    same_bits(model, LADRegressor().fit(dummies, frame.y))
+    pq.write_table(pa.table({"g": np.array([1.0, np.nan]), "y": [1.0, 2.0]}), tmp_path / "n.parquet")
+    with pytest.raises(ValueError, match=r"'g' of .* has missing values"):
+        open_source(tmp_path / "n.parquet", "y", one_hot=["g"])
+
+
+def test_calls_that_mix_files_and_arrays(folder, data):
+    with pytest.raises(ValueError, match="target of a file is one of its columns"):
+        LADRegressor().fit(folder / "one.parquet", data[1])
+    model = LADRegressor().fit(folder / "all.npy", M, M + 1)
+    with pytest.raises(ValueError, match="use the command aidlearn predict"):
+        model.predict(folder / "all.npy")
+    with pytest.raises(ValueError, match="columns names 'x0' more than once"):
+        open_source(folder / "one.parquet", "y", columns=["x0", "x0"])
+
+
+def test_a_byte_order_mark_and_empty_lines_do_not_hide_a_bad_cell(tmp_path, monkeypatch):
+    monkeypatch.setattr("aidlearn.data.tables.BLOCK_BYTES", 2000)
+    rows = [f"{k},{k}" for k in range(2000)]
+    (tmp_path / "late.csv").write_text("a,y\n\n" + "\n".join([*rows, "", "oops,1"]))
+    with pytest.raises(ValueError, match=r"Row 2000 of .* has the text 'oops' in column 0"):
+        LADRegressor().fit(tmp_path / "late.csv", "y")
+    (tmp_path / "mark.csv").write_bytes("\ufeffa,y\n1,2\noops,3\n".encode())
+    with pytest.raises(ValueError, match=r"holds texts, not numbers.*'oops', in row 1"):
+        LADRegressor().fit(tmp_path / "mark.csv", "y")

@@ -7,12 +7,13 @@ import sys
 import time
 import warnings
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from aidlearn import SVC, LADRegressor, LinearSVC, QuantileRegressor, SemiSupervisedSVC, Status, archive
-from aidlearn.engine.checkpoint import CheckpointError, read
+from aidlearn.engine.checkpoint import Checkpoint, CheckpointError, read
 
 
 @pytest.fixture(scope="module")
@@ -202,3 +203,19 @@ def test_killed_at_any_moment(tmp_path, whole):
 def test_machines_without_checkpoints_say_so(tmp_path, machine):
     with pytest.raises(ValueError, match=f"{machine.__name__} cannot be continued from a checkpoint"):
         machine(checkpoint=tmp_path / "run.ckpt").fit([[0.0], [1.0]], [0, 1])
+
+
+def test_time_counts_from_now_and_large_cells_hide_nothing(tmp_path, data, whole):
+    X, y = data
+    path = tmp_path / "run.ckpt"
+    model(path, max_iter=3).fit(X, y)
+    snapshot, _ = read(path)
+    Checkpoint(path, read(path)[1]).save(replace(snapshot, seconds=1e6))
+    same(model(path, time_limit=1e4).fit(X, y), whole)
+    weight = np.ones(len(y))
+    X, weight[0] = X.copy(), 0.0
+    X[0, 0] = 1e17
+    model(path := tmp_path / "large.ckpt", max_iter=2).fit(X, y, weight)
+    X[5, 0] += 1.0
+    with pytest.raises(CheckpointError, match="another fit: data was"):
+        model(path).fit(X, y, weight)

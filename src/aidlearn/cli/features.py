@@ -74,7 +74,7 @@ def _refuse_missing(path: Path, missing: list[str]) -> None:
 
 def _encode_as_before(source: Any, path: Path, one_hot: dict[str, list[Any]]) -> None:
     """One column per value of the fit; a value that the fit did not see has no coefficient."""
-    from aidlearn.data.tables import ColumnChoice
+    from aidlearn.data.columns import ColumnChoice
 
     choice = source.choice
     for name, values in one_hot.items():

@@ -35,9 +35,9 @@ def resume(
     model, source_options, base = _recreated(files)
     snapshots = _snapshots(files)
     if time_limit is not None:
-        # A continued fit counts the time and the iterations of the one before.
-        model.time_limit = time_limit + max(snapshot.seconds for snapshot in snapshots)
+        model.time_limit = time_limit
     if max_iter is not None:
+        # A continued fit counts the iterations of the one before.
         model.max_iter = max_iter + max(len(snapshot.history) for snapshot in snapshots)
     model.n_jobs, model.checkpoint = jobs, str(base)
     model._check_parameters()

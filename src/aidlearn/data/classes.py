@@ -53,7 +53,7 @@ def classified(source: DataSource, class_weight: Any) -> DataSource:
             raise ValueError(
                 f"The target has more than {MOST_CLASSES} different values; to predict a number, fit a regression."
             )
-    if any(isinstance(value, float) and value != round(value) for value in counts):
+    if any(isinstance(value, (float, np.floating)) and value != round(value) for value in counts):
         raise ValueError("The target holds numbers with decimals (Unknown label type: continuous); fit a regression.")
     coded = source if source.codes_targets else CodedSource(source)
     classes = _whole(np.array(sorted(counts)))

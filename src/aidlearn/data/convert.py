@@ -36,6 +36,11 @@ def as_source(X: Any, y: Any, sample_weight: Any = None, n_jobs: int | None = No
 
 def check_features(X: Any, minimum: int = 1) -> Any:
     """A 2-D float array, a CSR matrix or a numeric table (values are not looked at)."""
+    if isinstance(X, (str, os.PathLike, DataSource)):
+        raise ValueError(
+            "A file or source cannot be predicted here: read the rows into an array or table, or use the command "
+            "aidlearn predict, which reads files of any size."
+        )
     if is_dask(X):
         raise ValueError("This model takes rows in memory, not a Dask collection: call compute() on it.")
     if is_table(X):

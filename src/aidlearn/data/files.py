@@ -73,6 +73,7 @@ class FileSource(DataSource):
         """The targets of all rows as they are stored."""
 
     def target_counts(self) -> Iterator[TargetCounts]:
+        self._check_unchanged()
         return map(count_targets, self.targets())
 
     def chunks(self) -> Iterator[Chunk]:

@@ -71,6 +71,11 @@ def open_source(
                 "one_hot and memory_limit are for files: encode columns with Dask, and limit the memory of its workers."
             )
         return DaskSource(path, target, columns, weight, n_threads(n_jobs))
+    for name, value in (("target", target), ("weight", weight)):
+        if not (value is None or is_path(value) or isinstance(value, (int, np.integer))):
+            raise ValueError(
+                f"The {name} of a file is one of its columns, by name or number, got {type(value).__name__}."
+            )
     source = _open(_checked_path(path), target, columns, weight, one_hot, n_threads(n_jobs))
     source.recipe = _recipe(path, target, columns, weight, one_hot)
     if memory_limit is not None:
@@ -117,7 +122,7 @@ def _checked_path(path: Any) -> Path:
 
 def _open(path: Path, target: Any, columns: Any, weight: Any, one_hot: Any, n_jobs: int) -> FileSource:
     if path.is_dir():
-        files = sorted(path.glob("*.parquet"))
+        files = sorted([*path.glob("*.parquet"), *path.glob("*.pq")])
         if not files:
             raise ValueError(f"The folder {path} has no file *.parquet.")
         return _parquet(files, target, columns, weight, one_hot, n_jobs)

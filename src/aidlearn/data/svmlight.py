@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 
 from aidlearn.data.files import Block, FileSource
 
 PART_BYTES = 16 << 20
+MOST_COLUMNS = 2**31 - 1
+"""A part of a file does not say how many columns the whole has."""
 
 
 class SvmlightSource(FileSource):
@@ -42,8 +45,8 @@ class SvmlightSource(FileSource):
 
     def blocks(self) -> Iterator[Block]:
         for X, y in self._parts():
-            rows = X[:, self._base :] if self._base else X
-            rows.resize(len(y), self.n_attributes)
+            X.sort_indices()
+            rows = sparse.csr_matrix((X.data, X.indices - self._base, X.indptr), shape=(len(y), self.n_attributes))
             yield Block(rows, y, np.ones(len(y)))
 
     def targets(self) -> Iterator[NDArray[Any]]:
@@ -54,7 +57,9 @@ class SvmlightSource(FileSource):
         for start in range(0, max(1, size), PART_BYTES):
             length = PART_BYTES if start + PART_BYTES < size else -1
             try:
-                X, y = load_svmlight_file(str(self.path), zero_based=True, offset=start, length=length)
+                X, y = load_svmlight_file(
+                    str(self.path), n_features=MOST_COLUMNS, zero_based=True, offset=start, length=length
+                )
             except ValueError as error:
                 if "no rows" in str(error).lower() or "minimum" in str(error).lower():
                     continue

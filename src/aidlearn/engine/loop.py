@@ -42,15 +42,13 @@ class _Run:
     incumbent: Incumbent | None
     callbacks: Sequence[Callback]
     started: float
+    """Of the first part of the run, if it was continued; limits on time are limits of this part."""
+    deadline: float
     lower_bound: float
     stalled: bool = False
     checkpoint: Checkpoint | None = None
     history: list[Iteration] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
-
-    @property
-    def deadline(self) -> float:
-        return math.inf if self.limits.time_limit is None else self.started + self.limits.time_limit
 
     @property
     def objective(self) -> float:
@@ -145,14 +143,16 @@ def _begin(
     saved = None if checkpoint is None else checkpoint.load()
     if saved is None:
         start = problem.start()
-        run = _Run(limits, start.incumbent, callbacks, started, problem.trivial_bound, checkpoint=checkpoint)
+        bound, deadline = problem.trivial_bound, problem.deadline
+        run = _Run(limits, start.incumbent, callbacks, started, deadline, bound, checkpoint=checkpoint)
         run.save(start.clusters)
         return run, start.clusters
     clusters = Clusters.restore(problem, saved.arrays)
     incumbent = None if saved.objective is None else Incumbent(saved.arrays["point"], saved.objective)
     clusters.source.n_passes = saved.n_passes
     logger.info("going on from %s, after iteration %d", checkpoint.path if checkpoint else "", len(saved.history))
-    run = _Run(limits, incumbent, callbacks, started - saved.seconds, saved.lower_bound, saved.stalled, checkpoint)
+    began, deadline = started - saved.seconds, problem.deadline
+    run = _Run(limits, incumbent, callbacks, began, deadline, saved.lower_bound, saved.stalled, checkpoint)
     run.history = list(saved.history)
     return run, clusters
 

@@ -230,6 +230,7 @@ class AIDEstimator(BaseEstimator):
         three_way: bool = False,
         solver: str | None = None,
         number: int | None = None,
+        briefly: bool = False,
     ) -> Result:
         problem = PiecewiseLinear(
             source,
@@ -246,7 +247,7 @@ class AIDEstimator(BaseEstimator):
             rng=generator(self.random_state),
         )
         assert self.max_iter is not None
-        limits = Limits(self.tol, int(self.max_iter), self.time_limit)
+        limits = Limits(self.tol, 1 if briefly else int(self.max_iter), self.time_limit)
         return aid(problem, limits, self._callbacks(), self._checkpoint(source, moments, number))
 
     def _checkpoint(self, source: DataSource, moments: Moments, number: int | None) -> Checkpoint | None:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from aidlearn.data.source import Float, one_blas_thread
-from aidlearn.engine.result import Result
+from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES, AIDEstimator, check_number
 from aidlearn.problems.losses import Loss, absolute, pinball
 from aidlearn.starts.band import Band
@@ -49,7 +49,9 @@ class _LinearQuantile(RegressorMixin, AIDEstimator, ABC):
             for k, loss in enumerate(losses):
                 number = k if several else None
                 l1 = self.alpha * moments.weight
-                results.append(self._solve(source, moments, loss, start, l1=l1, number=number))
+                # After an interruption the others get what one iteration gives.
+                stopped = bool(results) and results[-1].status is Status.interrupted
+                results.append(self._solve(source, moments, loss, start, l1=l1, number=number, briefly=stopped))
                 if isinstance(start, Band):
                     start.continue_from(results[-1].point)
         points = np.array([result.point for result in results])

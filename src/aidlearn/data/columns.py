@@ -1,0 +1,185 @@
+"""Columns of a table file: which of them are X, target and weight, and how they become numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.files import Block
+from aidlearn.data.source import Float
+
+
+class TextColumn(ValueError):
+    """A column of X that does not hold numbers."""
+
+    def __init__(self, column: str, message: str) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+class ColumnChoice:
+    """Which columns of a table are X, target and weight, and how they become numbers."""
+
+    def __init__(
+        self, schema: Any, where: str, target: Any, columns: Sequence[Any] | None, weight: Any, one_hot: dict[str, Any]
+    ) -> None:
+        self.schema, self.where = schema, where
+        repeated = [name for name in schema.names if schema.names.count(name) > 1]
+        if repeated:
+            raise ValueError(f"{where} has more than one column named {repeated[0]!r}.")
+        self.target = None if target is None else self.find(target, "target")
+        self.weight = None if weight is None else self.find(weight, "weight")
+        used = {self.target, self.weight}
+        chosen = [name for name in schema.names if name not in used and name not in _index_columns(schema)]
+        if columns is not None:
+            chosen = [self.find(name, "columns") for name in columns]
+            twice = [name for name in chosen if chosen.count(name) > 1]
+            if twice:
+                raise ValueError(f"columns names {twice[0]!r} more than once.")
+        clash = [name for name in chosen if name in used]
+        if clash:
+            raise ValueError(f"Column {clash[0]!r} of {where} is target or weight, it cannot be in X too.")
+        unknown = [name for name in one_hot if name not in chosen]
+        if unknown:
+            raise ValueError(f"one_hot names {unknown[0]!r}, which is no column of X; columns are {chosen}.")
+        self.columns, self.one_hot = chosen, one_hot
+        for name in chosen:
+            if name not in one_hot and not is_number(schema.field(name).type):
+                raise TextColumn(
+                    name,
+                    f"Column {name!r} of {where} holds {_kind(schema.field(name).type)}, not numbers; "
+                    f"leave it out with columns=..., or encode it with one_hot=[{name!r}].",
+                )
+        if not chosen:
+            raise ValueError(f"{where} has no column left for X.")
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of X."""
+        out: list[str] = []
+        for name in self.columns:
+            values = self.one_hot.get(name)
+            out += [name] if values is None else [f"{name}={value}" for value in values[1:]]
+        return out
+
+    @property
+    def needed(self) -> list[str]:
+        return [*self.columns, *(name for name in (self.target, self.weight) if name is not None)]
+
+    def find(self, name: Any, what: str) -> str:
+        """A column by name or number."""
+        if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
+            if -len(self.schema.names) <= name < len(self.schema.names):
+                return self.schema.names[name]
+        elif name in self.schema.names:
+            return str(name)
+        raise ValueError(f"{self.where} has no column {name!r} ({what}); its columns are {listed(self.schema.names)}.")
+
+    def block(self, batches: Sequence[Any]) -> Block:
+        """Consecutive batches of rows as numbers."""
+        rows = sum(batch.num_rows for batch in batches)
+        X = np.empty((rows, len(self.names)))
+        first = 0
+        for batch in batches:
+            self._fill(X[first : first + batch.num_rows], batch)
+            first += batch.num_rows
+        target = np.zeros(rows) if self.target is None else _column(batches, self.target, self.raw)
+        weight = np.ones(rows) if self.weight is None else _column(batches, self.weight, _floats)
+        return Block(X, target, weight)
+
+    def _fill(self, X: Float, batch: Any) -> None:
+        """Write the attributes of a batch. Columns that are numbers are written together: one transposition."""
+        position = 0
+        for encoded, group in groupby(self.columns, key=self.one_hot.__contains__):
+            names = list(group)
+            if not encoded:
+                columns = [_floats(batch.column(name)) for name in names]
+                np.stack(columns, axis=1, out=X[:, position : position + len(names)])
+                position += len(names)
+                continue
+            for name in names:
+                values = self.one_hot[name]
+                codes = _codes(batch.column(name), values)
+                X[:, position : position + len(values) - 1] = codes[:, None] == np.arange(1, len(values))
+                position += len(values) - 1
+
+    @staticmethod
+    def raw(column: Any) -> NDArray[Any]:
+        """A target as it is stored: texts as texts, whole numbers and truth values as what they are."""
+        if is_number(column.type):
+            whole = _is_whole(column.type) and column.null_count == 0
+            return np.asarray(column.to_numpy(zero_copy_only=False)) if whole else _floats(column)
+        encoded = _plain(column).dictionary_encode()
+        values = np.array(encoded.dictionary.to_pylist())
+        if encoded.null_count:
+            values, indices = np.append(values.astype(object), np.nan), encoded.indices.fill_null(len(values))
+        else:
+            indices = encoded.indices
+        return values[indices.to_numpy()]
+
+
+def _column(batches: Sequence[Any], name: str, values: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate([values(batch.column(name)) for batch in batches])
+
+
+def _codes(column: Any, values: Sequence[Any]) -> NDArray[Any]:
+    """Number of each value of a column; -1 for one that was not there when the file was opened."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = _plain(column)
+    found = pc.index_in(column, value_set=pa.array(values, type=column.type))
+    return np.asarray(found.fill_null(-1).to_numpy())
+
+
+def unique_values(column: Any) -> list[Any]:
+    """The different values of a column, missing ones as None."""
+    return [None if value != value else value for value in _plain(column).unique().to_pylist()]
+
+
+def _plain(column: Any) -> Any:
+    """A column of categories, or of views of texts, as one of its values."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    return column.cast(pa.string()) if str(column.type) == "string_view" else column
+
+
+def _index_columns(schema: Any) -> list[str]:
+    """What pandas has stored beside the columns: names of its rows are no attributes."""
+    described = schema.pandas_metadata or {}
+    return [name for name in described.get("index_columns", []) if isinstance(name, str)]
+
+
+def is_number(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
+    return any(is_kind(kind) for is_kind in numbers)
+
+
+def _is_whole(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return bool(types.is_integer(kind) or types.is_boolean(kind))
+
+
+def _kind(kind: Any) -> str:
+    return "texts" if "string" in str(kind) else str(kind)
+
+
+def _floats(column: Any) -> NDArray[Any]:
+    values = column.to_numpy(zero_copy_only=False)
+    if values.dtype == object:  # decimals, and booleans with nulls
+        return np.array([np.nan if value is None else float(value) for value in values])
+    return np.asarray(values, dtype=np.float64)
+
+
+def listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:12]))
+    return shown if len(names) <= 12 else f"{shown} and {len(names) - 12} more"
