@@ -189,3 +189,24 @@ def test_without_typer_there_is_a_sentence(monkeypatch, capsys):
     monkeypatch.setattr(builtins, "__import__", missing)
     assert main(["--help"]) == 1
     assert "pip install 'aidlearn[cli]'" in capsys.readouterr().err
+
+
+def test_a_checkpoint_is_a_file_of_its_own(files, ran, tmp_path):
+    shutil.copy(files / "table.npy", tmp_path / "t.npy")
+    fit = ["fit", "lad", "t.npy", "-t", "3", "-o", "m.aid", "--checkpoint"]
+    for name, what in (("t.npy", "data"), ("m.aid", "output")):
+        answer = ran(*fit, name)
+        assert (answer.code, f"is the file of the {what}" in answer.err) == (1, True)
+    assert ran(*fit, ".").code == 1
+    assert os.listdir(tmp_path) == ["t.npy"]
+
+
+def test_names_that_are_numbers(ran, tmp_path):
+    """Columns are matched by their names, whatever these look like."""
+    rows = "\n".join(f"{k % 5},{k % 3},{k % 5 + 10 * (k % 3)}" for k in range(60))
+    (tmp_path / "years.csv").write_text("2019,2020,y\n" + rows)
+    (tmp_path / "turned.csv").write_text("2020,2019\n1,0\n2,4\n")
+    assert ran("fit", "lad", "years.csv", "-t", "y", "-o", "m.aid").code == 0
+    answer = ran("predict", "m.aid", "turned.csv", "-o", "-")
+    assert np.allclose([float(line) for line in answer.out.split()[1:]], [10, 24])
+    assert ran("predict", "m.aid", "years.csv", "-o", "p.npy").code == 0

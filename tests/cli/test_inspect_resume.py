@@ -108,7 +108,7 @@ def test_changed_and_lost_data_are_noticed(ran, files):
     table.to_csv("table.csv", index=False)
     done = ran("resume", "run.ckpt", "-o", "b.aid")
     assert done.code == 1
-    assert "belongs to another fit: data was" in done.err
+    assert "belongs to a fit of other data" in done.err
     Path("table.csv").unlink()
     done = ran("resume", "run.ckpt", "-o", "b.aid")
     assert (done.code, "are no longer there" in done.err) == (1, True)

@@ -132,3 +132,14 @@ def test_shell_completion_is_there(shell):
     environment |= {"COMP_WORDS": "aidlearn fit ", "COMP_CWORD": "2", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     done = subprocess.run(command(), capture_output=True, text=True, env=environment)
     assert "kernel-svm" in done.stdout, done
+
+
+def test_nobody_looks_on(files, tmp_path):
+    """A fit whose words nobody reads is saved all the same, with its own exit code."""
+    model = tmp_path / "m.aid"
+    rows = ["fit", "lad", files / "table.npy", "-t", "3", "--init", "kmeans", "--tol", "1e-9", "--max-iter", "2"]
+    fit = start(*rows, "-o", model)
+    fit.stdout.close()
+    fit.stderr.close()
+    assert fit.wait(timeout=120) == 2
+    assert model.exists()

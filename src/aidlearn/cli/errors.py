@@ -49,8 +49,7 @@ def reported(function: Callable[..., int | None]) -> Callable[..., None]:
                 code = function(*args, **options) or DONE
                 sys.stdout.flush()
             except BrokenPipeError:
-                # Whoever read our output has enough; Python would complain when it flushes at the end.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                _silence()
                 code = DONE
             except (Exception, KeyboardInterrupt) as error:
                 if hasattr(error, "format_message") or isinstance(error, (typer.Exit, typer.Abort)):
@@ -62,6 +61,24 @@ def reported(function: Callable[..., int | None]) -> Callable[..., None]:
         raise typer.Exit(code)
 
     return command
+
+
+def _silence() -> None:
+    """Whoever read our output has enough; Python would complain when it flushes at the end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextmanager
+def unheard_is_fine() -> Iterator[None]:
+    """For words about work that is done: it stays done, and keeps its exit code, if nobody reads them."""
+    try:
+        yield
+    except BrokenPipeError:
+        _silence()
 
 
 def tell(text: str, kind: str = "Error") -> None:
@@ -102,7 +119,7 @@ def _is_ours(error: BaseException) -> bool:
     return bool(frames) and os.path.abspath(frames[-1].filename).startswith(package + os.sep)
 
 
-OTHER_NAMES = {"n_jobs": "jobs", "random_state": "seed", "n_components": "nystroem"}
+OTHER_NAMES = {"n_jobs": "jobs", "sample_weight": "weight", "random_state": "seed", "n_components": "nystroem"}
 
 
 def option(parameter: str) -> str:

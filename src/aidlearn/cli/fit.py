@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import Parameter
@@ -249,8 +250,18 @@ def _check_kernel(parameters: dict[str, Any]) -> None:
         )
 
 
+def _check_checkpoint(options: dict[str, Any]) -> None:
+    """A checkpoint is a file of its own."""
+    if options.get("checkpoint") is None:
+        return
+    for what in ("data", "output"):
+        if os.path.realpath(options["checkpoint"]) == os.path.realpath(options[what]):
+            raise CliError(f"--checkpoint {options['checkpoint']} is the file of the {what}; give it one of its own.")
+
+
 def _run(kind: Kind, options: dict[str, Any]) -> int:
     check_output(options["output"], "model", inputs=[options["data"]])
+    _check_checkpoint(options)
     model = estimator(kind, options)
     with data_file(options["data"]) as path:
         columns = Columns(options["target"], options["columns"], options["weight"], options["one_hot"])
@@ -291,7 +302,7 @@ def _memory_fit(
         model.fit(X, target if labels is None else labels.codes, sample_weight=weight)
         if labels is not None:
             model.classes_, model.transduction_ = labels.classes, labels.classes[model.transduction_]
-        if not all(name.isdigit() for name in source.names):
+        if source.named:
             model.feature_names_in_ = np.array(source.names, dtype=object)
 
     return fit, notes

@@ -97,7 +97,7 @@ def open_data(path: Path, columns: Columns, jobs: int, memory_limit: str | None 
         target,
         chosen,
         weight=_column(path, columns.weight),
-        one_hot=split_names(columns.one_hot),
+        one_hot=[_named(path, name) for name in split_names(columns.one_hot)],
         memory_limit=memory_limit,
         n_jobs=jobs,
     )
@@ -139,6 +139,12 @@ def _column(path: Path, text: str | None) -> str | int | None:
         return int(text)
     except ValueError:
         return text
+
+
+def _named(path: Path, text: str) -> str:
+    """A column by its name, if it was given by number."""
+    column, names = _column(path, text), header(path)
+    return names[column] if isinstance(column, int) and -len(names) <= column < len(names) else text
 
 
 def load_rows(source: FileSource) -> tuple[Any, Any, Any]:
@@ -224,7 +230,7 @@ def class_weights(text: str | None, source_target: Any) -> Any:
         try:
             key: Any = label.strip() if is_text else float(label)
             factors[int(key) if not is_text and key == int(key) else key] = float(factor)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise CliError(
                 f"--class-weight must be 'balanced' or a factor for each class such as 1=2.5,0=1, got {text!r}."
             ) from None

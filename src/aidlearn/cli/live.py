@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -81,6 +81,7 @@ class Display:
         self.title, self.tol, self.n_fits = title, tol, n_fits
         self.started = time.monotonic()
         self.stopping = False
+        self._watched = True
         self.tracks: list[Track] = []
         self.progress: PassProgress | None = None
         self._heard = self.started
@@ -97,13 +98,21 @@ class Display:
                 self.tracks.append(track)
             track.records.append(record)
             self._heard = time.monotonic()
-            self.on_iteration(track)
+            self._show(self.on_iteration, track)
         return self.stopping
 
     def on_pass(self, progress: PassProgress) -> None:
         with self._lock:
             self.progress, self._heard = progress, time.monotonic()
-            self.on_progress(progress)
+            self._show(self.on_progress, progress)
+
+    def _show(self, show: Callable[[Any], None], what: Any) -> None:
+        """Whoever looked on may have left: that ends the display, not the fit."""
+        if self._watched:
+            try:
+                show(what)
+            except BrokenPipeError:
+                self._watched = False
 
     def on_iteration(self, track: Track) -> None:
         """A fit has ended an iteration."""

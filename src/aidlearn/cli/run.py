@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from aidlearn.cli.errors import DONE, STOPPED
+from aidlearn.cli.errors import DONE, STOPPED, unheard_is_fine
 from aidlearn.cli.live import watching
 from aidlearn.cli.outputs import write_json
 from aidlearn.cli.words import console, count, duration, enclosing, enclosing_all, facts, gap_text, percent
@@ -81,10 +82,12 @@ def fit_and_save(
     model.callbacks = None
     seconds = time.monotonic() - started
     save_model(model, os.path.realpath(output), training={**training, "seconds": seconds})
-    if manner.json:
-        write_json({"model": output, "rows": training["rows"], "seconds": seconds, **summary(model)})
-    elif not manner.quiet:
-        tell_fit(model, title, seconds, output)
+    with unheard_is_fine():
+        if manner.json:
+            write_json({"model": output, "rows": training["rows"], "seconds": seconds, **summary(model)})
+        elif not manner.quiet:
+            tell_fit(model, title, seconds, output)
+        sys.stdout.flush()
     return exit_code(model)
 
 

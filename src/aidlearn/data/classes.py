@@ -59,7 +59,10 @@ def classified(source: DataSource, class_weight: Any) -> DataSource:
     classes = _whole(np.array(sorted(counts)))
     factors = None
     if class_weight is not None:
-        factors = np.asarray(compute_class_weight(class_weight, classes=classes, y=classes), dtype=np.float64)
+        try:
+            factors = np.asarray(compute_class_weight(class_weight, classes=classes, y=classes), dtype=np.float64)
+        except ValueError as error:
+            raise ValueError(f"class_weight does not fit the classes {classes.tolist()}: {error}") from None
         if class_weight == "balanced":
             sizes = np.array([counts[value] for value in sorted(counts)])
             factors = sizes.sum() / (len(sizes) * sizes)

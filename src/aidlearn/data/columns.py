@@ -33,6 +33,8 @@ class ColumnChoice:
             raise ValueError(f"{where} has more than one column named {repeated[0]!r}.")
         self.target = None if target is None else self.find(target, "target")
         self.weight = None if weight is None else self.find(weight, "weight")
+        if self.target is not None and self.target == self.weight:
+            raise ValueError(f"Column {self.target!r} of {where} cannot be both target and weight.")
         used = {self.target, self.weight}
         chosen = [name for name in schema.names if name not in used and name not in _index_columns(schema)]
         if columns is not None:

@@ -123,6 +123,7 @@ class DaskSource(Outline):
         super().__init__(main.n_rows, layout.names, main.starts if main.as_given else None)
         everything = layout.labels is None and layout.columns == list(range(int(X.shape[1])))
         matrix = Matrix(None if everything else tuple(layout.columns), layout.dtype)
+        self.named = layout.labels is not None and all(isinstance(label, str) for label in layout.labels)
         self._target_is_number = layout.target_is_number
         takes: list[tuple[Strand, Any] | None] = [(main, matrix)]
         for value, place, what in ((target, layout.target, "y"), (weight, layout.weight, "sample_weight")):

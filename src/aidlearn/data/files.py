@@ -296,6 +296,10 @@ def _npy_vector(where: Any, path: Path, n: int, width: int, what: str) -> Any:
     if where is None:
         return None
     if isinstance(where, (str, os.PathLike)):
+        if not os.path.exists(where) and Path(where).suffix != ".npy":
+            raise ValueError(
+                f"The {what} of {path} is a column by number (0 to {width - 1}) or an .npy file; there is no {where!r}."
+            )
         vector = NpyFile(Path(where))
         if vector.shape not in ((n,), (n, 1)):
             raise ValueError(

@@ -163,6 +163,9 @@ class DataSource(ABC):
     class_factors: Float | None = None
     """Factors on the weights of the entries of each class."""
     has_target: bool = True
+    names: list[str]
+    named: bool = False
+    """Whether columns have names that are more than their numbers."""
     sequential: bool = False
     """Whether chunks can only be read one after the other."""
     classes: NDArray[Any] | None = None

@@ -44,6 +44,7 @@ def recut(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
 class TableFiles(FileSource):
     """What Parquet and CSV share: chosen columns of record batches."""
 
+    named = True
     choice: ColumnChoice
     paths: list[Path]
     first_rows: list[int]

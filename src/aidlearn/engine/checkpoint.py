@@ -95,12 +95,17 @@ class Checkpoint:
                 warnings.warn(f"{damaged[0]} Going on from the one before, {path}.", stacklevel=2)
             return snapshot
         if damaged:
-            raise CheckpointError(f"{damaged[0]} There is no other; delete it to start anew.")
+            raise CheckpointError(f"{damaged[0]} There is no other: give another file, or delete it to start anew.")
         return None
 
     def _compare(self, path: Path, fingerprint: Mapping[str, str]) -> None:
         for name, value in self.origin.fingerprint.items():
             if fingerprint.get(name) != value:
+                if name == "data":
+                    raise CheckpointError(
+                        f"The checkpoint {path} belongs to a fit of other data: rows, their order, columns, target or "
+                        "weights differ. Delete it to start anew, or give another file."
+                    )
                 was = fingerprint.get(name, "missing")
                 raise CheckpointError(
                     f"The checkpoint {path} belongs to another fit: {name} was {was}, now it is {value}. "

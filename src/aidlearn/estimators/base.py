@@ -125,6 +125,8 @@ class AIDEstimator(BaseEstimator):
         if self.checkpoint is not None and not self._keeps_checkpoints:
             raise ValueError(f"{type(self).__name__} cannot be continued from a checkpoint: leave checkpoint=None.")
         if self.checkpoint is not None:
+            if not Path(self.checkpoint).name:
+                raise ValueError(f"checkpoint must name a file, got {str(self.checkpoint)!r}.")
             folder = Path(self.checkpoint).resolve().parent
             if not folder.is_dir():
                 raise ValueError(f"checkpoint={str(self.checkpoint)!r} lies in a folder that does not exist: {folder}.")
@@ -145,9 +147,8 @@ class AIDEstimator(BaseEstimator):
             if not source.has_target:
                 raise ValueError("The data have no target: name its column, as y of fit or as target of open_source.")
             self.n_features_in_ = source.n_attributes
-            names = getattr(source, "names", None)
-            if names is not None and not all(name.isdigit() for name in names):
-                self.feature_names_in_ = np.array(names, dtype=object)
+            if source.named:
+                self.feature_names_in_ = np.array(source.names, dtype=object)
             elif hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
         else:
@@ -373,7 +374,12 @@ def check_number(
 def encode_classes(y: Any, who: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The classes, and the index of each row's class."""
     labels = check_labels(y)
-    check_classification_targets(labels)
+    try:
+        check_classification_targets(labels)
+    except ValueError:
+        raise ValueError(
+            "The target holds numbers with decimals (Unknown label type: continuous); fit a regression."
+        ) from None
     classes, codes = np.unique(labels, return_inverse=True)
     return several_classes(classes, who), codes.astype(np.int64)
 
@@ -381,7 +387,9 @@ def encode_classes(y: Any, who: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
 def several_classes(classes: NDArray[Any], who: str) -> NDArray[Any]:
     """The classes, if there is more than one."""
     if len(classes) < 2:
-        raise ValueError(f"{who} needs at least 2 classes in y, but the data contains only one class: {classes[0]!r}.")
+        raise ValueError(
+            f"{who} needs at least 2 classes in y, but the data contains only one class: {classes.tolist()[0]!r}."
+        )
     return classes
 
 
@@ -389,7 +397,10 @@ def weigh_classes(sample_weight: Any, class_weight: Any, classes: NDArray[Any], 
     """Sample weights times the factor of each row's class."""
     if class_weight is None:
         return sample_weight
-    factors = compute_class_weight(class_weight, classes=classes, y=classes[codes])
+    try:
+        factors = compute_class_weight(class_weight, classes=classes, y=classes[codes])
+    except ValueError as error:
+        raise ValueError(f"class_weight does not fit the classes {classes.tolist()}: {error}") from None
     return check_weight(sample_weight, len(codes)) * np.asarray(factors)[codes]
 
 

@@ -51,7 +51,11 @@ class Axis:
             factors = (1, 2, 5) if self.high - self.low < 2 else (1,)
             values = [factor * 10.0**power for power in powers if power % step == 0 for factor in factors]
             chosen = [value for value in values if self.low <= math.log10(value) <= self.high]
-            return chosen if len(chosen) > 1 else [10.0**power for power in _round_numbers(self.low, self.high, 3)]
+            number = 3
+            while len(chosen) < 2:
+                chosen = [10.0**power for power in _round_numbers(self.low, self.high, number)]
+                number *= 2
+            return chosen
         return _round_numbers(self.low, self.high, TICKS, whole)
 
 
