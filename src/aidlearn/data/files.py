@@ -11,6 +11,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -157,12 +158,6 @@ def read_ahead(parts: Iterator[T]) -> Iterator[T]:
         reader.join()
 
 
-def loaded(source: FileSource) -> tuple[Any, NDArray[Any], Float]:
-    """All rows of a file in memory: X, the target as it is stored, and the weight."""
-    block = _joined([Block(c.X, np.zeros(c.n_entries), c.weight) for c in source.chunks()])
-    return block.X, np.concatenate(list(source.targets())), block.weight
-
-
 def _joined(blocks: list[Block]) -> Block:
     if len(blocks) == 1:
         return blocks[0]
@@ -227,6 +222,22 @@ class NpySource(FileSource):
         step = self.rows_per_chunk
         return (self._block(start, min(start + step, self.n_entries)) for start in range(0, self.n_entries, step))
 
+    def _cut(self) -> Iterator[Chunk]:
+        """Chunks in memory that is used again for later ones: taking new memory costs as much as reading."""
+        if not self._whole or self._file.by_columns or self._file.dtype not in (np.float64, np.float32):
+            yield from super()._cut()
+            return
+        step = self.rows_per_chunk
+        # As many as are read ahead, waited for and worked on at a time, and one more that is being filled.
+        ring = cycle([np.empty((step, self.n_attributes), self._file.dtype) for _ in range(AHEAD + self.n_jobs + 5)])
+        with open(self.path, "rb", buffering=0) as file:
+            file.seek(self._file.offset)
+            for start in range(0, self.n_entries, step):
+                stop = min(start + step, self.n_entries)
+                rows = next(ring)[: stop - start]
+                self._file.fill(rows, file)
+                yield self._chunk(self._with_vectors(rows, start, stop), start)
+
     def targets(self) -> Iterator[NDArray[Any]]:
         step = self.rows_per_chunk
         for start in range(0, self.n_entries, step):
@@ -238,7 +249,10 @@ class NpySource(FileSource):
                 yield self._target.rows(start, stop)
 
     def _block(self, start: int, stop: int) -> Block:
-        rows = self._file.rows(start, stop)
+        return self._with_vectors(self._file.rows(start, stop), start, stop)
+
+    def _with_vectors(self, rows: NDArray[Any], start: int, stop: int) -> Block:
+        """The rows ``start:stop`` with their targets and weights."""
 
         def vector(where: Any) -> NDArray[Any]:
             return np.ascontiguousarray(rows[:, where]) if isinstance(where, int) else where.rows(start, stop)
@@ -284,6 +298,15 @@ class NpyFile:
                 file.seek(self.offset + (j * self.shape[0] + start) * size)
                 out[:, j] = self._complete(np.fromfile(file, self.dtype, stop - start), stop - start)
         return out
+
+    def fill(self, rows: NDArray[Any], file: Any) -> None:
+        """Read the next rows of the opened file into an array."""
+        left = rows.reshape(-1).view(np.uint8).data
+        while len(left):
+            count = file.readinto(left)
+            if not count:
+                raise ValueError(f"{self.path} was cut off while it was read.")
+            left = left[count:]
 
     def _complete(self, values: NDArray[Any], expected: int) -> NDArray[Any]:
         if len(values) < expected:
