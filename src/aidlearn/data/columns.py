@@ -81,10 +81,10 @@ class ColumnChoice:
             return str(name)
         raise ValueError(f"{self.where} has no column {name!r} ({what}); its columns are {listed(self.schema.names)}.")
 
-    def block(self, batches: Sequence[Any]) -> Block:
-        """Consecutive batches of rows as numbers."""
+    def block(self, batches: Sequence[Any], into: Float | None = None) -> Block:
+        """Consecutive batches of rows as numbers; X is written ``into`` an array with enough rows, if there is one."""
         rows = sum(batch.num_rows for batch in batches)
-        X = np.empty((rows, len(self.names)))
+        X = np.empty((rows, len(self.names))) if into is None else into[:rows]
         first = 0
         for batch in batches:
             self._fill(X[first : first + batch.num_rows], batch)

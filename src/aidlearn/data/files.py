@@ -101,6 +101,14 @@ class FileSource(DataSource):
         if rows:
             yield self._chunk(_joined(waiting), start)
 
+    def _ring(self, dtype: Any) -> Iterator[NDArray[Any]]:
+        """Memory for chunks that is used again for later ones: taking new memory costs as much as reading.
+
+        There is as much as is read ahead, waited for and worked on at a time, and one more that is being filled.
+        """
+        size = (min(self.rows_per_chunk, self.n_entries), self.n_attributes)
+        return cycle([np.empty(size, dtype) for _ in range(AHEAD + self.n_jobs + 5)])
+
     def _chunk(self, block: Block, start: int) -> Chunk:
         if self.classes is None and block.target.dtype.kind in "OUS":
             raise ValueError(f"The target {self.target_name!r} holds texts; a regression needs numbers.")
@@ -223,13 +231,10 @@ class NpySource(FileSource):
         return (self._block(start, min(start + step, self.n_entries)) for start in range(0, self.n_entries, step))
 
     def _cut(self) -> Iterator[Chunk]:
-        """Chunks in memory that is used again for later ones: taking new memory costs as much as reading."""
         if not self._whole or self._file.by_columns or self._file.dtype not in (np.float64, np.float32):
             yield from super()._cut()
             return
-        step = self.rows_per_chunk
-        # As many as are read ahead, waited for and worked on at a time, and one more that is being filled.
-        ring = cycle([np.empty((step, self.n_attributes), self._file.dtype) for _ in range(AHEAD + self.n_jobs + 5)])
+        step, ring = self.rows_per_chunk, self._ring(self._file.dtype)
         with open(self.path, "rb", buffering=0) as file:
             file.seek(self._file.offset)
             for start in range(0, self.n_entries, step):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from aidlearn.data.columns import ColumnChoice, TextColumn, is_number, listed, unique_values
 from aidlearn.data.files import Block, FileSource, read_ahead
+from aidlearn.data.source import Chunk
 
 BATCH_BYTES = 2 << 20
 """Of one batch of a Parquet file."""
@@ -66,9 +67,18 @@ class TableFiles(FileSource):
         return f"{row - self.first_rows[file]} of {self.paths[file]}"
 
     def blocks(self) -> Iterator[Block]:
-        # Decoding and making arrays of it have a thread each.
-        batches = read_ahead(self.batches(self.choice.needed))
-        return (self.choice.block(parts) for parts in recut(batches, self.rows_per_chunk))
+        return map(self.choice.block, self._chunk_parts())
+
+    def _chunk_parts(self) -> Iterator[list[Any]]:
+        """Batches that make a chunk each; decoding them and making arrays of them have a thread each."""
+        return recut(read_ahead(self.batches(self.choice.needed)), self.rows_per_chunk)
+
+    def _cut(self) -> Iterator[Chunk]:
+        start, ring = 0, self._ring(np.float64)
+        for parts in self._chunk_parts():
+            block = self.choice.block(parts, next(ring))
+            yield self._chunk(block, start)
+            start += len(block.target)
 
     def targets(self) -> Iterator[NDArray[Any]]:
         target = self.choice.target
@@ -107,7 +117,7 @@ class ParquetSource(TableFiles):
         values = _levels(self, schema, one_hot, where)
         self._describe(ColumnChoice(schema, where, target, columns, weight, values), self._sizes, where)
         # Of every column a page as it is stored, one decoded, a buffer and some batches.
-        self.reading_bytes = (PAGE_BYTES + READ_BYTES) * len(self.choice.needed) + 32.0 * BATCH_BYTES
+        self.reading_bytes = (PAGE_BYTES + READ_BYTES) * len(self.choice.needed) + 40.0 * BATCH_BYTES
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
         import pyarrow.parquet as pq
