@@ -62,7 +62,8 @@ def count_fits(model: Any, source: Any) -> int:
         return 1
     seen: set[Any] = set()
     for target in source.targets():
-        seen.update(np.unique(target[[value == value for value in target.tolist()]]).tolist())
+        known = target == target  # not NaN
+        seen.update(np.unique(target[known]).tolist())
         if len(seen) > 1000:
             return 1  # the fit will refuse them
     n = len(seen)

@@ -25,7 +25,9 @@ class TargetCounts:
 def count_targets(target: NDArray[Any]) -> TargetCounts:
     """Count the values of some targets (of more than :data:`MOST_CLASSES`, the first few)."""
     n = len(target)
-    bad = np.flatnonzero([_is_bad(value) for value in target.tolist()] if target.dtype.kind in "fO" else [])
+    bad = np.flatnonzero(~np.isfinite(target) if target.dtype.kind == "f" else [])
+    if target.dtype.kind == "O":
+        bad = np.flatnonzero([_is_bad(value) for value in target.tolist()])
     if len(bad):
         return TargetCounts(n, [], [], int(bad[0]))
     try:
