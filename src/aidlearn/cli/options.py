@@ -47,6 +47,6 @@ def with_options(function: Callable[..., Any], options: dict[str, tuple[Any, Any
         Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for name, (kind, default) in options.items()
     ]
-    function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what inspect reads
     function.__annotations__ = {name: kind for name, (kind, _) in options.items()}
     return function

@@ -165,8 +165,9 @@ def certificate_rows(model: Any) -> list[tuple[str, Any]]:
         ]
     statuses = {fit.status for fit in fits}
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name, justify in (("fit", "left"), ("objective", "right"), ("lower bound", "right"), ("gap", "right")):
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column("fit", no_wrap=True)
+    for name in ("objective", "lower bound", "gap"):
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
     shown = enclosing_all([(fit.lower_bound, fit.objective) for fit in fits])
     for fit, (low, high) in zip(fits, shown, strict=True):
