@@ -1,14 +1,10 @@
-"""Fits on a Dask cluster whose workers are killed at random moments, and what travels in a fit.
+"""Fits on a Dask cluster that loses workers, and what travels in a fit: python -m benchmarks.dask_kill --repeat 5.
 
-    python -m benchmarks.dask_kill --kills 10
-
-Every fit must end with the bits of a fit in memory; times are those of this machine.
+Every fit must end with the bits of a fit in memory; ``--repeat`` is the number of kills at random moments.
 """
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
 import logging
 import os
 import pickle
@@ -20,8 +16,11 @@ import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
 
-import aidlearn.data.dask as rows_elsewhere
 from aidlearn import LADRegressor, LinearSVC
+from aidlearn.bench.harness import Cell, Row
+from aidlearn.bench.table import Layout
+from aidlearn.data.remote import Backend
+from benchmarks.command import Options, Table, main
 
 N, M, BLOCKS = 100_000, 50, 10
 
@@ -59,10 +58,10 @@ def kill_one(cluster: LocalCluster, after: float, rng: np.random.Generator, kill
 def traffic(client: Client, model, X, y) -> tuple[float, int, int]:
     """Seconds of a fit, bytes of the functions that went out, and bytes of the values that came back."""
     sent, received = [], []
-    original_sent, original_gather = rows_elsewhere._sent, client.gather
+    original_sent, original_gather = Backend.sent, client.gather
 
-    def count_sent(function):
-        task = original_sent(function)
+    def count_sent(self, function):
+        task = original_sent(self, function)
         sent.append(sum(len(pickle.dumps(value)) for value in task.dask.values()))
         return task
 
@@ -71,65 +70,79 @@ def traffic(client: Client, model, X, y) -> tuple[float, int, int]:
         received.append(len(pickle.dumps(values)))
         return values
 
-    rows_elsewhere._sent, client.gather = count_sent, count_received
+    Backend.sent, client.gather = count_sent, count_received
     try:
         started = time.perf_counter()
         model.fit(X, y)
         return time.perf_counter() - started, sum(sent), sum(received)
     finally:
-        rows_elsewhere._sent = original_sent
+        Backend.sent = original_sent
         del client.gather
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--workers", type=int, default=3)
-    arguments = parser.parse_args()
+CLUSTER = {
+    "n_workers": 3,
+    "threads_per_worker": 1,
+    "processes": True,
+    "dashboard_address": ":0",
+    "silence_logs": logging.CRITICAL,
+}
+
+
+def fit(name: str, kills: int) -> Row:
+    """In memory, on a cluster in peace, and on clusters that lose a worker."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    rng = np.random.default_rng(0)
     X, y = collection()
     memory_X, memory_y = (values.compute(scheduler="synchronous") for values in (X, y))
-    models = {
-        "LAD": LADRegressor(init="kmeans", tol=1e-5, max_iter=8),
-        "SVM": LinearSVC(C=0.01, init="kmeans", tol=1e-5, max_iter=8),
-    }
-    targets = {"LAD": (y, memory_y), "SVM": (y > 0, memory_y > 0)}
-    expected = {}
-    for name, model in models.items():
-        started = time.perf_counter()
-        expected[name] = bits(model.fit(memory_X, targets[name][1]))
-        print(f"{name}: {N} x {M} in memory {time.perf_counter() - started:.2f} s, {model.n_iter_} iterations")
-    settings = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    settings["n_workers"] = arguments.workers
-    peaceful = {}
-    with LocalCluster(**settings) as cluster, Client(cluster) as client:
-        for name, model in models.items():
-            model.fit(X, targets[name][0])  # workers import what they need
-            seconds, out, back = traffic(client, model, X, targets[name][0])
-            peaceful[name] = seconds
-            print(
-                f"{name}: {arguments.workers} workers {seconds:.2f} s, {model.n_passes_} passes, "
-                f"{out / model.n_passes_ / 1e3:.1f} kB out and {back / model.n_passes_ / 1e3:.1f} kB back per pass, "
-                f"data {8 * N * M / 1e6:.0f} MB; same bits: {bits(model) == expected[name]}",
-                flush=True,
-            )
-    for number in range(arguments.kills):
-        name = list(models)[number % 2]
+    settings = {"init": "kmeans", "tol": 1e-5, "max_iter": 8}
+    if name == "LAD":
+        model, target, memory_target = LADRegressor(**settings), y, memory_y
+    else:
+        model, target, memory_target = LinearSVC(C=0.01, **settings), y > 0, memory_y > 0
+    started = time.perf_counter()
+    expected = bits(model.fit(memory_X, memory_target))
+    row: Row = {"memory_wall": time.perf_counter() - started}
+    with LocalCluster(**CLUSTER) as cluster, Client(cluster) as client:
+        model.fit(X, target)  # workers import what they need
+        calm, out, back = traffic(client, model, X, target)
+        same = [bits(model) == expected]
+    row |= {"wall": calm, "passes": model.n_passes_}
+    row |= {"out": out / model.n_passes_ / 1e3, "back": back / model.n_passes_ / 1e3}
+    rng = np.random.default_rng(0)
+    seconds, during = [], 0
+    for _ in range(kills):
         # A cluster of its own for each kill: a worker that does not come back is no concern of the next fit.
-        with LocalCluster(**settings) as cluster, Client(cluster):
+        with LocalCluster(**CLUSTER) as cluster, Client(cluster):
             killed: list[int] = []
-            after = float(rng.uniform(0.1, 0.9)) * peaceful[name]
-            thread = kill_one(cluster, after, rng, killed)
-            faulthandler.dump_traceback_later(120, exit=True)
+            thread = kill_one(cluster, float(rng.uniform(0.1, 0.9)) * calm, rng, killed)
             started = time.perf_counter()
-            model = models[name].fit(X, targets[name][0])
-            seconds, during = time.perf_counter() - started, bool(killed)
-            faulthandler.cancel_dump_traceback_later()
+            model.fit(X, target)
+            seconds.append(time.perf_counter() - started)
+            during += bool(killed)
             thread.join()
-        when = f"killed after {after:.2f} s" if during else "ended before the kill"
-        print(f"{number}: {name} {when}, {seconds:.2f} s, same bits: {bits(model) == expected[name]}", flush=True)
+        same.append(bits(model) == expected)
+    slowest = {"slowest": max(seconds)} if seconds else {}
+    return row | slowest | {"kills": f"{during} of {kills}", "same": f"{sum(same)} of {len(same)}", "seconds": seconds}
 
+
+def cells(options: Options) -> list[Cell]:
+    return [
+        Cell(f"{name} {N:,} x {M}", "aidlearn", "benchmarks.dask_kill:fit", {"name": name, "kills": kills})
+        for name, kills in (("LAD", options.repeat), ("SVM", options.repeat))
+    ]
+
+
+SHOWN = {
+    "memory_wall": ("memory s", "{:.2f}"),
+    "wall": ("cluster s", "{:.2f}"),
+    "passes": ("passes", "{}"),
+    "out": ("kB out per pass", "{:.1f}"),
+    "back": ("kB back per pass", "{:.1f}"),
+    "kills": ("killed during the fit", "{}"),
+    "slowest": ("slowest s", "{:.2f}"),
+    "same": ("same bits", "{}"),
+}
+TABLE = Table("kills", "Three workers, {repeat} kills of a worker", cells, Layout(SHOWN), repeat=5)
 
 if __name__ == "__main__":
-    main()
+    main("dask_kill", __doc__.split("\n")[0], TABLE)

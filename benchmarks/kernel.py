@@ -1,129 +1,91 @@
-"""Kernel SVM: python -m benchmarks.kernel [--quick] [--only NAME] [--tol 1e-4] [--repeat 2] [--growth].
+"""SVM with rbf kernel against its peers, and growth with rows: python -m benchmarks.kernel.
 
-The rbf kernel with gamma = 1/m on standardised columns. "no aggregation" is our own solver on all rows at once
-(init="rows"): what aggregation gains or costs.
+gamma = 1/m on standardised columns. "no aggregation" is our own solver on all rows at once (init="rows"): what
+aggregation gains or costs.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
-import sys
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from benchmarks.datasets import Data
-from benchmarks.harness import COLUMNS, ROOT, DataSet, Row, Task, generated, main, print_table, run_cell, save, table
-from benchmarks.kernel_peers import SOLVERS
-from benchmarks.peers import OURS
-from benchmarks.svm import ROUNDING, hinge_losses
+from aidlearn.bench.datasets import DataSet, generated
+from aidlearn.bench.harness import Cell, Row, measured
+from aidlearn.bench.judge import ROUNDING
+from aidlearn.bench.solvers import OURS
+from aidlearn.bench.table import COLUMNS, Layout, pick
+from benchmarks.command import Options, Table, comparison, growth_rate, main
+from benchmarks.svm import CAMPAIGN
 
-CELEBA = 202_599
-GROWTH_TOL = 1e-3
-SHOWN = (
-    {key: COLUMNS[key] for key in ("data", "solver", "cpu", "wall")}
-    | {"excess": ("obj/bound-1", "{:.1e}"), "far": COLUMNS["far"]}
-    | {key: COLUMNS[key] for key in ("gap", "iterations", "clusters")}
-    | {"support": ("support", "{}"), "peak": ("peak MB", "{:.0f}"), "ratio": COLUMNS["ratio"]}
-)
+MEMORY = {"support": ("support", "{}"), "peak": ("peak MB", "{:.0f}")}
 
 
-def curved(n: int, m: int, C: float = 1.0) -> DataSet:
-    data = generated("curved_classes", n, m, C=C)
-    return replace(data, settings=data.settings | {"gamma": 1 / m})
+def curved(n: int, m: int = 30) -> DataSet:
+    return generated("curved_classes", n, m)
 
 
-def campaign(C: float = 1.0) -> DataSet:
-    return DataSet(f"campaign C={C:g}", "standardised", (41_188, 62), {"name": "campaign"}, {"C": C, "gamma": 1 / 62})
+def celeba(n: int) -> DataSet:
+    return DataSet(f"celeba {n / 1000:g}k", "standardised", (n, 39), {"name": "celeba", "rows": n})
 
 
-def celeba(n: int, C: float = 1.0) -> DataSet:
-    name = f"celeba {n / 1000:g}k C={C:g}"
-    return DataSet(name, "standardised", (n, 39), {"name": "celeba", "rows": n}, {"C": C, "gamma": 1 / 39})
+def peers(options: Options) -> list[Cell]:
+    sets = [(data, C) for data in (curved(20_000), celeba(20_000)) for C in (1.0, 10.0)]
+    sets += [(CAMPAIGN, 1.0), (curved(50_000), 1.0), (celeba(50_000), 1.0)]
+    if options.quick:
+        sets = [(curved(n, 10), 1.0) for n in (3_000, 6_000)]
+    return [cell for data, C in sets for cell in comparison("kernel-svm", data, options, C=C, gamma=1 / data.shape[1])]
 
 
-def kernel_objective(data: Data, coef: np.ndarray, intercept: float, C: float, gamma: float) -> float:
-    """1/2 |w|^2 + C sum max(0, 1 - y_i (<w, phi(x_i)> + b)) at the best b for w, in float64 on all rows.
-
-    ``coef`` has two rows: numbers of training rows and their coefficients in w.
-    """
-    if importlib.util.find_spec("aidlearn") is None:  # in the interpreter of the peers
-        sys.path.append(str(ROOT / "src"))
-    from aidlearn.kernels.functions import Kernel
-    from aidlearn.kernels.rows import kernel_rows
-
-    support, values = coef[0].astype(int), coef[1]
-    rows = kernel_rows(Kernel("rbf", gamma), data.X, n_jobs=1, tol=0.0)
-    scores = rows.times(np.arange(rows.n), support, values[:, None], exact=True)[:, 0]
-    return float(0.5 * (values @ scores[support]) + C * hinge_losses(data, scores))
+def growth(options: Options) -> list[Cell]:
+    sizes = (2_500, 5_000, 10_000, 20_000) if options.quick else (25_000, 50_000, 100_000, 202_599)
+    settings = {"C": 1.0, "gamma": 1 / 39}
+    return [measured("kernel-svm", celeba(n), settings=settings, tol=options.tol, repeat=options.repeat) for n in sizes]
 
 
-TASK = Task(
-    name="kernel",
-    data=[
-        *(curved(20_000, 30, C) for C in (1.0, 10.0)),
-        *(celeba(20_000, C) for C in (1.0, 10.0)),
-        campaign(),
-        curved(50_000, 30),
-        celeba(50_000),
-    ],
-    quick=[curved(n, 10) for n in (3_000, 6_000)],
-    solvers={solver.name: solver for solver in SOLVERS},
-    objective=kernel_objective,
-    exact=1e-3,
-    tol=1e-4,
-    proven=True,
-)
-
-
-def comparison(options: argparse.Namespace) -> None:
-    """The table, the cells we lose and whether every bound holds."""
-    rows = table(TASK, options, SHOWN)
+def losses(rows: Sequence[Row]) -> Iterator[str]:
+    """Solvers faster than ours on a data set, however exact; solvers more exact; bounds that are none."""
     for name in dict.fromkeys(row["data"] for row in rows):
-        print_losses([row for row in rows if row["data"] == name])
-
-
-def print_losses(rows: list[Row]) -> None:
-    """Solvers faster than ours on one data set, however exact; solvers more exact; bounds that are none."""
-    done = {row["solver"]: row for row in rows if "objective" in row}
-    if not done:
-        return
-    best = min(row["objective"] for row in done.values())
-    for row in done.values():
-        if row.get("lower_bound", -np.inf) > best * (1 + ROUNDING):
-            print(f"WRONG: on {row['data']} the bound of {row['solver']} is above the objective of another")
-    ours = done.pop(OURS, None)
-    if ours is None:
-        print(f"lost: {rows[0]['data']}, without a result")
-        return
-    for row in done.values():
-        if row["cpu"] < ours["cpu"]:
-            print(
-                f"lost: {row['data']} to {row['solver']}, which takes {row['ratio']:.2f} of our CPU time "
+        done = {row["solver"]: row for row in rows if row["data"] == name and "objective" in row}
+        best = min((row["objective"] for row in done.values()), default=np.inf)
+        for row in done.values():
+            if row.get("lower_bound", -np.inf) > best * (1 + ROUNDING):
+                yield f"WRONG: on {name} the bound of {row['solver']} is above the objective of another"
+        ours = done.pop(OURS, None)
+        if ours is None:
+            continue
+        faster = [row for row in done.values() if row["cpu"] < ours["cpu"]]
+        for row in faster:
+            yield (
+                f"lost: {name} to {row['solver']}, which takes {row['ratio']:.2f} of our CPU time "
                 f"(objective over bound: its {row['excess']:.1e}, ours {ours['excess']:.1e})"
             )
-    if all(row["cpu"] >= ours["cpu"] for row in done.values()):
-        print(f"won: {ours['data']}, against {', '.join(done) or 'nobody'}")
-    nearer = [f"{row['solver']} {row['excess']:.1e}" for row in done.values() if row["excess"] < ours["excess"]]
-    if nearer:
-        print(f"nearer to the bound than ours ({ours['excess']:.1e}) on {ours['data']}: {', '.join(nearer)}")
+        if not faster:
+            yield f"won: {name}, against {', '.join(done) or 'nobody'}"
+        nearer = [f"{row['solver']} {row['excess']:.1e}" for row in done.values() if row["excess"] < ours["excess"]]
+        if nearer:
+            yield f"nearer to the bound than ours ({ours['excess']:.1e}) on {name}: {', '.join(nearer)}"
 
 
-def growth(options: argparse.Namespace) -> None:
-    """CPU seconds and peak memory (data included) against rows of celeba, C=1, tol=1e-3."""
-    sizes = (2_500, 5_000, 10_000, 20_000) if options.quick else (25_000, 50_000, 100_000, CELEBA)
-    rows: list[Row] = []
-    for n in sizes:
-        rows.append(run_cell(TASK, celeba(n), repeat=options.repeat, params={"tol": GROWTH_TOL}))
-        save(rows[-1:], "kernel-growth")
-    print(f"{OURS}, tol={GROWTH_TOL:g}, one thread, best of {options.repeat} (fits over 60 s run once)")
-    print_table(rows, {key: SHOWN[key] for key in SHOWN if key not in ("excess", "far", "ratio")})
-    done = [row for row in rows if "objective" in row]
-    if len(done) > 1:
-        slope = np.polyfit(np.log([row["n"] for row in done]), np.log([row["cpu"] for row in done]), 1)[0]
-        print(f"CPU ~ n^{slope:.3f}")
-
+SHOWN = pick("cpu", "wall", excess=("obj/bound-1", "{:.1e}")) | pick("gap", "iterations", "clusters", **MEMORY)
+TABLES = (
+    Table(
+        "kernel",
+        "Kernel SVM, tol={tol:g}, one thread, best of {repeat}",
+        peers,
+        Layout(SHOWN | {"ratio": COLUMNS["ratio"]}, exact=1e-3, proven=True),
+        losses,
+        tol=1e-4,
+    ),
+    Table(
+        "growth",
+        "CPU seconds and peak memory (data included) against rows of celeba, C=1, tol={tol:g}",
+        growth,
+        Layout(pick("cpu", "wall", "gap", "iterations", "clusters", **MEMORY)),
+        growth_rate,
+        tol=1e-3,
+    ),
+)
 
 if __name__ == "__main__":
-    main(TASK, "Support vector machine with rbf kernel against its peers.", (growth,), comparison)
+    main("kernel", __doc__.split("\n")[0], *TABLES)

@@ -1,17 +1,16 @@
-"""Semi-supervised SVM: python -m benchmarks.s3vm [--labels 100] [--only NAME] [--fixed | --kernels | --large].
+"""Semi-supervised SVM on the sets of Chapelle, Schoelkopf and Zien's book: python -m benchmarks.s3vm.
 
-Without an option: AID1 and AID5 with the linear kernel, best over the paper's grid. Best over a grid is chosen with the
-labels of the test rows, as in the paper, and says so. The supervised machine (C_unlabeled = 0) stands beside it.
+The table "grid" has AID1 and AID5 with the linear kernel, best over the paper's grid: chosen with the labels of the
+test rows, as in the paper. The supervised machine (C_unlabeled = 0) stands beside it. Tables that end in "-10" have 10
+labels, the others 100.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -20,9 +19,11 @@ from sklearn.decomposition import PCA
 from sklearn.model_selection import StratifiedKFold
 
 from aidlearn import SemiSupervisedSVC
-from aidlearn.kernels.graph import graph_features
-from benchmarks.harness import save
-from benchmarks.ssl_book import Split, splits
+from aidlearn.bench.harness import Cell, Row
+from aidlearn.bench.ssl_book import Split, splits
+from aidlearn.bench.table import Layout
+from aidlearn.semisupervised.features import graph_features
+from benchmarks.command import Options, Table, main
 
 SETS = ("Digit1", "USPS", "BCI", "g241c", "g241d", "Text", "COIL2")
 PAPER = {
@@ -55,29 +56,48 @@ def fit(split: Split, X: Any = None, *, C: float = 5.0, **parameters: Any) -> tu
     return split.accuracy(model.transduction_), time.process_time() - started
 
 
-def grid_cell(task: tuple[str, int, int, int]) -> dict[str, Any]:
-    """All parameters of the grid on one split."""
-    name, n_labelled, number, max_iter = task
-    split = _splits(name, n_labelled)[number]
-    found = [
-        fit(split, C_unlabeled=C, initial_rate=rate, balance=balance, max_iter=max_iter) for C, rate, balance in GRID
-    ]
-    control = [fit(split, C_unlabeled=0.0, balance=balance)[0] for balance in ("constraint", "cost")]
-    return {"set": name, "l": n_labelled, "split": number, "max_iter": max_iter, "found": found, "control": control}
+def summary(accuracy: Sequence[float], control: Sequence[float], seconds: Any, **more: Any) -> Row:
+    """A row: means over splits in per cent, with standard errors."""
+
+    def told(values: Sequence[float]) -> str:
+        if len(values) < 2:
+            return f"{100 * np.mean(values):.1f}"
+        return f"{100 * np.mean(values):.1f} +- {100 * np.std(values, ddof=1) / np.sqrt(len(values)):.1f}"
+
+    times = {"cpu": float(np.mean(seconds)), "longest": float(np.max(seconds))}
+    return {"accuracy": told(accuracy), "supervised": told(control), "splits": list(accuracy)} | times | more
 
 
-def fixed_cell(task: tuple[str, int, int, int]) -> dict[str, Any]:
-    """The paper's fixed parameters on one split."""
-    name, n_labelled, number, max_iter = task
-    split = _splits(name, n_labelled)[number]
+def grid(name: str, n_labelled: int, max_iter: int, count: int | None) -> Row:
+    """All parameters of the grid on every split; the best on average."""
+    found, control = [], []
+    for split in _splits(name, n_labelled)[:count]:
+        found.append(
+            [fit(split, C_unlabeled=C, initial_rate=rate, balance=b, max_iter=max_iter) for C, rate, b in GRID]
+        )
+        control.append([fit(split, C_unlabeled=0.0, balance=balance)[0] for balance in ("constraint", "cost")])
+    accuracy, seconds = np.moveaxis(np.array(found), 2, 0)  # splits x grid
+    best = int(accuracy.mean(axis=0).argmax())
+    supervised = np.array(control)[:, np.mean(control, axis=0).argmax()]
+    chosen = f"C_unlabeled={GRID[best][0]:g}, rate {GRID[best][1]}, {GRID[best][2]} (with test labels)"
+    return summary(accuracy[:, best].tolist(), supervised.tolist(), seconds, chosen=chosen)
+
+
+def fixed(name: str, n_labelled: int, max_iter: int, count: int | None) -> Row:
+    """One set of parameters: the paper's fixed ones."""
     balance = FIXED.get(name, "constraint")
-    accuracy, seconds = fit(split, C_unlabeled=1.0, initial_rate=0.01, balance=balance, max_iter=max_iter)
-    control = fit(split, C_unlabeled=0.0, balance=balance)[0]
-    return {"set": name, "l": n_labelled, "split": number, "max_iter": max_iter} | {
-        "accuracy": accuracy,
-        "seconds": seconds,
-        "control": control,
-    }
+    chosen = _splits(name, n_labelled)[:count]
+    found = [fit(split, C_unlabeled=1.0, initial_rate=0.01, balance=balance, max_iter=max_iter) for split in chosen]
+    control = [fit(split, C_unlabeled=0.0, balance=balance)[0] for split in chosen]
+    return summary([a for a, _ in found], control, [seconds for _, seconds in found])
+
+
+def large(name: str, n_labelled: int, max_iter: int, count: int | None) -> Row:
+    """SecStr, 83,679 x 315, on the first splits."""
+    chosen = _splits(name, n_labelled)[: count or 2]
+    found = [fit(split, C_unlabeled=0.01, balance="constraint", max_iter=max_iter) for split in chosen]
+    control = [fit(split, C_unlabeled=0.0, balance="constraint")[0] for split in chosen]
+    return summary([a for a, _ in found], control, [seconds for _, seconds in found])
 
 
 @cache
@@ -90,122 +110,66 @@ def _features(name: str, n_labelled: int, choice: tuple[int | None, str, int, fl
     return X if kernel == "linear" else graph_features(X, neighbors, diffusion).features
 
 
-def kernel_cell(task: tuple[str, int, int, int]) -> dict[str, Any]:
-    """The kernel chosen by cross-validation on the labelled rows of one split; test labels are not used."""
-    name, n_labelled, number, max_iter = task
-    split = _splits(name, n_labelled)[number]
-    known = split.labelled
-    folds = min(5, int(np.bincount(split.truth[known]).min()))
-    parameters: dict[str, Any] = {"C": 1.0, "C_unlabeled": 0.01, "balance": "cost", "max_iter": 1}
-    scores = []
-    for choice in KERNELS:
-        X = _features(name, n_labelled, choice)
-        hits = 0
-        for train, test in StratifiedKFold(max(2, folds), shuffle=True, random_state=0).split(
-            known, split.truth[known]
-        ):
-            part = Split(X, split.truth, known[train])
-            model = SemiSupervisedSVC(**parameters).fit(X, part.y)
-            hits += int((model.transduction_[known[test]] == split.truth[known[test]]).sum())
-        scores.append(hits / len(known))
-    chosen = KERNELS[int(np.argmax(scores))]
-    X = _features(name, n_labelled, chosen)
-    accuracy, seconds = fit(split, X, **(parameters | {"max_iter": max_iter}))
-    control = fit(split, X, C=1.0, C_unlabeled=0.0, balance="cost")[0]
-    return {"set": name, "l": n_labelled, "split": number, "max_iter": max_iter, "chosen": str(chosen)} | {
-        "accuracy": accuracy,
-        "seconds": seconds,
-        "control": control,
+def kernels(name: str, n_labelled: int, max_iter: int, count: int | None) -> Row:
+    """The kernel chosen by cross-validation on the labelled rows of each split; test labels are not used."""
+    parameters: dict[str, Any] = {"C": 1.0, "C_unlabeled": 0.01, "balance": "cost"}
+    accuracy, control, seconds, chosen = [], [], [], []
+    for split in _splits(name, n_labelled)[:count]:
+        scores = [_score(split, _features(name, n_labelled, choice), parameters) for choice in KERNELS]
+        chosen.append(KERNELS[int(np.argmax(scores))])
+        X = _features(name, n_labelled, chosen[-1])
+        found, took = fit(split, X, max_iter=max_iter, **parameters)
+        accuracy.append(found)
+        seconds.append(took)
+        control.append(fit(split, X, C=1.0, C_unlabeled=0.0, balance="cost")[0])
+    words = ", ".join(f"{choice} {chosen.count(choice)}x" for choice in dict.fromkeys(chosen))
+    return summary(accuracy, control, seconds, chosen=words)
+
+
+def _score(split: Split, X: Any, parameters: dict[str, Any]) -> float:
+    """Cross-validated accuracy on the labelled rows."""
+    known, hits = split.labelled, 0
+    folds = StratifiedKFold(max(2, min(5, np.bincount(split.truth[known]).min())), shuffle=True, random_state=0)
+    for train, test in folds.split(known, split.truth[known]):
+        part = Split(X, split.truth, known[train])
+        model = SemiSupervisedSVC(**parameters, max_iter=1).fit(X, part.y)
+        hits += int((model.transduction_[known[test]] == split.truth[known[test]]).sum())
+    return hits / len(known)
+
+
+def cells(cell: Callable[..., Row], sets: Sequence[str], labels: Sequence[int], iterations: Sequence[int]) -> Any:
+    def made(options: Options) -> list[Cell]:
+        return [
+            Cell(
+                f"{name} {n_labelled} labels",
+                f"AID{max_iter}",
+                f"benchmarks.s3vm:{cell.__name__}",
+                {"name": name, "n_labelled": n_labelled, "max_iter": max_iter, "count": 1 if options.quick else None},
+                timeout=86_400.0 if options.timeout is None else options.timeout,
+                shown={"paper": PAPER.get(n_labelled, {}).get(name)},
+            )
+            for name, n_labelled, max_iter in itertools.product(sets, labels, iterations)
+        ]
+
+    return made
+
+
+SHOWN = Layout(
+    {
+        "accuracy": ("accuracy %", "{}"),
+        "supervised": ("supervised %", "{}"),
+        "paper": ("paper AID5 %", "{}"),
+        "cpu": ("CPU s per fit", "{:.2f}"),
+        "longest": ("longest", "{:.2f}"),
+        "chosen": ("chosen", "{}"),
     }
-
-
-def run(cell: Callable[[Any], dict[str, Any]], tasks: Sequence[Any], jobs: int, name: str) -> list[dict[str, Any]]:
-    """All cells, in processes, each row saved when it is there."""
-    rows = []
-    with ProcessPoolExecutor(jobs) as pool:
-        for row in pool.map(cell, tasks):
-            save([row], name)
-            rows.append(row)
-    return rows
-
-
-def mean_and_error(values: Sequence[float]) -> str:
-    return f"{100 * np.mean(values):5.1f} +- {100 * np.std(values, ddof=1) / np.sqrt(len(values)):.1f}"
-
-
-def table(options: argparse.Namespace) -> None:
-    """AID1 and AID5, linear kernel, best over the grid (chosen with test labels, as in the paper)."""
-    for name in options.sets:
-        for max_iter in (1, 5):
-            tasks = [(name, options.labels, k, max_iter) for k in range(len(_splits(name, options.labels)))]
-            rows = run(grid_cell, tasks, options.jobs, "s3vm-grid")
-            found = np.array([row["found"] for row in rows])  # splits x grid x (accuracy, seconds)
-            best = int(found[:, :, 0].mean(axis=0).argmax())
-            control = np.array([row["control"] for row in rows])
-            print(
-                f"{name:7s} l={options.labels} AID{max_iter}: {mean_and_error(found[:, best, 0])} at "
-                f"C_unlabeled={GRID[best][0]:g}, rate {GRID[best][1]}, {GRID[best][2]} (chosen with test labels); "
-                f"supervised {mean_and_error(control[:, control.mean(axis=0).argmax()])}; paper AID5 "
-                f"{PAPER[options.labels][name]}; CPU s per fit: mean {found[:, :, 1].mean():.2f}, "
-                f"max {found[:, :, 1].max():.2f}",
-                flush=True,
-            )
-
-
-def _with_one_parameter_set(options: argparse.Namespace, cell: Any, name: str, iterations: Sequence[int]) -> None:
-    for data in options.sets:
-        for max_iter in iterations:
-            tasks = [(data, options.labels, k, max_iter) for k in range(len(_splits(data, options.labels)))]
-            rows = run(cell, tasks, options.jobs, name)
-            accuracy, control, seconds = ([row[key] for row in rows] for key in ("accuracy", "control", "seconds"))
-            print(
-                f"{data:7s} l={options.labels} AID{max_iter}: {mean_and_error(accuracy)}; supervised "
-                f"{mean_and_error(control)}; CPU s {np.mean(seconds):.2f}",
-                flush=True,
-            )
-            if "chosen" in rows[0]:
-                names, counts = np.unique([row["chosen"] for row in rows], return_counts=True)
-                print("        chosen:", ", ".join(f"{n} {c}x" for n, c in zip(names, counts, strict=True)))
-
-
-def fixed(options: argparse.Namespace) -> None:
-    """The paper's fixed parameters."""
-    _with_one_parameter_set(options, fixed_cell, "s3vm-fixed", (1, 5))
-
-
-def kernels(options: argparse.Namespace) -> None:
-    """Kernels chosen by cross-validation on labelled rows."""
-    _with_one_parameter_set(options, kernel_cell, "s3vm-kernels", (5,))
-
-
-def large(options: argparse.Namespace) -> None:
-    """SecStr, 83,679 x 315, with 1,000 and 10,000 labels: AID1 and AID5 on the first splits."""
-    for n_labelled, max_iter in itertools.product((1000, 10_000), (1, 5)):
-        found, control = [], []
-        for split in _splits("SecStr", n_labelled)[:2]:
-            wall = time.perf_counter()
-            accuracy, seconds = fit(split, C_unlabeled=0.01, balance="constraint", max_iter=max_iter)
-            found.append((accuracy, seconds, time.perf_counter() - wall))
-            control.append(fit(split, C_unlabeled=0.0, balance="constraint")[0])
-        accuracy, cpu, wall = np.mean(found, axis=0)
-        print(
-            f"SecStr l={n_labelled} AID{max_iter}: {100 * accuracy:.1f}, CPU {cpu:.1f} s, wall {wall:.1f} s, "
-            f"supervised {100 * np.mean(control):.1f}",
-            flush=True,
-        )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--labels", type=int, default=100, choices=(10, 100))
-    parser.add_argument("--only", dest="sets", nargs="+", default=SETS, choices=SETS)
-    parser.add_argument("--jobs", type=int, default=1)
-    which = parser.add_mutually_exclusive_group()
-    for mode in (fixed, kernels, large):
-        which.add_argument(f"--{mode.__name__}", dest="mode", action="store_const", const=mode, help=mode.__doc__)
-    options = parser.parse_args()
-    (options.mode or table)(options)
-
+)
+TABLES = [
+    Table(name + ending, cell.__doc__.split("\n")[0], cells(cell, SETS, [labels], iterations), SHOWN)
+    for ending, labels in (("", 100), ("-10", 10))
+    for name, cell, iterations in (("grid", grid, (1, 5)), ("fixed", fixed, (1, 5)), ("kernels", kernels, (5,)))
+]
+TABLES.append(Table("large", large.__doc__, cells(large, ["SecStr"], (1000, 10_000), (1, 5)), SHOWN))
 
 if __name__ == "__main__":
-    main()
+    main("s3vm", __doc__.split("\n")[0], *TABLES)

@@ -1,14 +1,12 @@
-"""Files larger than memory: time of a fit as a multiple of one plain read of its file, and peak memory.
+"""Files larger than memory: a fit in multiples of one plain read of its file: python -m benchmarks.scale --folder DIR.
 
-    python -m benchmarks.scale FOLDER [--rows 10000000] [--columns 100] [--cells lad-npy,svm-npy,lad-parquet]
-
-The files are made in FOLDER if they are not there. To see what a limit on memory does (page cache included), start
+The files are made in the folder if they are not there. To see what a limit on memory does (page cache included), start
 it in a control group of that size, or under ``ulimit -v``.
 """
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,10 @@ from typing import Any
 import numpy as np
 
 from aidlearn import LADRegressor, LinearSVC, open_source
-from benchmarks.measure import forget_peak, resident
+from aidlearn.bench.harness import Cell, Row
+from aidlearn.bench.measure import forget_peak, resident
+from aidlearn.bench.table import Layout, pick
+from benchmarks.command import Options, Table, main
 
 BLOCK = 250_000
 MODELS = {"lad": (LADRegressor(), "y"), "svm": (LinearSVC(C=0.1), "label")}
@@ -65,30 +66,36 @@ def opened(folder: Path, ending: str, target: str, columns: int) -> tuple[Path, 
     return path, open_source(path, target=target, columns=[f"x{k}" for k in range(columns)])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--columns", type=int, default=100)
-    parser.add_argument("--cells", default="lad-npy,svm-npy,lad-parquet,svm-parquet")
-    given = parser.parse_args()
-    if not (given.folder / "table.parquet").exists():
-        make_files(given.folder, given.rows, given.columns)
-    print("| fit | plain read s | fit s | plain reads | CPU s | passes | gap | peak resident MB |")
-    print("|---|---|---|---|---|---|---|---|")
-    for cell in given.cells.split(","):
-        name, ending = cell.split("-")
-        model, target = MODELS[name]
-        path, source = opened(given.folder, ending, target, given.columns)
-        read = min(plain_read(path) for _ in range(2))
-        forget_peak()
-        started, cpu = time.perf_counter(), time.process_time()
-        model.fit(source)
-        wall, used = time.perf_counter() - started, time.process_time() - cpu
-        read = min(read, plain_read(path))
-        numbers = f"{read:.1f} | {wall:.1f} | {wall / read:.1f} | {used:.1f} | {model.n_passes_} | {model.gap_:.1e}"
-        print(f"| {cell} | {numbers} | {resident(peak=True) / 1e6:.0f} |", flush=True)
+def fit(folder: str, rows: int, columns: int, model: str, ending: str) -> Row:
+    """A fit from a file, with plain reads before and after."""
+    place = Path(folder) / f"{rows}x{columns}"
+    if not (place / "table.parquet").exists():
+        make_files(place, rows, columns)
+    estimator, target = MODELS[model]
+    path, source = opened(place, ending, target, columns)
+    read = min(plain_read(path) for _ in range(2))
+    forget_peak()
+    wall, cpu = time.perf_counter(), time.process_time()
+    estimator.fit(source)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    read = min(read, plain_read(path))
+    row = {"read": read, "wall": wall, "reads": wall / read, "cpu": cpu, "gap": float(estimator.gap_)}
+    return row | {"passes": int(estimator.n_passes_), "peak": resident(peak=True) / 1e6}
 
+
+def cells(options: Options) -> list[Cell]:
+    rows, columns = (200_000, 20) if options.quick else (10_000_000, 100)
+    size = {"folder": str(options.folder.absolute()), "rows": rows, "columns": columns}
+    return [
+        Cell(f"{model}-{ending}", "aidlearn", "benchmarks.scale:fit", size | {"model": model, "ending": ending})
+        for ending, model in itertools.product(("npy", "parquet"), MODELS)
+    ]
+
+
+SHOWN = pick("cpu", "wall", read=("plain read s", "{:.2f}"), reads=("plain reads", "{:.1f}")) | pick(
+    "gap", passes=("passes", "{}"), peak=("peak resident MB", "{:.0f}")
+)
+TABLE = Table("files", "Fits from files, default settings", cells, Layout(SHOWN))
 
 if __name__ == "__main__":
-    main()
+    main("scale", __doc__.split("\n")[0], TABLE)

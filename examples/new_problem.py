@@ -18,7 +18,7 @@ class ManhattanMedian(Problem):
     trivial_bound = 0.0
 
     def __init__(self, X):
-        self.source = as_source(X, np.zeros(len(X)))
+        super().__init__(as_source(X, np.zeros(len(X))))
 
     # 1. What the aggregated data are: sums and sizes.
     def aggregate(self, chunk, labels, n_clusters):
@@ -31,7 +31,7 @@ class ManhattanMedian(Problem):
             cells = np.clip(np.floor(chunk.X * 3), -10, 9).astype(np.int32) + 10
             return Assignment(cells[:, 0] * 20 + cells[:, 1])
 
-        clusters, _ = Clusters.build(self.source, self, assign, 400)
+        clusters, _ = Clusters.build(self, assign, 400)
         return Start(clusters)
 
     # 3. The aggregated problem, solved exactly: a weighted median of the cluster means in each coordinate.

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import numpy as np
 import pytest
@@ -46,10 +47,47 @@ def test_star_import_submodules_and_unknown_names():
     names = {}
     exec("from aidlearn import *", names)
     assert set(aidlearn.__all__) <= set(names)
-    for name in aidlearn._MODULES:
+    modules = [module.name for module in iter_modules(aidlearn.__path__)]
+    assert {"cli", "data", "display", "engine", "estimators", "files", "report"} <= set(modules) <= set(dir(aidlearn))
+    for name in modules:
         assert getattr(aidlearn, name).__name__ == f"aidlearn.{name}"
     with pytest.raises(AttributeError, match="has no attribute 'LinearSCV'"):
         _ = aidlearn.LinearSCV
+
+
+OUTER = ("cli", "display", "files", "report")
+"""Folders that use the others by their public names."""
+
+
+def private(name):
+    return name.startswith("_") and not name.startswith("__")
+
+
+def reached(path):
+    """Private names of other objects and modules that a file uses."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and private(node.attr):
+            own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            if not own:
+                yield ast.unparse(node)
+        if isinstance(node, ast.ImportFrom):
+            yield from (name.name for name in node.names if private(name.name))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
+            name = node.args[1]
+            if isinstance(name, ast.Constant) and private(str(name.value)):
+                yield ast.unparse(node)
+
+
+KEPT_WITH_A_MODEL = {"model._environment", "getattr(model, '_environment', None)"}
+"""What a file says of its origin stays with the model that was loaded, for ``environment_of``."""
+
+
+@pytest.mark.parametrize("folder", OUTER)
+def test_outer_folders_use_public_names_only(folder):
+    here = Path(aidlearn.__file__).parent / folder
+    allowed = KEPT_WITH_A_MODEL if folder == "files" else set()
+    found = {f"{path.name}: {name}" for path in here.glob("*.py") for name in reached(path) if name not in allowed}
+    assert found == set()
 
 
 def test_pickles_load_in_a_fresh_process():

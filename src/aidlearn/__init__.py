@@ -9,73 +9,59 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "SVC",
-    "ClusterDisplay",
-    "ConvergenceDisplay",
-    "DataSource",
-    "Frame",
-    "Iteration",
-    "LADRegressor",
-    "LinearSVC",
-    "LinearSVR",
-    "PassProgress",
-    "QuantileDisplay",
-    "QuantileRegressor",
-    "Result",
-    "SemiSupervisedSVC",
-    "Status",
-    "as_source",
-    "load_model",
-    "open_source",
-    "save_model",
-]
-
-if TYPE_CHECKING:
-    from aidlearn.data import DataSource, as_source
-    from aidlearn.data.open import open_source
-    from aidlearn.data.source import PassProgress
-    from aidlearn.display import ClusterDisplay, ConvergenceDisplay, QuantileDisplay
-    from aidlearn.engine.picture import Frame
-    from aidlearn.engine.result import Iteration, Result, Status
-    from aidlearn.estimators.kernel_svm import SVC
-    from aidlearn.estimators.quantile import LADRegressor, QuantileRegressor
-    from aidlearn.estimators.semi_supervised import SemiSupervisedSVC
-    from aidlearn.estimators.svm import LinearSVC, LinearSVR
-    from aidlearn.model_file import load_model, save_model
+if TYPE_CHECKING:  # what type checkers and editors see; the test of names compares it with what is there
+    from aidlearn.data import DataSource as DataSource
+    from aidlearn.data import as_source as as_source
+    from aidlearn.data.open import open_source as open_source
+    from aidlearn.data.run import PassProgress as PassProgress
+    from aidlearn.display import ClusterDisplay as ClusterDisplay
+    from aidlearn.display import ConvergenceDisplay as ConvergenceDisplay
+    from aidlearn.display import QuantileDisplay as QuantileDisplay
+    from aidlearn.engine.result import Iteration as Iteration
+    from aidlearn.engine.result import Result as Result
+    from aidlearn.engine.result import Status as Status
+    from aidlearn.estimators.kernel_svm import SVC as SVC
+    from aidlearn.estimators.quantile import LADRegressor as LADRegressor
+    from aidlearn.estimators.quantile import QuantileRegressor as QuantileRegressor
+    from aidlearn.estimators.semi_supervised import SemiSupervisedSVC as SemiSupervisedSVC
+    from aidlearn.estimators.svm import LinearSVC as LinearSVC
+    from aidlearn.estimators.svm import LinearSVR as LinearSVR
+    from aidlearn.files.models import load_model as load_model
+    from aidlearn.files.models import save_model as save_model
+    from aidlearn.trace import Frame as Frame
 else:
+    from aidlearn.estimators.registry import MODELS as _MODELS
+
     _HOMES = {
-        "SVC": "aidlearn.estimators.kernel_svm",
         "ClusterDisplay": "aidlearn.display",
         "ConvergenceDisplay": "aidlearn.display",
         "DataSource": "aidlearn.data",
-        "Frame": "aidlearn.engine.picture",
+        "Frame": "aidlearn.trace",
         "Iteration": "aidlearn.engine.result",
-        "LADRegressor": "aidlearn.estimators.quantile",
-        "LinearSVC": "aidlearn.estimators.svm",
-        "LinearSVR": "aidlearn.estimators.svm",
-        "PassProgress": "aidlearn.data.source",
+        "PassProgress": "aidlearn.data.run",
         "QuantileDisplay": "aidlearn.display",
-        "QuantileRegressor": "aidlearn.estimators.quantile",
         "Result": "aidlearn.engine.result",
-        "SemiSupervisedSVC": "aidlearn.estimators.semi_supervised",
         "Status": "aidlearn.engine.result",
         "as_source": "aidlearn.data",
-        "load_model": "aidlearn.model_file",
+        "load_model": "aidlearn.files.models",
         "open_source": "aidlearn.data.open",
-        "save_model": "aidlearn.model_file",
+        "save_model": "aidlearn.files.models",
+        **{name: model.module for name, model in _MODELS.items()},
     }
-    _MODULES = ("cli", "data", "engine", "estimators", "kernels", "problems", "report", "solvers", "starts")
+    __all__ = sorted(_HOMES)
 
     def __getattr__(name):
         from importlib import import_module
+        from importlib.util import find_spec
 
-        if name in _MODULES:
+        if name in _HOMES:
+            value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+            return value
+        if not name.startswith("_") and find_spec(f"aidlearn.{name}"):
             return import_module(f"aidlearn.{name}")
-        if name not in _HOMES:
-            raise AttributeError(f"module 'aidlearn' has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-        return value
+        raise AttributeError(f"module 'aidlearn' has no attribute {name!r}")
 
     def __dir__():
-        return sorted({*globals(), *_HOMES, *_MODULES})
+        from pkgutil import iter_modules
+
+        return sorted({*globals(), *_HOMES, *(module.name for module in iter_modules(__path__))})

@@ -45,7 +45,7 @@ BAD = [
     ("fit lad table.npy -o m.aid", "with --target"),
     ("fit lad good.csv -t z -o m.aid", "no column 'z' (target); its columns are 'x0'"),
     ("fit lad good.csv -t 4 -o m.aid", "no column 4 (target)"),
-    ("fit lad two.npy -t 7 -o m.aid", "columns 0 to 1"),
+    ("fit lad two.npy -t 7 -o m.aid", "its columns are 0, 1"),
     ("fit lad table.csv -t y -o m.aid", "--one-hot 'city'"),
     ("fit lad table.csv -t label --columns x0 -o m.aid", "'label' holds texts; a regression needs numbers"),
     ("fit lad good.csv -t y --columns x0,x9 -o m.aid", "no column 'x9'"),

@@ -8,7 +8,18 @@ import pandas as pd
 import pytest
 from cli_support import COLUMNS, X, frame
 
-from aidlearn import SVC, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, SemiSupervisedSVC, load_model
+from aidlearn import (
+    SVC,
+    LADRegressor,
+    LinearSVC,
+    LinearSVR,
+    QuantileRegressor,
+    SemiSupervisedSVC,
+    Status,
+    load_model,
+    save_model,
+)
+from aidlearn.cli.run import exit_code
 
 
 def columns():
@@ -124,10 +135,58 @@ def test_json_has_the_certificate(ran, files):
     assert told["gap"] == model.gap_.max()
 
 
-def test_json_of_an_unknown_bound_is_null(ran, files):
-    from aidlearn.cli.outputs import strict
+FOUR = ["ant", "bee", "cat", "dog"]
+PAIRS = ["ant against bee", "ant against cat", "ant against dog", "bee against cat", "bee against dog"]
+PAIRS += ["cat against dog"]
 
-    assert json.dumps(strict({"a": [float("nan"), np.float64("inf"), np.arange(2)]})) == '{"a": [null, null, [0, 1]]}'
+
+@pytest.fixture
+def four(tmp_path):
+    """A file of four classes."""
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, 4, 400)
+    points = 3.0 * np.array([[-1, 0], [0, 1], [1, 0], [0, -1]])[y] + rng.normal(size=(400, 2))
+    table = pd.DataFrame(points, columns=["a", "b"]).assign(kind=np.array(FOUR)[y])
+    table.to_csv(tmp_path / "four.csv", index=False)
+    return tmp_path / "four.csv"
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_every_pair_of_four_classes_counts(ran, four, kernel, limit):
+    """In the lines of the display, the JSON of fit and of inspect, and the exit code."""
+    options = ["--kernel", kernel, "--solver", "libsvm", "--init", "kmeans", "--max-iter", limit, "--json"]
+    done = ran("fit", "kernel-svm", four, "-t", "kind", "-o", "m.aid", *options)
+    model = load_model("m.aid")
+    assert len(model.status_) == 6
+    assert [fit["name"] for fit in done.json["fits"]] == PAIRS
+    assert [fit["status"] for fit in done.json["fits"]] == [status.name for status in model.status_]
+    assert [fit["objective"] for fit in done.json["fits"]] == model.objective_.tolist()
+    reached = all(status.reached_tolerance for status in model.status_)
+    assert (done.code, done.json["reached_tolerance"]) == (0 if reached else 2, reached)
+    assert "fit 6 of 6, iteration 1" in done.err
+    assert [fit["name"] for fit in ran("inspect", "m.aid", "--json").json["fits"]] == PAIRS
+    assert all(pair in ran("inspect", "m.aid").out for pair in PAIRS)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_one_pair_that_was_stopped_makes_the_exit_code_2(ran, four, number):
+    assert ran("fit", "kernel-svm", four, "-t", "kind", "-o", "m.aid", "--kernel", "linear", "-q").code == 0
+    model = load_model("m.aid")
+    assert exit_code(model) == 0
+    model.status_[number] = Status.iteration_limit
+    assert exit_code(model) == 2
+    save_model(model, "m.aid")
+    told = ran("inspect", "m.aid", "--json").json
+    assert (told["reached_tolerance"], told["status"]) == (False, "iteration_limit")
+
+
+def test_json_of_an_unknown_bound_is_null(ran, files):
+    from aidlearn.cli.outputs import json_value
+
+    assert (
+        json.dumps(json_value({"a": [float("nan"), np.float64("inf"), np.arange(2)]})) == '{"a": [null, null, [0, 1]]}'
+    )
 
 
 def test_a_limit_gives_code_2_and_a_usable_model(ran, files):

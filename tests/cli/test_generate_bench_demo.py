@@ -1,17 +1,16 @@
 """Generated data, benchmarks that compute objectives themselves, and the demo."""
 
 import os
-import stat
-import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from aidlearn import LADRegressor, open_source
+from aidlearn.bench.peers import solvers
 from aidlearn.cli import generate
-from aidlearn.cli.bench import compare
-from aidlearn.cli.peers import Job, Peer, objective, ours, peers
+from aidlearn.cli.bench import compare, job, programs
 
 
 @pytest.mark.parametrize("kind", ["lad", "svm", "s3vm"])
@@ -54,37 +53,6 @@ def test_generated_data_have_what_they_promise():
     assert set(labels) == {-1.0, 1.0}
 
 
-def exact(job, coef, norm=None):
-    """The objective with the best intercept, by brute force over all kinks."""
-    residual = job.y - job.X @ coef
-    values = []
-    kinks = residual if job.kind != "svr" else np.concatenate([residual - job.epsilon, residual + job.epsilon])
-    for b in kinks:
-        r = residual - b
-        if job.kind == "lad":
-            values.append(np.abs(r).sum())
-        elif job.kind == "quantile":
-            values.append(np.maximum(job.quantile * r, (job.quantile - 1) * r).sum())
-        elif job.kind == "svr":
-            values.append(0.5 * coef @ coef + job.C * np.maximum(np.abs(r) - job.epsilon, 0).sum())
-        else:
-            values.append(0.5 * coef @ coef + job.C * np.maximum(job.y * r, 0).sum())
-    return min(values)
-
-
-@pytest.mark.parametrize("kind", ["lad", "quantile", "svm", "svr"])
-@pytest.mark.parametrize("seed", range(3))
-def test_objectives_have_the_best_intercept(kind, seed):
-    rng = np.random.default_rng(seed)
-    X, y = generate.Recipe("svm" if kind == "svm" else "lad", 61, 3, seed).arrays()
-    job = Job(kind, X, y, quantile=0.3, C=0.7, epsilon=0.2)
-
-    class Model:
-        coef_ = rng.normal(size=3)
-
-    assert objective(job, Model) == pytest.approx(exact(job, Model.coef_), rel=1e-12)
-
-
 @pytest.mark.parametrize("kind", ["lad", "quantile", "svm", "svr", "kernel-svm"])
 def test_benchmarks_agree_on_the_optimum(ran, kind):
     done = ran("bench", kind, "--rows", "400", "--cols", "3", "--tol", "1e-6", "--json")
@@ -95,7 +63,7 @@ def test_benchmarks_agree_on_the_optimum(ran, kind):
     assert len(results) > 1
     best = min(result["objective"] for result in results)
     for result in results:
-        assert result["cpu"] > 0
+        assert result["cpu"] >= 0  # the clock of R counts milliseconds
         assert result["objective"] <= best * (1 + 1e-2)
     assert results[0]["objective"] <= best * (1 + 2e-6)
 
@@ -111,47 +79,28 @@ def test_the_table_in_words(ran):
 
 def test_programs_are_not_asked_beyond_their_size(monkeypatch):
     X, y = generate.Recipe("lad", 500, 2).arrays()
-    peer = Peer("slow", lambda job: pytest.fail("was asked"), 499)
-    monkeypatch.setattr("aidlearn.cli.bench.peers", lambda kind: [peer])
-    _, outcome = compare(Job("lad", X, y), everyone=False, quiet=True)
+    slow = SimpleNamespace(name="slow", command_rows=499, fit=lambda job: pytest.fail("was asked"))
+    monkeypatch.setattr("aidlearn.cli.bench.programs", lambda kind: [solvers(kind)["aidlearn"], slow])
+    _, outcome = compare(job("lad", X, y), everyone=False, quiet=True)
     assert outcome.note == "not asked above 499 rows (--all)"
 
 
-def test_quantreg_is_run_by_files(monkeypatch, tmp_path):
-    """A stand-in for Rscript reads and writes what the script in R does."""
-    program = tmp_path / "Rscript"
-    program.write_text(
-        f"""#!{sys.executable}
-import sys
-import numpy as np
-from aidlearn import QuantileRegressor
-_, script, folder, n, p, tau = sys.argv[1:]
-assert "rq.fit.fnb" in open(script).read()
-X = np.fromfile(folder + "/X").reshape(int(p), int(n)).T
-assert (X[:, 0] == 1).all()
-model = QuantileRegressor(quantile=float(tau), fit_intercept=False, tol=1e-9).fit(X, np.fromfile(folder + "/y"))
-model.coef_.tofile(folder + "/coef")
-np.array([1.5, 2.5]).tofile(folder + "/seconds")
-"""
-    )
-    program.chmod(program.stat().st_mode | stat.S_IEXEC)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    X, y = generate.Recipe("lad", 500, 2).arrays()
-    job = Job("quantile", X, y, quantile=0.8)
-    quantreg = next(peer for peer in peers("quantile") if "quantreg" in peer.name)
-    outcome = quantreg.run(job)
-    assert (outcome.cpu, outcome.wall, outcome.note) == (1.5, 2.5, "")
-    assert objective(job, outcome.model) == pytest.approx(objective(job, ours("quantile").run(job).model), rel=1e-4)
+def test_a_program_that_fails_is_a_note_and_the_others_are_shown(monkeypatch):
+    X, y = generate.Recipe("svm", 500, 2).arrays()
+    failing = SimpleNamespace(fit=lambda job: SimpleNamespace(failed="out of memory", solution=None))
+    peer = SimpleNamespace(name="failing", command_rows=10**6, fit=failing.fit)
+    monkeypatch.setattr("aidlearn.cli.bench.programs", lambda kind: [solvers(kind)["aidlearn"], peer])
+    ours, other = compare(job("svm", X, y, C=1.0), everyone=False, quiet=True)
+    assert (other.note, np.isnan(other.objective)) == ("out of memory", True)
+    assert ours.objective > 0
 
 
-def test_quantreg_that_fails_is_a_note(monkeypatch, tmp_path):
-    program = tmp_path / "Rscript"
-    program.write_text("#!/bin/sh\necho 'there is no package called quantreg' >&2\nexit 1\n")
-    program.chmod(program.stat().st_mode | stat.S_IEXEC)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    X, y = generate.Recipe("lad", 500, 2).arrays()
-    quantreg = next(peer for peer in peers("lad") if "quantreg" in peer.name)
-    assert quantreg.run(Job("lad", X, y)).note == "quantreg is not installed"
+def test_the_command_asks_what_is_installed_and_quick(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    names = [program.name for program in programs("lad")]
+    assert names[:2] == ["aidlearn", "scikit-learn QuantileRegressor"]
+    assert "R quantreg fn" not in names
+    assert [program.name for program in programs("kernel-svm")] == ["aidlearn", "scikit-learn SVC"]
 
 
 def test_demo(ran, monkeypatch):

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from aidlearn import PassProgress
 from aidlearn.cli import live, words
-from aidlearn.cli.live import Board, Display, Lines, Track, watching
+from aidlearn.cli.live import Display, FitProgress, LineDisplay, LiveDisplay, watching
 
 
 def record(number, gap, seconds, objective=100.0, clusters=10):
@@ -34,7 +34,7 @@ def record(number, gap, seconds, objective=100.0, clusters=10):
 
 
 def test_the_bar_is_on_a_log_scale():
-    track = Track(1e-6)
+    track = FitProgress(1e-6)
     expected = [0.0, 0.25, 0.5, 1.0, 1.0]
     for k, gap in enumerate([1e-2, 1e-3, 1e-4, 1e-6, 1e-9]):
         track.records.append(record(k + 1, gap, float(k)))
@@ -43,7 +43,7 @@ def test_the_bar_is_on_a_log_scale():
 
 @pytest.mark.parametrize("gap", [math.inf, math.nan, -1e-17, 0.0, 5.0])
 def test_odd_gaps_are_drawn(gap):
-    track = Track(0.0)
+    track = FitProgress(0.0)
     track.records += [record(1, gap, 0.0), record(2, gap, 1.0)]
     assert 0.0 <= track.closed() <= 1.0
     left = track.remaining()
@@ -51,7 +51,7 @@ def test_odd_gaps_are_drawn(gap):
 
 
 def test_the_estimate_goes_on_as_before():
-    track = Track(1e-6)
+    track = FitProgress(1e-6)
     track.records.append(record(1, 1e-2, 10.0))
     assert track.remaining() is None
     track.records.append(record(2, 1e-3, 12.0))
@@ -62,7 +62,7 @@ def test_the_estimate_goes_on_as_before():
 
 
 def test_lines(capsys, monkeypatch):
-    display = Lines("title", 1e-4)
+    display = LineDisplay("title", 1e-4)
     now = [display.started]
     monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
     for k in range(5):
@@ -78,7 +78,7 @@ def test_lines(capsys, monkeypatch):
 
 
 def test_several_fits_are_counted(capsys):
-    display = Lines("title", 1e-4, n_fits=2)
+    display = LineDisplay("title", 1e-4, n_fits=2)
     for number in (1, 2, 1):
         display(record(number, 1e-2, 1.0))
     lines = capsys.readouterr().err.splitlines()
@@ -115,7 +115,7 @@ def drawn(board, width):
 @pytest.mark.parametrize("width", [30, 46, 80, 200])
 def test_the_board_has_one_height_and_fits_the_terminal(width):
     screen = Console(file=io.StringIO(), width=width, force_terminal=True)
-    board = Board("LADRegressor of a file with a very long name.parquet: 1,000,000 rows", 1e-6, 1, screen)
+    board = LiveDisplay("LADRegressor of a file with a very long name.parquet: 1,000,000 rows", 1e-6, 1, screen)
     heights = [len(drawn(board, width))]
     board.on_pass(PassProgress(1, 400, 1000, 0.1))
     heights.append(len(drawn(board, width)))
@@ -128,7 +128,7 @@ def test_the_board_has_one_height_and_fits_the_terminal(width):
 
 
 def test_the_board_says_what_happens():
-    board = Board("title", 1e-6, 1, Console(file=io.StringIO(), width=100, force_terminal=True))
+    board = LiveDisplay("title", 1e-6, 1, Console(file=io.StringIO(), width=100, force_terminal=True))
     assert "first bound to come" in "\n".join(drawn(board, 100))
     board.on_pass(PassProgress(4, 500, 1000, 0.001))
     board(record(1, 1e-2, 1.0))
@@ -141,12 +141,12 @@ def test_the_board_says_what_happens():
 
 
 def test_the_board_shows_the_fit_that_matters():
-    board = Board("title", 1e-6, 2, Console(file=io.StringIO(), width=100, force_terminal=True))
+    board = LiveDisplay("title", 1e-6, 2, Console(file=io.StringIO(), width=100, force_terminal=True))
     board(record(1, 0.5, 1.0))
     board(record(1, 1e-3, 2.0))  # the next one, in the same thread
     assert "1.0e-03, goal" in "\n".join(drawn(board, 100))
     assert "fit 2 of 2" in "\n".join(drawn(board, 100))
-    board = Board("title", 1e-6, 2, Console(file=io.StringIO(), width=100, force_terminal=True))
+    board = LiveDisplay("title", 1e-6, 2, Console(file=io.StringIO(), width=100, force_terminal=True))
     board(record(1, 0.5, 1.0))
     other = threading.Thread(target=board, args=(record(1, 1e-3, 2.0),))
     other.start()
@@ -162,10 +162,10 @@ def test_a_terminal_gets_the_board(monkeypatch):
     monkeypatch.setattr("sys.stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     with watching("title", 1e-4) as display:
-        assert isinstance(display, Board)
+        assert isinstance(display, LiveDisplay)
     monkeypatch.setenv("TERM", "dumb")
     with watching("title", 1e-4) as display:
-        assert isinstance(display, Lines)
+        assert isinstance(display, LineDisplay)
     with watching("title", 1e-4, quiet=True) as display:
         assert type(display) is Display
 

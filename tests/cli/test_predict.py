@@ -141,7 +141,7 @@ def test_predictions_do_not_load_the_file(ran, files, monkeypatch):
     from aidlearn import LADRegressor
     from aidlearn.data import source
 
-    monkeypatch.setattr(source, "chunk_rows", lambda m: 64)
+    monkeypatch.setattr(source, "chunk_rows", lambda m, is_sparse: 64)
     seen = []
     real = LADRegressor.predict
     monkeypatch.setattr(LADRegressor, "predict", lambda self, rows: seen.append(len(rows)) or real(self, rows))
@@ -157,3 +157,23 @@ def test_in_memory_machines(ran, files):
     assert ran("fit", "kernel-svm", files / "table.csv", *options, "-o", "k.aid").code == 0
     assert ran("predict", "k.aid", files / "table.parquet", "-o", "p.csv").code == 0
     assert read("p.csv")["prediction"].tolist() == load_model("k.aid").predict(frame()[X]).tolist()
+
+
+def test_indices_of_sparse_text_begin_as_in_the_fit(ran):
+    """A file that happens to have no index 0 is read as the model's file, which had one."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(80, 3))
+
+    def write(name, columns):
+        with open(name, "w") as file:
+            for row in rows:
+                cells = " ".join(f"{k}:{row[k]}" for k in columns)
+                file.write(f"{row @ [1.0, 2.0, 3.0]} {cells}\n")
+
+    write("whole.svmlight", [0, 1, 2])
+    write("part.svmlight", [1])
+    assert ran("fit", "lad", "whole.svmlight", "-o", "m.aid", "-q").code == 0
+    assert ran("predict", "m.aid", "part.svmlight", "-o", "p.npy").code == 0
+    model = load_model("m.aid")
+    expected = model.predict(rows * [0.0, 1.0, 0.0])
+    np.testing.assert_allclose(np.load("p.npy"), expected, rtol=1e-12)

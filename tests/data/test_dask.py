@@ -15,7 +15,8 @@ import pytest
 from sklearn.base import clone
 
 from aidlearn import SVC, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, SemiSupervisedSVC, Status, open_source
-from aidlearn.data.source import chunk_rows, one_blas_thread
+from aidlearn.data.chunk import chunk_rows
+from aidlearn.data.threads import one_blas_thread
 
 dask = pytest.importorskip("dask", reason="needs the extra dask")
 pytest.importorskip("distributed", reason="needs the extra dask")
@@ -25,7 +26,8 @@ dd = pytest.importorskip("dask.dataframe")
 from distributed import Client, LocalCluster  # noqa: E402
 
 import aidlearn.data.dask as ours  # noqa: E402
-import aidlearn.data.dask_tasks as tasks  # noqa: E402
+import aidlearn.data.dask_backend as backends  # noqa: E402
+import aidlearn.data.remote as remote  # noqa: E402
 
 N, M = 14_000, 100
 """Three chunks."""
@@ -177,7 +179,7 @@ def test_float32_stays_float32(client, folder, data, frame):
     same_bits(LADRegressor().fit(array(folder, dtype=np.float32), vector(y)), memory)
     same_bits(LADRegressor().fit(frame[COLUMNS].astype(np.float32), frame["y"]), memory)
     source = open_source(frame[COLUMNS].astype(np.float32), frame["y"])
-    assert source._rows[0].compute().X.dtype == np.float32
+    assert source._batches.tasks[0].compute().X.dtype == np.float32
 
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
@@ -186,16 +188,16 @@ def test_without_a_cluster(folder, data, frame, scheduler):
     memory = LADRegressor().fit(X, y, weight)
     with dask.config.set(scheduler=scheduler, num_workers=2):
         source = open_source(array(folder), vector(y), weight=vector(weight))
-        assert isinstance(source._runner, tasks.Local)
-        assert not source._kept
+        assert isinstance(source._backend, backends.Local)
+        assert not source._batches.kept
         same_bits(LADRegressor().fit(source), memory)
 
 
 def test_collections_that_do_not_fit_are_read_in_every_pass(client, folder, data, monkeypatch):
     X, y, _ = data
-    monkeypatch.setattr(tasks, "KEEP_SHARE", 0.0)
+    monkeypatch.setattr(backends, "KEEP_SHARE", 0.0)
     source = open_source(array(folder), vector(y))
-    assert not source._kept
+    assert not source._batches.kept
     same_bits(LADRegressor().fit(source), LADRegressor().fit(X, y))
 
 
@@ -223,22 +225,22 @@ def test_unaligned_arrays_are_copied_and_others_are_not(dtype):
     for offset in range(9):
         moved = buffer[offset : offset + numbers.nbytes].view(dtype).reshape(numbers.shape)
         moved[:] = numbers
-        steady = ours.steady(moved)
+        steady = remote.steady(moved)
         assert steady.flags.aligned
         assert steady.flags.c_contiguous
         assert np.shares_memory(steady, moved) == moved.flags.aligned
         with one_blas_thread():
             assert np.array_equal(steady.T @ np.ones(3000), numbers.T @ np.ones(3000))
-    assert ours.steady(np.asfortranarray(numbers)).flags.c_contiguous
+    assert remote.steady(np.asfortranarray(numbers)).flags.c_contiguous
 
 
 def test_what_is_sealed_comes_out_aligned():
     arrays = [np.arange(k + 1.0) for k in range(50)]
-    again = pickle.loads(pickle.dumps(tasks.Sealed(arrays), protocol=5)).content
+    again = pickle.loads(pickle.dumps(remote.Sealed(arrays), protocol=5)).content
     assert all(array.flags.aligned and array.flags.writeable for array in again)
     assert all(np.array_equal(one, other) for one, other in zip(again, arrays, strict=True))
     frames = []
-    pickle.dumps(tasks.Sealed(arrays), protocol=5, buffer_callback=frames.append)
+    pickle.dumps(remote.Sealed(arrays), protocol=5, buffer_callback=frames.append)
     assert frames == []
 
 
@@ -256,14 +258,25 @@ def test_rows_and_labels_stay_on_the_cluster(client, monkeypatch):
         raise AssertionError("a chunk was made on this side")
 
     monkeypatch.setattr(client, "gather", gather)
-    for name in ("_work", "_assemble", "_mark", "_count", "_look"):
+    for home, name in (
+        (remote, "_work"),
+        (remote, "_code"),
+        (remote, "_count"),
+        (remote, "_look"),
+        (ours, "_assemble"),
+    ):
         # Sent by name: a worker has its own module and runs the real function.
         refused = type(refuse)(refuse.__code__, refuse.__globals__, name)
-        refused.__module__, refused.__qualname__ = ours.__name__, name
-        monkeypatch.setattr(ours, name, refused)
+        refused.__module__, refused.__qualname__ = home.__name__, name
+        monkeypatch.setattr(home, name, refused)
     sent = []
-    original_sent = ours._sent
-    monkeypatch.setattr(ours, "_sent", lambda function: sent.append(len(_dumped(function))) or original_sent(function))
+    original_sent = remote.Backend.sent
+
+    def measured(self, function):
+        sent.append(len(_dumped(function)))
+        return original_sent(self, function)
+
+    monkeypatch.setattr(remote.Backend, "sent", measured)
     n, m = 120_000, 10
 
     def rows(block_id=None):
@@ -294,7 +307,7 @@ def test_futures_are_released(client, folder, data):
     try:
         model = LADRegressor(init="kmeans", max_iter=5, callbacks=lambda record: counts.append(len(client.futures)))
         source = open_source(array(folder), vector(y))
-        n_tasks = len(source._rows)
+        n_tasks = len(source._batches.tasks)
         model.fit(source)
         # Rows, targets, labels and what the last pass gave; releases may lag behind by a pass or two.
         assert max(counts) <= before + 10 * n_tasks
@@ -307,7 +320,7 @@ def test_futures_are_released(client, folder, data):
 
 def test_a_pass_function_cannot_take_states_along():
     with pytest.raises(TypeError, match="stays where the chunk is"):
-        pickle.dumps(ours.Held(None, (0,)))
+        pickle.dumps(remote.RemoteState(None, (0,)))
 
 
 def test_dask_is_imported_only_for_dask():
@@ -491,7 +504,7 @@ def test_an_interrupt_keeps_the_best(client, folder, data):
 
 def test_an_interrupt_in_a_pass_keeps_the_best(client, folder, data, monkeypatch):
     _, y, _ = data
-    original = tasks.Cluster._next
+    original = backends.Cluster._next
 
     def interrupted(self, ready):
         if len(history) == 2:
@@ -499,7 +512,7 @@ def test_an_interrupt_in_a_pass_keeps_the_best(client, folder, data, monkeypatch
         return original(self, ready)
 
     history = []
-    monkeypatch.setattr(tasks.Cluster, "_next", interrupted)
+    monkeypatch.setattr(backends.Cluster, "_next", interrupted)
     model = LADRegressor(init="kmeans", callbacks=history.append).fit(array(folder), vector(y))
     assert model.status_ is Status.interrupted
     assert 0 < model.lower_bound_ <= model.objective_
@@ -532,7 +545,7 @@ def test_a_lost_worker_changes_no_bit(folder, data, labels):
 
 def test_no_workers_and_no_scheduler_end_a_fit(folder, data, monkeypatch):
     _, y, _ = data
-    monkeypatch.setattr(tasks, "WITHOUT_WORKERS", 1.0)
+    monkeypatch.setattr(backends, "WITHOUT_WORKERS", 1.0)
     with cluster(1) as workers, Client(workers) as client:
 
         def leave(record):
@@ -565,10 +578,10 @@ def test_errors_of_the_cluster_are_one_sentence(client, folder, data, monkeypatc
         return None, __import__("concurrent.futures").futures.CancelledError()
 
     source = open_source(array(folder), vector(y))
-    monkeypatch.setattr(tasks.Cluster, "_next", give_up)
+    monkeypatch.setattr(backends.Cluster, "_next", give_up)
     with pytest.raises(RuntimeError, match="died 4 times, most often for want of memory"):
         LADRegressor().fit(source)
-    monkeypatch.setattr(tasks.Cluster, "_next", cancel)
+    monkeypatch.setattr(backends.Cluster, "_next", cancel)
     with pytest.raises(RuntimeError, match="were cancelled on the Dask cluster"):
         LADRegressor().fit(source)
     assert source.n_chunks == -(-N // chunk_rows(M))

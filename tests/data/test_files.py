@@ -10,7 +10,8 @@ from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from aidlearn import SVC, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, open_source
-from aidlearn.data.source import chunk_rows
+from aidlearn.data.chunk import chunk_rows
+from aidlearn.data.run import Run
 
 N, M = 30_000, 40
 
@@ -162,14 +163,14 @@ def test_only_chunks_are_in_memory(folder):
 
 
 def test_closing_a_pass_early_ends_its_reader(folder):
-    source = open_source(folder / "table.csv", target="y", columns=COLUMNS)
+    run = Run(open_source(folder / "table.csv", target="y", columns=COLUMNS))
 
     def stop(chunk, state):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        source.run(stop)
-    assert source.n_passes == 1
+        run.map(stop)
+    assert run.n_passes == 1
 
 
 def bad_table(tmp_path, kind, row, value):

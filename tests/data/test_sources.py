@@ -11,9 +11,10 @@ from scipy import sparse
 
 from aidlearn import LADRegressor, LinearSVC
 from aidlearn.data import ArraySource, TableSource, as_source
+from aidlearn.data.chunk import chunk_rows
 from aidlearn.data.moments import inspect
-from aidlearn.data.shared import run_together
-from aidlearn.data.source import chunk_rows
+from aidlearn.data.run import Run, Systematic
+from aidlearn.data.sharing import run_together
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def X():
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr("aidlearn.data.source.CHUNK_ELEMENTS", 1000)
+    monkeypatch.setattr("aidlearn.data.chunk.CHUNK_ELEMENTS", 1000)
 
 
 HOLDERS = {
@@ -51,7 +52,7 @@ def test_chunks_cover_all_rows_in_order(X, holder):
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_systematic_sample(X, holder):
     source = as_source(HOLDERS[holder](X), np.arange(1000.0))
-    sample = source.every(7, 3)
+    sample = Run(source).every(Systematic(7, 3))
     assert np.array_equal(sample.y, np.arange(3.0, 1000, 7))
     assert np.array_equal(sample.dense_rows(slice(None)), X[3::7])
 
@@ -59,12 +60,13 @@ def test_systematic_sample(X, holder):
 @pytest.mark.parametrize("n_jobs", [1, 2, 5])
 def test_passes_fold_in_chunk_order(X, n_jobs):
     source = ArraySource(X, np.arange(1000.0), np.ones(1000), n_jobs)
+    run = Run(source)
     order = []
-    states = source.run(lambda chunk, state: (chunk.start, chunk.stop), collect=order.append)
+    states = run.map(lambda chunk, state: (chunk.start, chunk.stop), collect=order.append)
     assert order == sorted(order)
     assert len(order) == source.n_chunks == len(states)
-    assert source.run(lambda chunk, state: (None, state == chunk.stop), states) == [True] * source.n_chunks
-    assert source.n_passes == 2
+    assert run.map(lambda chunk, state: (None, state == chunk.stop), states) == [True] * source.n_chunks
+    assert run.n_passes == 2
 
 
 def test_a_failing_pass_raises(X):
@@ -74,25 +76,25 @@ def test_a_failing_pass_raises(X):
         raise RuntimeError("mine")
 
     with pytest.raises(RuntimeError, match="mine"):
-        source.run(fail)
+        Run(source).map(fail)
 
 
 def test_shared_passes_serve_all_fits(X):
-    source = ArraySource(X, np.arange(1000.0), np.ones(1000), 2)
+    run = Run(ArraySource(X, np.arange(1000.0), np.ones(1000), 2))
 
     def total(times):
         def fit(shared):
             sums = []
             for _ in range(times):
                 found = []
-                shared.run(lambda chunk, state: (chunk.y.sum(), None), collect=found.append)
+                shared.map(lambda chunk, state: (chunk.y.sum(), None), collect=found.append)
                 sums.append(sum(found))
             return sums
 
         return fit
 
-    assert run_together(source, [total(1), total(4), total(2)]) == [[499500.0] * k for k in (1, 4, 2)]
-    assert source.n_passes == 4
+    assert run_together(run, [total(1), total(4), total(2)]) == [[499500.0] * k for k in (1, 4, 2)]
+    assert run.n_passes == 4
 
 
 @pytest.mark.parametrize("holder", ["C", "F", "pandas"])
@@ -117,7 +119,7 @@ def test_nulls_are_found_by_name(X, null):
 
 def test_moments_count_weights():
     X = np.array([[1.0], [3.0], [100.0]])
-    moments = inspect(as_source(X, np.zeros(3), [1.0, 3.0, 0.0]))
+    moments = inspect(Run(as_source(X, np.zeros(3), [1.0, 3.0, 0.0])))
     assert moments.weight == 4
     assert moments.mean == pytest.approx([2.5])
     assert moments.squares == pytest.approx([1 * 1.5**2 + 3 * 0.5**2])
@@ -131,7 +133,7 @@ def test_finite_entries_whose_squares_overflow_are_explained():
 
 @pytest.mark.parametrize("model", [LADRegressor(tol=1e-6), LinearSVC(tol=1e-6)])
 def test_a_fit_allocates_a_fraction_of_the_array(model, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.source.CHUNK_ELEMENTS", 1 << 16)
+    monkeypatch.setattr("aidlearn.data.chunk.CHUNK_ELEMENTS", 1 << 16)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60_000, 50))
     y = X[:, 0] + rng.normal(size=60_000)

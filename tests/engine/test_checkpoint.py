@@ -1,6 +1,8 @@
 """Checkpoints: bitwise the same result after any interruption, and nothing wrong from a damaged file."""
 
+import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,6 +10,7 @@ import time
 import warnings
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -219,3 +222,21 @@ def test_time_counts_from_now_and_large_cells_hide_nothing(tmp_path, data, whole
     X[5, 0] += 1.0
     with pytest.raises(CheckpointError, match="a fit of other data"):
         model(path).fit(X, y, weight)
+
+
+@pytest.mark.parametrize("name", ["lad", "svc"])
+def test_checkpoints_of_the_version_before_are_continued(tmp_path, name):
+    """Files that an earlier version wrote after two iterations (make_checkpoints.py)."""
+    spec = importlib.util.spec_from_file_location("make_checkpoints", Path(__file__).parent / "make_checkpoints.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    for path in (Path(__file__).parent / "checkpoints_2").iterdir():
+        shutil.copy(path, tmp_path)
+    X, y, label = made.data()
+    target = y if name == "lad" else label
+    model = made.models(tmp_path)[name].fit(X, target)
+    anew = made.models(tmp_path)[name].set_params(checkpoint=None).fit(X, target)
+    histories = [model.history_] if name == "lad" else model.history_
+    assert all(len(history) > 2 or history[-1].gap <= 1e-8 for history in histories)
+    assert np.allclose(model.objective_, anew.objective_, rtol=1e-7)
+    assert np.all(model.gap_ <= 1e-8)

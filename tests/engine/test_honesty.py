@@ -10,7 +10,8 @@ import pytest
 
 from aidlearn import LADRegressor, LinearSVC, QuantileRegressor, Status
 from aidlearn.data import ArraySource
-from aidlearn.data.shared import run_together
+from aidlearn.data.run import Run
+from aidlearn.data.sharing import run_together
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,7 @@ def test_rows_of_zeros_without_intercept(quantile):
 def test_a_bound_above_the_objective_is_discarded(data, monkeypatch, caplog):
     """Were a solver wrong, the fit would say so instead of reporting a gap of zero."""
     from aidlearn.engine.problem import Solution
-    from aidlearn.solvers import aggregated
+    from aidlearn.linear import solvers as aggregated
 
     honest = aggregated.SOLVERS["auto"]
 
@@ -123,7 +124,7 @@ def test_weights_out_of_range(data, weight, message):
 
 
 def test_interrupt_inside_the_first_solve_of_a_classifier(data, monkeypatch):
-    from aidlearn.solvers import aggregated
+    from aidlearn.linear import solvers as aggregated
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
@@ -145,10 +146,10 @@ def test_an_error_inside_a_shared_pass_ends_all_fits():
         def broken(chunk, state):
             raise OSError("disk gone")
 
-        shared.run(broken)
+        shared.map(broken)
 
     with pytest.raises(OSError, match="disk gone"):
-        run_together(source, [fit, fit, fit])
+        run_together(Run(source), [fit, fit, fit])
 
 
 @pytest.mark.parametrize("delay", [0.05, 0.2, 0.5])

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from aidlearn import QuantileRegressor, Status
 from aidlearn.data import as_source
 from aidlearn.data.moments import inspect
+from aidlearn.data.run import Run
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Trial
-from aidlearn.problems.losses import pinball
-from aidlearn.problems.piecewise import PiecewiseLinear, Segment
-from aidlearn.solvers.aggregated import SOLVERS
-from aidlearn.starts import start_method
+from aidlearn.linear.design import Design
+from aidlearn.linear.losses import pinball
+from aidlearn.linear.problem import PiecewiseLinear, Procedure, Segment
+from aidlearn.linear.solvers import SOLVERS
+from aidlearn.linear.starts import start_method
 from oracles import highs_quantile
 
 
@@ -102,15 +104,9 @@ def test_integer_weights_equal_repeated_rows(problem):
 
 
 def make_problem(X, y, init, weight=None):
-    source = as_source(X, y, weight)
-    return PiecewiseLinear(
-        source,
-        pinball(0.5),
-        inspect(source),
-        solver=SOLVERS["auto"],
-        start_method=start_method(init),
-        rng=np.random.default_rng(0),
-    )
+    run = Run(as_source(X, y, weight))
+    procedure = Procedure(SOLVERS["auto"], start_method(init), rng=np.random.default_rng(0))
+    return PiecewiseLinear(run, Design.of(pinball(0.5), inspect(run)), procedure)
 
 
 def exact_sums(problem, labels):
@@ -125,13 +121,13 @@ def exact_sums(problem, labels):
 @pytest.mark.parametrize("init", ["band", "kmeans", "birch"])
 @pytest.mark.parametrize("points", [1, 2])
 def test_clusters_stay_a_partition_with_exact_sums(init, points, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.source.CHUNK_ELEMENTS", 1 << 12)
+    monkeypatch.setattr("aidlearn.data.chunk.CHUNK_ELEMENTS", 1 << 12)
     rng = np.random.default_rng(1)
     X = rng.normal(size=(5000, 4))
     y = X @ [1, -1, 2, 0] + rng.laplace(size=5000)
     problem = make_problem(X, y, init, rng.integers(0, 3, 5000))
     clusters = problem.start().clusters
-    for step in range(4):
+    for _ in range(4):
         labels = clusters.labels()
         assert np.array_equal(np.unique(labels), np.arange(clusters.n_clusters))
         assert np.array_equal(np.bincount(labels), clusters.counts)
@@ -151,7 +147,6 @@ def test_clusters_stay_a_partition_with_exact_sums(init, points, monkeypatch):
         for cluster in np.unique(after[weighted]):
             sides = z[(after == cluster) & weighted] > 0
             assert sides.all() or not sides.any()
-        assert step >= 0
 
 
 def test_chunk_size_does_not_change_the_optimum(monkeypatch):
@@ -159,7 +154,7 @@ def test_chunk_size_does_not_change_the_optimum(monkeypatch):
     X = rng.normal(size=(6000, 3))
     y = X.sum(axis=1) + rng.standard_t(2, 6000)
     whole = QuantileRegressor(quantile=0.3, tol=0).fit(X, y)
-    monkeypatch.setattr("aidlearn.data.source.CHUNK_ELEMENTS", 1 << 11)
+    monkeypatch.setattr("aidlearn.data.chunk.CHUNK_ELEMENTS", 1 << 11)
     cut = QuantileRegressor(quantile=0.3, tol=0).fit(X, y)
     assert whole.status_ is Status.optimal
     assert cut.status_ is Status.optimal

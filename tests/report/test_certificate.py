@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aidlearn import Status
-from aidlearn.fits import Fit
+from aidlearn.estimators.fits import Fit
 from aidlearn.report.certificate import certificate, percent, precise
 from aidlearn.report.charts import Axis, written
 

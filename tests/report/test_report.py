@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from aidlearn import LADRegressor, LinearSVC, SemiSupervisedSVC, Status, load_model, save_model
+from aidlearn import SVC, LADRegressor, LinearSVC, SemiSupervisedSVC, Status, load_model, save_model
 from aidlearn.report import ReportError, write_report
 from aidlearn.report.page import render
 from small_models import NAMES, data, fitted
@@ -120,6 +120,19 @@ def test_no_paths_nor_addresses_of_objects(tmp_path):
     assert "init function &lt;lambda&gt;" in text or "init function <lambda>" in text
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_every_pair_of_four_classes_is_in_the_report(kernel):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 2)), np.array(["ant", "bee", "cat", "dog"])[rng.integers(0, 4, 120)]
+    model = SVC(kernel=kernel, solver="libsvm").fit(X, y)
+    page = render(model)
+    _, text = checked(page)
+    assert "120 rows, 2 features, 6 models" in text
+    assert page.count('role="tab"') == page.count('role="tabpanel"') == 6
+    assert "cat against dog" in text
+    assert text.count("Objective and lower bound") == 6
+
+
 def test_the_certificate_of_an_approximated_kernel_says_so():
     words = "Objective and bound are those of an approximated kernel: Nystroem approximation by 20 rows."
     assert words in checked(render(fitted("svc-nystroem")[0]))[1]
@@ -169,7 +182,7 @@ def test_long_histories_are_cut():
 def test_a_file_of_an_older_version(tmp_path):
     from pathlib import Path
 
-    old = Path(__file__).parents[1] / "model_files" / "version_1" / "svc-rbf.aid"
+    old = Path(__file__).parents[1] / "files" / "version_1" / "svc-rbf.aid"
     _, text = checked(render(load_model(old)))
     assert "Rows of each final cluster" not in text
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -13,8 +14,10 @@ from aidlearn.cli.errors import CliError, reported
 from aidlearn.cli.generate import Cols, Recipe, Rows
 from aidlearn.cli.options import Debug, Json, Quiet, Seed
 from aidlearn.cli.outputs import write_json
-from aidlearn.cli.peers import Job, Outcome, Peer, objective, ours, peers
 from aidlearn.cli.words import aligned, console, count, gap_text
+
+if TYPE_CHECKING:
+    from aidlearn.bench.solvers import Job, Solver
 
 app = typer.Typer(help="Compare with scikit-learn on generated data.", rich_markup_mode=None)
 
@@ -25,28 +28,65 @@ LossWeight = Annotated[float, typer.Option("--C", help="Weight of the losses.")]
 All = Annotated[bool, typer.Option("--all", help="Ask every program, whatever the number of rows.")]
 
 
+@dataclass
+class Outcome:
+    """What a program did; the objective is the judge's, the gap is proven by the program itself."""
+
+    name: str
+    cpu: float = math.nan
+    wall: float = math.nan
+    objective: float = math.nan
+    gap: float | None = None
+    note: str = ""
+
+
+def job(kind: str, X: Any, y: Any, tol: float = 1e-4, **settings: float) -> Job:
+    """A fit in this process."""
+    from aidlearn.bench.datasets import Data
+    from aidlearn.bench.solvers import Job
+
+    return Job(kind, Data(X, y), settings, tol)
+
+
+def programs(kind: str) -> list[Solver]:
+    """Ours, and the others that are installed here and meant for a quick look."""
+    from aidlearn.bench.peers import solvers
+
+    return [s for s in solvers(kind).values() if s.command_rows is not None and s.missing() is None]
+
+
 def compare(job: Job, everyone: bool, quiet: bool) -> list[Outcome]:
     """Run all programs on the same data, ours first."""
     out = []
-    for peer in [ours(job.kind), *peers(job.kind)]:
-        if len(job.y) > peer.most_rows and not everyone:
-            limit = f"not asked above {count(peer.most_rows)} rows (--all)"
-            out.append(Outcome(peer.name, note=limit))
+    for program in programs(job.problem):
+        most = program.command_rows
+        if most is not None and len(job.data.y) > most and not everyone:
+            out.append(Outcome(program.name, note=f"not asked above {count(most)} rows (--all)"))
             continue
-        out.append(_run(peer, job, quiet))
+        out.append(_run(program, job, quiet))
     return out
 
 
-def _run(peer: Peer, job: Job, quiet: bool) -> Outcome:
+def _run(program: Solver, job: Job, quiet: bool) -> Outcome:
+    from threadpoolctl import threadpool_limits
+
+    from aidlearn.bench.judge import objective
+    from aidlearn.bench.solvers import Aidlearn
+
     screen = console(error=True)
-    if quiet or not screen.is_terminal:
-        outcome = peer.run(job)
-    else:
-        with screen.status(Text(f"{peer.name} ...")):
-            outcome = peer.run(job)
-    if outcome.model is not None:
-        outcome.objective = objective(job, outcome.model)
-    return outcome
+    with threadpool_limits(1):
+        if quiet or not screen.is_terminal:
+            done = program.fit(job)
+        else:
+            with screen.status(Text(f"{program.name} ...")):
+                done = program.fit(job)
+    if done.failed is not None and isinstance(program, Aidlearn):
+        raise CliError(f"The fit of {program.name} failed: {done.failed}")
+    if done.failed is not None or done.solution is None:
+        return Outcome(program.name, note=done.failed or "failed")
+    note = "did not converge" if any(note.startswith("ConvergenceWarning") for note in done.notes) else ""
+    value = objective(job.problem, job.data, done.solution, **job.settings)
+    return Outcome(program.name, done.cpu, done.wall, value, done.certificate.get("gap"), note)
 
 
 def table(outcomes: list[Outcome]) -> Table:
@@ -78,26 +118,24 @@ def _excess(objective: float, best: float) -> float:
     return excess if excess > 1e-12 else 0.0
 
 
-def _bench(job_options: dict[str, Any], recipe: Recipe, everyone: bool, json: bool, quiet: bool) -> None:
-    for name in ("C", "epsilon", "quantile"):
-        value = job_options.get(name, 0.5)
+def _bench(
+    kind: str, settings: dict[str, float], tol: float, recipe: Recipe, everyone: bool, json: bool, quiet: bool
+) -> None:
+    for name, value in settings.items():
         low_enough = value < (1 if name == "quantile" else math.inf)
         if not (value > 0 or (name == "epsilon" and value == 0)) or not low_enough:
             bounds = {"C": "> 0", "epsilon": ">= 0", "quantile": "> 0 and < 1"}[name]
             raise CliError(f"--{name} must be a number {bounds}, got {value}.")
     if recipe.rows < 400:
         raise CliError(f"--rows must be at least 400 for times that mean something, got {recipe.rows}.")
-    job = Job(X=(data := recipe.arrays())[0], y=data[1], **job_options)
-    outcomes = compare(job, everyone, quiet or json)
+    outcomes = compare(job(kind, *recipe.arrays(), tol, **settings), everyone, quiet or json)
     if json:
-        results = [{k: v for k, v in vars(o).items() if k != "model"} for o in outcomes]
-        write_json(
-            {"problem": job.kind, "rows": recipe.rows, "cols": recipe.cols, "seed": recipe.seed, "results": results}
-        )
+        results = [vars(outcome) for outcome in outcomes]
+        write_json({"problem": kind, "rows": recipe.rows, "cols": recipe.cols, "seed": recipe.seed, "results": results})
     elif not quiet:
         screen = console()
         screen.print(
-            Text(f"{job.kind}: {count(recipe.rows)} rows x {count(recipe.cols)} columns, one thread", style="bold")
+            Text(f"{kind}: {count(recipe.rows)} rows x {count(recipe.cols)} columns, one thread", style="bold")
         )
         screen.print(table(outcomes))
 
@@ -115,7 +153,7 @@ def lad(
     debug: Debug = False,
 ) -> None:
     """Least absolute deviation."""
-    _bench({"kind": "lad", "tol": tol}, Recipe("lad", rows, cols, seed), everyone, json, quiet)
+    _bench("lad", {}, tol, Recipe("lad", rows, cols, seed), everyone, json, quiet)
 
 
 @app.command()
@@ -132,8 +170,7 @@ def quantile(
     debug: Debug = False,
 ) -> None:
     """Quantile regression."""
-    options = {"kind": "quantile", "quantile": quantile, "tol": tol}
-    _bench(options, Recipe("lad", rows, cols, seed), everyone, json, quiet)
+    _bench("quantile", {"quantile": quantile}, tol, Recipe("lad", rows, cols, seed), everyone, json, quiet)
 
 
 @app.command()
@@ -150,8 +187,7 @@ def svm(
     debug: Debug = False,
 ) -> None:
     """Linear support vector machine."""
-    options = {"kind": "svm", "C": C, "tol": tol}
-    _bench(options, Recipe("svm", rows, cols, seed, noise=0.5), everyone, json, quiet)
+    _bench("svm", {"C": C}, tol, Recipe("svm", rows, cols, seed, noise=0.5), everyone, json, quiet)
 
 
 @app.command()
@@ -169,8 +205,7 @@ def svr(
     debug: Debug = False,
 ) -> None:
     """Linear support vector regression."""
-    options = {"kind": "svr", "C": C, "epsilon": epsilon, "tol": tol}
-    _bench(options, Recipe("lad", rows, cols, seed), everyone, json, quiet)
+    _bench("svr", {"C": C, "epsilon": epsilon}, tol, Recipe("lad", rows, cols, seed), everyone, json, quiet)
 
 
 @app.command("kernel-svm")
@@ -187,8 +222,7 @@ def kernel_svm(
     debug: Debug = False,
 ) -> None:
     """Support vector machine with the rbf kernel."""
-    options = {"kind": "kernel-svm", "C": C, "tol": tol}
-    _bench(options, Recipe("svm", rows, cols, seed, noise=0.5), everyone, json, quiet)
+    _bench("kernel-svm", {"C": C}, tol, Recipe("svm", rows, cols, seed, noise=0.5), everyone, json, quiet)
 
 
 @app.callback(invoke_without_command=True)

@@ -14,8 +14,7 @@ from aidlearn.cli import bench, generate
 from aidlearn.cli.errors import CliError, reported
 from aidlearn.cli.inputs import Columns, open_data
 from aidlearn.cli.options import Debug
-from aidlearn.cli.peers import Job
-from aidlearn.cli.run import Manner, fit_and_save, training_facts
+from aidlearn.cli.run import OutputOptions, fit_and_save, training_facts
 from aidlearn.cli.words import console, count, duration
 
 ROWS, COLUMNS = 400_000, 20
@@ -42,7 +41,8 @@ def demo(
     for kind, few in (("lad", FEW_ROWS), ("svm", 2 * FEW_ROWS)):
         X, y = generate.Recipe(kind, few, COLUMNS // 2, noise=1.0 if kind == "lad" else 0.5).arrays()
         console().print(Text(f"{kind}: {count(few)} rows x {COLUMNS // 2} columns", style="dim"))
-        console().print(bench.table(bench.compare(Job(kind, X, y, tol=1e-6), False, False)))
+        settings = {} if kind == "lad" else {"C": 1.0}
+        console().print(bench.table(bench.compare(bench.job(kind, X, y, 1e-6, **settings), False, False)))
     _reports(folder)
     _heading(f"Done in {duration(time.monotonic() - started)}")
     screen = console()
@@ -74,7 +74,7 @@ def _fit(name: str, data: Path, tol: float, model: Path) -> None:
     estimator: Any = getattr(aidlearn, name)(tol=tol, n_jobs=-1)
     title = f"{name} of {data.name}"
     facts = training_facts(source, str(data))
-    fit_and_save(estimator, lambda: estimator.fit(source), facts, str(model), Manner(), title, 1)
+    fit_and_save(estimator, lambda: estimator.fit(source), facts, OutputOptions(str(model)), title, 1)
 
 
 def _reports(folder: Path) -> None:

@@ -73,7 +73,7 @@ def _silence() -> None:
 
 
 @contextmanager
-def unheard_is_fine() -> Iterator[None]:
+def ignoring_closed_output() -> Iterator[None]:
     """For words about work that is done: it stays done, and keeps its exit code, if nobody reads them."""
     try:
         yield
@@ -122,14 +122,14 @@ def _is_ours(error: BaseException) -> bool:
 OTHER_NAMES = {"n_jobs": "jobs", "sample_weight": "weight", "random_state": "seed", "n_components": "nystroem"}
 
 
-def option(parameter: str) -> str:
+def option_name(parameter: str) -> str:
     """The option that sets a parameter."""
     return "--" + OTHER_NAMES.get(parameter, parameter).replace("_", "-")
 
 
 def _in_options(text: str) -> str:
     """Messages that name parameters of Python, in the words of the command line."""
-    text = re.sub(r"^([A-Za-z]\w*) must ", lambda match: f"{option(match[1])} must ", text)
+    text = re.sub(r"^([A-Za-z]\w*) must ", lambda match: f"{option_name(match[1])} must ", text)
     text = re.sub(r"with columns=\.\.\.", "with --columns", text)
     text = re.sub(r"one_hot=\['(.*?)'\]", r"--one-hot '\1'", text)
     text = re.sub(r"^one_hot ", "--one-hot ", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,32 +12,47 @@ from aidlearn.cli.inputs import header, kind_of
 
 if TYPE_CHECKING:
     from aidlearn.data.files import FileSource
-    from aidlearn.data.source import Chunk
 
 SHOWN = 8
 """Names of missing columns in a message."""
 
 
-def feature_chunks(source: FileSource) -> Iterator[Chunk]:
-    """Chunks of finite rows; a cell that is none is named with its file, row and column."""
-    import numpy as np
-    from scipy import sparse
+@dataclass(frozen=True)
+class Features:
+    """Rows of a file without a target; its columns are features of a model, all or some of them."""
 
-    for chunk in source.chunks():
-        if not np.isfinite(chunk.X.data if sparse.issparse(chunk.X) else chunk.X).all():
-            raise ValueError(source.find_bad_cell(chunk) + ".")
-        yield chunk
+    source: FileSource
+    n_features: int
+    first: int = 0
+    """The feature that the first column is; others that the file does not have are zero."""
+
+    @property
+    def n_rows(self) -> int:
+        return self.source.n_entries
+
+    def blocks(self) -> Iterator[Any]:
+        """Finite rows, a chunk at a time; a cell that is none is named with its file, row and column."""
+        import numpy as np
+        from scipy import sparse
+
+        for chunk in self.source.chunks():
+            X = chunk.X
+            if not np.isfinite(X.data if sparse.issparse(X) else X).all():
+                raise ValueError(self.source.find_bad_cell(chunk) + ".")
+            if self.n_features != X.shape[1]:
+                X = sparse.csr_matrix((X.data, X.indices + self.first, X.indptr), shape=(X.shape[0], self.n_features))
+            yield X
 
 
-def open_features(path: Path, model: Any) -> FileSource:
-    """The file as a source without a target whose columns are the features of the model."""
+def open_features(path: Path, model: Any) -> Features:
+    """The rows of the file as features of the model."""
     training = getattr(model, "training_", None) or {}
+    n = int(model.n_features_in_)
     kind = kind_of(path)
     if kind == "svmlight":
-        return _svmlight(path, model, training)
-    if kind == "npy":
-        return _npy(path, model, training)
-    return _table(path, model, training, header(path))
+        return _svmlight(path, n, training)
+    source = _npy(path, model, training) if kind == "npy" else _table(path, model, training, header(path))
+    return Features(source, n)
 
 
 def _open(path: Path, columns: list[Any] | None, one_hot: list[str] | None = None) -> FileSource:
@@ -96,7 +112,7 @@ def _by_position(path: Path, model: Any, training: dict[str, Any], present: list
 
 
 def _npy(path: Path, model: Any, training: dict[str, Any]) -> FileSource:
-    from aidlearn.data.files import NpyFile
+    from aidlearn.data.npy import NpyFile
 
     shape = NpyFile(path).shape
     if len(shape) != 2:
@@ -115,17 +131,12 @@ def _positions(path: Path, model: Any, training: dict[str, Any], width: int) -> 
     raise CliError(f"{path} has {width} columns; the model was fitted to {n}{with_target}.")
 
 
-def _svmlight(path: Path, model: Any, training: dict[str, Any]) -> FileSource:
+def _svmlight(path: Path, n: int, training: dict[str, Any]) -> Features:
     """Sparse text does not say how wide it is: rows are widened to the model's, indices begin as in the fit."""
-    source: Any = _open(path, None)
-    n = int(model.n_features_in_)
+    source = _open(path, None)
+    smallest, largest = int(source.names[0]), int(source.names[-1])
     columns = training.get("columns") or []
-    base = int(columns[0]) if columns and columns[0] in ("0", "1") else source._base
-    largest = source.n_attributes + source._base - 1
-    if source._base < base or largest - base + 1 > n:
-        raise CliError(
-            f"{path} has indices {source._base} to {largest}; the model was fitted to {base} to {base + n - 1}."
-        )
-    source._base, source.n_attributes = base, n
-    source.names = [str(k + base) for k in range(n)]
-    return source
+    base = int(columns[0]) if columns and columns[0] in ("0", "1") else smallest
+    if smallest < base or largest - base + 1 > n:
+        raise CliError(f"{path} has indices {smallest} to {largest}; the model was fitted to {base} to {base + n - 1}.")
+    return Features(source, n, smallest - base)

@@ -155,7 +155,7 @@ def load_rows(source: FileSource) -> tuple[Any, Any, Any]:
     import numpy as np
     from scipy import sparse
 
-    from aidlearn.data.source import Chunk
+    from aidlearn.data.chunk import Chunk
 
     blocks, start = [], 0
     for block in source.blocks():

@@ -44,10 +44,11 @@ def inspect(
 
 def described(model: Any, top: int) -> dict[str, Any]:
     """A model for JSON."""
-    from aidlearn.fits import feature_names, fits_of
+    from aidlearn.estimators.fits import feature_names, fits_of
+    from aidlearn.files.models import NOT_SAVED
 
     out = summary(model)
-    out["parameters"] = {name: v for name, v in model.get_params().items() if name not in ("callbacks", "checkpoint")}
+    out["parameters"] = {name: v for name, v in model.get_params().items() if name not in NOT_SAVED}
     out["training"] = getattr(model, "training_", None)
     out["classes"] = getattr(model, "classes_", None)
     names = feature_names(model)
@@ -82,7 +83,7 @@ def _default(model: Any, name: str) -> Any:
 
 
 def _effort(model: Any) -> list[tuple[str, Any]]:
-    from aidlearn.fits import fits_of
+    from aidlearn.estimators.fits import fits_of
 
     seconds = (getattr(model, "training_", None) or {}).get("seconds")
     spent = "" if seconds is None else f"{duration(seconds)}, "
@@ -100,7 +101,7 @@ def _largest(coef: Any, top: int) -> list[int]:
 def _coefficients(model: Any, top: int) -> list[Any]:
     import numpy as np
 
-    from aidlearn.fits import feature_names, fits_of
+    from aidlearn.estimators.fits import feature_names, fits_of
 
     fits = fits_of(model)
     if fits[0].coef is None:

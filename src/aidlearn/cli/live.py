@@ -39,7 +39,7 @@ SOLVING = 0.3
 
 
 @dataclass
-class Track:
+class FitProgress:
     """The gap of one fit as it closes."""
 
     tol: float
@@ -82,10 +82,10 @@ class Display:
         self.started = time.monotonic()
         self.stopping = False
         self._watched = True
-        self.tracks: list[Track] = []
+        self.tracks: list[FitProgress] = []
         self.progress: PassProgress | None = None
         self._heard = self.started
-        self._own: dict[int, Track] = {}
+        self._own: dict[int, FitProgress] = {}
         self._lock = threading.RLock()
 
     def __call__(self, record: Iteration) -> bool:
@@ -94,7 +94,7 @@ class Display:
             thread = threading.get_ident()
             track = self._own.get(thread)
             if track is None or record.iteration <= track.last.iteration:
-                track = self._own[thread] = Track(self.tol)
+                track = self._own[thread] = FitProgress(self.tol)
                 self.tracks.append(track)
             track.records.append(record)
             self._heard = time.monotonic()
@@ -114,13 +114,13 @@ class Display:
             except BrokenPipeError:
                 self._watched = False
 
-    def on_iteration(self, track: Track) -> None:
+    def on_iteration(self, track: FitProgress) -> None:
         """A fit has ended an iteration."""
 
     def on_progress(self, progress: PassProgress) -> None:
         """A pass has gone on."""
 
-    def number(self, track: Track) -> str:
+    def number(self, track: FitProgress) -> str:
         return f"fit {self.tracks.index(track) + 1} of {self.n_fits}, " if self.n_fits > 1 else ""
 
     def __enter__(self) -> Display:
@@ -130,14 +130,14 @@ class Display:
         pass
 
 
-class Lines(Display):
+class LineDisplay(Display):
     """A line per iteration, and one every few seconds of a long pass."""
 
     def __init__(self, title: str, tol: float, n_fits: int = 1) -> None:
         super().__init__(title, tol, n_fits)
         self._said = self.started
 
-    def on_iteration(self, track: Track) -> None:
+    def on_iteration(self, track: FitProgress) -> None:
         record = track.last
         low, high = enclosing(record.best_lower_bound, record.best_objective)
         self._say(
@@ -157,7 +157,7 @@ class Lines(Display):
         sys.stderr.flush()
 
 
-class Board(Display):
+class LiveDisplay(Display):
     """The live display: a board of fixed height that is redrawn a few times a second."""
 
     def __init__(self, title: str, tol: float, n_fits: int, where: Console) -> None:
@@ -239,9 +239,9 @@ def watching(title: str, tol: float, n_fits: int = 1, quiet: bool = False) -> It
     if quiet:
         display = Display(title, tol, n_fits)
     elif screen.is_terminal and not screen.is_dumb_terminal:
-        display = Board(title, tol, n_fits, screen)
+        display = LiveDisplay(title, tol, n_fits, screen)
     else:
-        display = Lines(title, tol, n_fits)
+        display = LineDisplay(title, tol, n_fits)
     with _stopping(display), display:
         yield display
 

@@ -34,14 +34,18 @@ TimeLimit = Annotated[
 MaxIter = Annotated[int | None, typer.Option("--max-iter", show_default=False, help="Limit on iterations.")]
 
 
-def option(kind: Any, default: Any, *names: str, help: str, complete: tuple[str, ...] = ()) -> tuple[Any, Any]:
-    """The type with its description, and the default, of an option."""
+Described = tuple[Any, Any]
+"""An option: its type with a description, and its default."""
+
+
+def option(kind: Any, default: Any, *names: str, help: str, complete: tuple[str, ...] = ()) -> Described:
+    """An option from its parts; ``complete`` are values that a shell may complete."""
     completion: Callable[[], list[str]] | None = (lambda: list(complete)) if complete else None
     described = typer.Option(*names, help=help, autocompletion=completion, show_default=default is not None)
     return Annotated[kind, described], default
 
 
-def with_options(function: Callable[..., Any], options: dict[str, tuple[Any, Any]]) -> Callable[..., Any]:
+def with_options(function: Callable[..., Any], options: dict[str, Described]) -> Callable[..., Any]:
     """The function with a signature made of options: what typer reads."""
     parameters = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)

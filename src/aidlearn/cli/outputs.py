@@ -1,4 +1,4 @@
-"""Files that commands write: looked at before the work begins, and either whole or not there."""
+"""What commands write: files that are looked at before the work begins, and JSON."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from aidlearn.cli.errors import CliError
 
@@ -51,31 +50,14 @@ def check_output(path: str, what: str, extensions: Collection[str] = (), inputs:
     return resolved
 
 
-@contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file under a temporary name beside ``path``, which takes its place when the block ends well."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.writing")
-    try:
-        with open(temporary, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno is not None:
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        raise
-
-
-def strict(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """What JSON can hold: NumPy values as plain ones, numbers that are not finite as null."""
     if isinstance(value, Mapping):
-        return {str(key): strict(item) for key, item in value.items()}
+        return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [strict(item) for item in value]
+        return [json_value(item) for item in value]
     if hasattr(value, "tolist"):  # arrays and numbers of NumPy
-        return strict(value.tolist())
+        return json_value(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -85,4 +67,4 @@ def strict(value: Any) -> Any:
 
 def write_json(value: Any) -> None:
     """The answer of a command with --json."""
-    sys.stdout.write(json.dumps(strict(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(json_value(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aidlearn.cli.errors import CliError, reported
-from aidlearn.cli.features import feature_chunks, open_features
+from aidlearn.cli.features import open_features
 from aidlearn.cli.inputs import data_file
 from aidlearn.cli.live import opening
 from aidlearn.cli.models import open_model
@@ -57,16 +57,16 @@ def predict(
     started = time.monotonic()
     with data_file(data) as path:
         with opening(data, quiet or json):
-            source = open_features(path, fitted)
+            features = open_features(path, fitted)
         names = column_names(fitted, scores, numbers_only=output.lower().endswith(".npy"))
-        with table_writer(output, names, source.n_entries) as writer:
-            for chunk in feature_chunks(source):
-                writer.write(columns(fitted, chunk.X, names, scores))
+        with table_writer(output, names, features.n_rows) as writer:
+            for X in features.blocks():
+                writer.write(columns(fitted, X, names, scores))
     seconds = time.monotonic() - started
     if json:
-        write_json({"output": output, "rows": source.n_entries, "columns": names, "seconds": seconds})
+        write_json({"output": output, "rows": features.n_rows, "columns": names, "seconds": seconds})
     elif not quiet and output != STDOUT:
-        shape = f"{count(source.n_entries)} rows, columns {', '.join(names)}"
+        shape = f"{count(features.n_rows)} rows, columns {', '.join(names)}"
         console().print(f"{output}: {shape}, {duration(seconds)}", soft_wrap=True)
 
 

@@ -14,8 +14,9 @@ from aidlearn.cli.live import opening
 from aidlearn.cli.models import checkpoint_files, kind_of_file
 from aidlearn.cli.options import Debug, Jobs, Json, MaxIter, ModelOutput, Quiet, TimeLimit
 from aidlearn.cli.outputs import check_output
-from aidlearn.cli.run import Manner, count_fits, fit_and_save, training_facts
+from aidlearn.cli.run import OutputOptions, count_fits, fit_and_save, training_facts
 from aidlearn.cli.words import count
+from aidlearn.estimators.registry import MODELS
 
 
 @reported
@@ -31,6 +32,8 @@ def resume(
 ) -> int:
     """Go on with a fit from its checkpoint; limits count from now."""
     check_output(output, "model", inputs=[checkpoint])
+    from aidlearn.estimators.parameters import check_parameters
+
     files = _files(checkpoint)
     model, source_options, base = _recreated(files)
     snapshots = _snapshots(files)
@@ -40,7 +43,7 @@ def resume(
         # A continued fit counts the iterations of the one before.
         model.max_iter = max_iter + max(len(snapshot.history) for snapshot in snapshots)
     model.n_jobs, model.checkpoint = jobs, str(base)
-    model._check_parameters()
+    check_parameters(model)
     shown = source_options["path"]
     with opening(shown, quiet):
         from aidlearn import open_source
@@ -50,7 +53,7 @@ def resume(
     rows = f"{count(source.n_entries)} rows x {count(source.n_attributes)} columns"
     title = f"{type(model).__name__} of {Path(shown).name}, resumed: {rows}"
     facts = training_facts(source, shown)
-    return fit_and_save(model, lambda: model.fit(source), facts, output, Manner(json, quiet), title, n_fits)
+    return fit_and_save(model, lambda: model.fit(source), facts, OutputOptions(output, json, quiet), title, n_fits)
 
 
 def _files(checkpoint: str) -> list[Path]:
@@ -70,7 +73,6 @@ def _snapshots(files: list[Path]) -> list[Any]:
 
 def _recreated(files: list[Path]) -> tuple[Any, dict[str, Any], Path]:
     """The estimator of a checkpoint, how its data are opened, and the name that the fit knew its file by."""
-    import aidlearn
     from aidlearn.engine.checkpoint import read
 
     _, origin = read(files[0])
@@ -84,7 +86,8 @@ def _recreated(files: list[Path]) -> tuple[Any, dict[str, Any], Path]:
     if not Path(source["path"]).exists():
         raise CliError(f"The data of {files[0]} are no longer there: {source['path']}.")
     name = str(recipe["estimator"])
-    if name not in ("LADRegressor", "QuantileRegressor", "LinearSVC", "LinearSVR"):
+    declared = MODELS.get(name)
+    if declared is None or not declared.keeps_checkpoints:
         raise CliError(f"{files[0]} belongs to {name}, which this version of aidlearn cannot resume.")
     several = origin.fingerprint.get("number", "None") != "None"
     base = files[0].with_name(files[0].name.rpartition(".")[0]) if several else files[0]
@@ -92,4 +95,4 @@ def _recreated(files: list[Path]) -> tuple[Any, dict[str, Any], Path]:
     if isinstance(parameters.get("class_weight"), dict):
         # JSON has made texts of labels that are numbers; the fingerprint has them as they were.
         parameters["class_weight"] = literal_eval(origin.fingerprint["class_weight"])
-    return getattr(aidlearn, name)(**parameters), source, base
+    return declared.estimator(**parameters), source, base

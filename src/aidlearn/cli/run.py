@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from aidlearn.cli.errors import DONE, STOPPED, unheard_is_fine
+from aidlearn.cli.errors import DONE, STOPPED, ignoring_closed_output
 from aidlearn.cli.live import watching
 from aidlearn.cli.outputs import write_json
 from aidlearn.cli.words import console, count, duration, enclosing, enclosing_all, facts, gap_text, percent
+from aidlearn.estimators.registry import model_of
 
 if TYPE_CHECKING:
     from aidlearn.data.files import FileSource
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How a command speaks."""
+class OutputOptions:
+    """Where a command writes the model, and what it prints."""
 
+    model: str
     json: bool = False
     quiet: bool = False
 
@@ -46,61 +48,59 @@ def training_facts(source: FileSource, shown: str) -> dict[str, Any]:
 
 def _width(source: FileSource) -> int | None:
     """Columns of an .npy file, target and weight included."""
-    from aidlearn.data.files import NpySource
+    from aidlearn.data.npy import NpyFile, NpySource
 
-    return int(source._file.shape[1]) if isinstance(source, NpySource) else None
+    return int(NpyFile(source.path).shape[1]) if isinstance(source, NpySource) else None
 
 
-def count_fits(model: Any, source: Any) -> int:
-    """Fits inside a model: of each quantile, of each of several classes, or of each pair of them."""
-    import numpy as np
+def count_fits(model: Any, source: FileSource) -> int:
+    """Fits inside a model of these data: of each quantile, of each of several classes, or of each pair of them."""
+    declared = model_of(model)
+    assert declared is not None
+    return len(declared.fit_names(model, _classes(source) if declared.classifies else ()))
 
-    name = type(model).__name__
-    if name == "QuantileRegressor":
-        return int(np.size(model.quantile))
-    if name not in ("LinearSVC", "SVC"):
-        return 1
-    seen: set[Any] = set()
-    for target in source.targets():
-        known = target == target  # not NaN
-        seen.update(np.unique(target[known]).tolist())
-        if len(seen) > 1000:
-            return 1  # the fit will refuse them
-    n = len(seen)
-    return 1 if n < 3 else n if name == "LinearSVC" else n * (n - 1) // 2
+
+def _classes(source: FileSource) -> list[Any]:
+    """The classes of the target; none if the fit will refuse them, with its own message."""
+    from aidlearn.data.targets import Classes
+
+    try:
+        return list(Classes.of_source(source).labels.tolist())
+    except ValueError:
+        return []
 
 
 def fit_and_save(
-    model: Any, fit: Callable[[], None], training: dict[str, Any], output: str, manner: Manner, title: str, n_fits: int
+    model: Any, fit: Callable[[], Any], training: dict[str, Any], output: OutputOptions, title: str, n_fits: int
 ) -> int:
-    """Fit with a display, write the model (``output`` has been checked), tell the result; returns the exit code."""
+    """Fit with a display, write the model (its path has been checked), tell the result; returns the exit code."""
     from aidlearn import save_model
 
     started = time.monotonic()
-    with watching(title, model.tol, n_fits, manner.quiet) as display:
+    with watching(title, model.tol, n_fits, output.quiet) as display:
         model.callbacks = [display]
         fit()
     model.callbacks = None
     seconds = time.monotonic() - started
-    save_model(model, os.path.realpath(output), training={**training, "seconds": seconds})
-    with unheard_is_fine():
-        if manner.json:
-            write_json({"model": output, "rows": training["rows"], "seconds": seconds, **summary(model)})
-        elif not manner.quiet:
-            tell_fit(model, title, seconds, output)
+    save_model(model, os.path.realpath(output.model), training={**training, "seconds": seconds})
+    with ignoring_closed_output():
+        if output.json:
+            write_json({"model": output.model, "rows": training["rows"], "seconds": seconds, **summary(model)})
+        elif not output.quiet:
+            tell_fit(model, title, seconds, output.model)
         sys.stdout.flush()
     return exit_code(model)
 
 
 def exit_code(model: Any) -> int:
-    from aidlearn.fits import fits_of
+    from aidlearn.estimators.fits import fits_of
 
     return DONE if all(fit.status.reached_tolerance for fit in fits_of(model)) else STOPPED
 
 
 def summary(model: Any) -> dict[str, Any]:
     """What was fitted and proven, for JSON: of several fits the totals, and each of them."""
-    from aidlearn.fits import fits_of
+    from aidlearn.estimators.fits import fits_of
 
     fits = fits_of(model)
     worst = max(fits, key=lambda fit: (not fit.status.reached_tolerance, fit.gap))
@@ -129,16 +129,15 @@ def summary(model: Any) -> dict[str, Any]:
     }
 
 
-def tell_fit(model: Any, title: str, seconds: float, output: str | None) -> None:
+def tell_fit(model: Any, title: str, seconds: float, output: str) -> None:
     """The result on standard output."""
-    from aidlearn.fits import fits_of
+    from aidlearn.estimators.fits import fits_of
 
     screen = console()
     screen.print(Text(title, style="bold"))
     rows = certificate_rows(model)
     rows.append(("time", f"{duration(seconds)}, {iterations(fits_of(model))}, {count(model.n_passes_)} passes"))
-    if output is not None:
-        rows.append(("model", output))
+    rows.append(("model", output))
     screen.print(facts(rows))
 
 
@@ -149,7 +148,7 @@ def iterations(fits: list[Any]) -> str:
 
 def certificate_rows(model: Any) -> list[tuple[str, Any]]:
     """What is proven: of one fit in words, of several as a table."""
-    from aidlearn.fits import fits_of
+    from aidlearn.estimators.fits import fits_of
 
     fits = fits_of(model)
     if len(fits) == 1:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from aidlearn.cli.errors import CliError
-from aidlearn.cli.outputs import check_output, whole_file
+from aidlearn.cli.outputs import check_output
+from aidlearn.files.whole import whole_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

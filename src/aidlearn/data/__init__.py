@@ -1,7 +1,9 @@
-"""Data sources: where entries come from."""
+"""Data sources: where entries come from, and runs over them."""
 
 from aidlearn.data.arrays import ArraySource, TableSource
+from aidlearn.data.chunk import Chunk
 from aidlearn.data.convert import as_source
-from aidlearn.data.source import Chunk, DataSource
+from aidlearn.data.run import Run
+from aidlearn.data.source import DataSource
 
-__all__ = ["ArraySource", "Chunk", "DataSource", "TableSource", "as_source"]
+__all__ = ["ArraySource", "Chunk", "DataSource", "Run", "TableSource", "as_source"]

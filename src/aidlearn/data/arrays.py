@@ -8,42 +8,46 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.source import Chunk, DataSource, Float
+from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.source import DataSource
 
 
 class ArraySource(DataSource):
     """A dense array (C or F ordered, float32 or float64) or a CSR matrix, sliced by rows."""
 
-    def __init__(self, X: Any, y: Float, weight: Float, n_jobs: int = 1) -> None:
+    def __init__(self, X: Any, y: NDArray[Any], weight: Float, n_jobs: int | None = None) -> None:
         self.X, self.y, self.weight = X, y, weight
         self.n_entries, self.n_attributes = X.shape
         self.n_jobs = n_jobs
+        self.is_sparse = bool(sparse.issparse(X))
 
     def chunk(self, k: int) -> Chunk:
         start = k * self.rows_per_chunk
         stop = min(start + self.rows_per_chunk, self.n_entries)
         rows = slice(start, stop)
-        return Chunk(start, stop, self.X[rows], *self.coded(self.y[rows], self.weight[rows]))
-
-    def foresee(self, step: int, offset: int) -> None:
-        """Nothing: a sample of rows in memory costs no pass."""
+        X = csr_rows(self.X, start, stop) if self.is_sparse else self.X[rows]
+        return Chunk(start, stop, X, self.y[rows], self.weight[rows])
 
     def every(self, step: int, offset: int) -> Chunk:
         # By numbers: products with a view of every k-th row differ in their last bits from those with a copy.
         rows = np.arange(offset, self.n_entries, step)
-        return Chunk(0, len(rows), self.X[rows], *self.coded(self.y[rows], self.weight[rows]))
+        return Chunk(0, len(rows), self.X[rows], self.y[rows], self.weight[rows])
 
-    def subtract(self, offset: float) -> bool:
-        self.offset = offset
-        return True
+
+def csr_rows(X: Any, start: int, stop: int) -> Any:
+    """Rows ``start:stop`` of a CSR matrix; values and indices are views (scipy's own slices are copies)."""
+    first, last = X.indptr[start], X.indptr[stop]
+    parts = (X.data[first:last], X.indices[first:last], X.indptr[start : stop + 1] - first)
+    return type(X)(parts, shape=(stop - start, X.shape[1]), copy=False)
 
 
 class TableSource(DataSource):
     """A pandas, polars or pyarrow table whose columns are joined into an array chunk by chunk."""
 
-    def __init__(self, table: Any, y: Float, weight: Float, n_jobs: int = 1) -> None:
+    def __init__(self, table: Any, y: NDArray[Any], weight: Float, n_jobs: int | None = None) -> None:
         self.table, self.y, self.weight = table, y, weight
         self.n_entries, self.n_attributes = table.shape
         self.n_jobs = n_jobs
@@ -53,11 +57,7 @@ class TableSource(DataSource):
         start = k * self.rows_per_chunk
         stop = min(start + self.rows_per_chunk, self.n_entries)
         rows = slice(start, stop)
-        return Chunk(start, stop, table_to_array(self._slice(rows)), *self.coded(self.y[rows], self.weight[rows]))
-
-    def subtract(self, offset: float) -> bool:
-        self.offset = offset
-        return True
+        return Chunk(start, stop, table_to_array(self._slice(rows)), self.y[rows], self.weight[rows])
 
     def _slice(self, rows: slice) -> Any:
         if hasattr(self.table, "iloc"):
@@ -107,4 +107,9 @@ def homogeneous(table: Any) -> Any | None:
 def to_csr(X: Any) -> Any:
     """Any sparse matrix as CSR with float64 or float32 data (CSR input is not copied)."""
     csr = sparse.csr_array(X) if X.format != "csr" else X
+    if csr.nnz and not (csr.indices.min() >= 0 and csr.indices.max() < csr.shape[1]):
+        raise ValueError(f"X is a damaged sparse matrix: it has column indices outside 0 to {csr.shape[1] - 1}.")
+    if not csr.has_canonical_format:  # several values in one cell, or cells out of order
+        csr = csr.copy()
+        csr.sum_duplicates()
     return csr if csr.dtype in (np.float32, np.float64) else csr.astype(np.float64)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aidlearn.data.chunk import Float
 from aidlearn.data.files import Block
-from aidlearn.data.source import Float
 
 
 class TextColumn(ValueError):
@@ -21,43 +22,76 @@ class TextColumn(ValueError):
         self.column = column
 
 
+@dataclass(frozen=True)
+class Roles:
+    """Which columns of a table are X, target and weight."""
+
+    columns: list[Any]
+    target: Any = None
+    weight: Any = None
+
+
+def find_column(names: Sequence[Any], name: Any, what: str, where: str) -> Any:
+    """A column by name, or by number where no column has it as name."""
+    number = isinstance(name, (int, np.integer)) and not isinstance(name, bool)
+    if not isinstance(name, bool) and name in names:
+        return names[names.index(name)]
+    if number and -len(names) <= name < len(names):
+        return names[name]
+    raise ValueError(f"{where} has no column {name!r} ({what}); its columns are {listed(names)}.")
+
+
+def choose_columns(
+    names: Sequence[Any],
+    where: str,
+    target: Any,
+    columns: Sequence[Any] | None,
+    weight: Any,
+    hidden: Sequence[Any] = (),
+) -> Roles:
+    """The one chooser of columns: X is what is named, or all that is neither target, weight nor hidden."""
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise ValueError(f"{where} has more than one column named {repeated[0]!r}.")
+    target = None if target is None else find_column(names, target, "target", where)
+    weight = None if weight is None else find_column(names, weight, "weight", where)
+    if target is not None and target == weight:
+        raise ValueError(f"Column {target!r} of {where} cannot be both target and weight.")
+    used = [name for name in (target, weight) if name is not None]
+    chosen = [name for name in names if name not in used and name not in hidden]
+    if columns is not None:
+        chosen = [find_column(names, name, "columns", where) for name in columns]
+        twice = [name for name in chosen if chosen.count(name) > 1]
+        if twice:
+            raise ValueError(f"columns names {twice[0]!r} more than once.")
+    clash = [name for name in chosen if name in used]
+    if clash:
+        raise ValueError(f"Column {clash[0]!r} of {where} is target or weight, it cannot be in X too.")
+    if not chosen:
+        raise ValueError(f"{where} has no column left for X.")
+    return Roles(chosen, target, weight)
+
+
 class ColumnChoice:
-    """Which columns of a table are X, target and weight, and how they become numbers."""
+    """Which columns of a table file are X, target and weight, and how they become numbers."""
 
     def __init__(
         self, schema: Any, where: str, target: Any, columns: Sequence[Any] | None, weight: Any, one_hot: dict[str, Any]
     ) -> None:
         self.schema, self.where = schema, where
-        repeated = [name for name in schema.names if schema.names.count(name) > 1]
-        if repeated:
-            raise ValueError(f"{where} has more than one column named {repeated[0]!r}.")
-        self.target = None if target is None else self.find(target, "target")
-        self.weight = None if weight is None else self.find(weight, "weight")
-        if self.target is not None and self.target == self.weight:
-            raise ValueError(f"Column {self.target!r} of {where} cannot be both target and weight.")
-        used = {self.target, self.weight}
-        chosen = [name for name in schema.names if name not in used and name not in _index_columns(schema)]
-        if columns is not None:
-            chosen = [self.find(name, "columns") for name in columns]
-            twice = [name for name in chosen if chosen.count(name) > 1]
-            if twice:
-                raise ValueError(f"columns names {twice[0]!r} more than once.")
-        clash = [name for name in chosen if name in used]
-        if clash:
-            raise ValueError(f"Column {clash[0]!r} of {where} is target or weight, it cannot be in X too.")
-        unknown = [name for name in one_hot if name not in chosen]
+        roles = choose_columns(schema.names, where, target, columns, weight, _index_columns(schema))
+        self.columns, self.target, self.weight = roles.columns, roles.target, roles.weight
+        unknown = [name for name in one_hot if name not in self.columns]
         if unknown:
-            raise ValueError(f"one_hot names {unknown[0]!r}, which is no column of X; columns are {chosen}.")
-        self.columns, self.one_hot = chosen, one_hot
-        for name in chosen:
+            raise ValueError(f"one_hot names {unknown[0]!r}, which is no column of X; columns are {self.columns}.")
+        self.one_hot = one_hot
+        for name in self.columns:
             if name not in one_hot and not is_number(schema.field(name).type):
                 raise TextColumn(
                     name,
                     f"Column {name!r} of {where} holds {_kind(schema.field(name).type)}, not numbers; "
                     f"leave it out with columns=..., or encode it with one_hot=[{name!r}].",
                 )
-        if not chosen:
-            raise ValueError(f"{where} has no column left for X.")
 
     @property
     def names(self) -> list[str]:
@@ -71,15 +105,6 @@ class ColumnChoice:
     @property
     def needed(self) -> list[str]:
         return [*self.columns, *(name for name in (self.target, self.weight) if name is not None)]
-
-    def find(self, name: Any, what: str) -> str:
-        """A column by name or number."""
-        if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
-            if -len(self.schema.names) <= name < len(self.schema.names):
-                return self.schema.names[name]
-        elif name in self.schema.names:
-            return str(name)
-        raise ValueError(f"{self.where} has no column {name!r} ({what}); its columns are {listed(self.schema.names)}.")
 
     def block(self, batches: Sequence[Any], into: Float | None = None) -> Block:
         """Consecutive batches of rows as numbers; X is written ``into`` an array with enough rows, if there is one."""
@@ -182,6 +207,7 @@ def _floats(column: Any) -> NDArray[Any]:
     return np.asarray(values, dtype=np.float64)
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[Any]) -> str:
+    """Names for a message, the first of many."""
     shown = ", ".join(map(repr, names[:12]))
     return shown if len(names) <= 12 else f"{shown} and {len(names) - 12} more"

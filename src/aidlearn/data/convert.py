@@ -6,12 +6,12 @@ import os
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from aidlearn.data.arrays import ArraySource, TableSource, homogeneous, is_dask, is_table, to_csr
-from aidlearn.data.source import DataSource, Float
+from aidlearn.data.chunk import Float
+from aidlearn.data.source import DataSource
 
 
 def as_source(X: Any, y: Any, sample_weight: Any = None, n_jobs: int | None = None) -> DataSource:
@@ -31,7 +31,7 @@ def as_source(X: Any, y: Any, sample_weight: Any = None, n_jobs: int | None = No
     check_consistent_length(X, target)
     weight = check_weight(sample_weight, len(target))
     kind = TableSource if is_table(X) else ArraySource
-    return kind(X, target, weight, n_threads(n_jobs))
+    return kind(X, target, weight, n_jobs)
 
 
 def check_features(X: Any, minimum: int = 1) -> Any:
@@ -74,25 +74,6 @@ def check_target(y: Any) -> Float:
     return np.ascontiguousarray(flat, dtype=np.float64)
 
 
-def check_labels(y: Any, advice: str = "") -> NDArray[Any]:
-    """A 1-D array of class labels without missing values."""
-    if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
-        y = y.to_numpy()
-    labels = column_or_1d(y, warn=True)
-    if len(labels) == 0:
-        raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-    bad: NDArray[Any] = np.zeros(len(labels), dtype=bool)
-    if labels.dtype.kind == "f":
-        bad = ~np.isfinite(labels)
-    elif labels.dtype.kind == "O":
-        bad = np.array([value is None or value is not value or value != value for value in labels.tolist()])
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        what = "infinity" if labels.dtype.kind == "f" and np.isinf(labels[row]) else "NaN"
-        raise ValueError(f"Input y contains {what} at row {row}{advice}.")
-    return np.asarray(labels)
-
-
 def check_weight(sample_weight: Any, n: int) -> Float:
     if sample_weight is None:
         return np.ones(n)
@@ -102,12 +83,6 @@ def check_weight(sample_weight: Any, n: int) -> Float:
     if weight.shape != (n,):
         raise ValueError(f"sample_weight.shape == {weight.shape}, expected {(n,)}: one weight per row.")
     return np.ascontiguousarray(weight)
-
-
-def n_threads(n_jobs: int | None) -> int:
-    if n_jobs is None:
-        return 1
-    return max(1, (os.cpu_count() or 1) + 1 + n_jobs) if n_jobs < 0 else max(1, n_jobs)
 
 
 def linear_scores(X: Any, coef: Float, intercept: Any) -> Float:

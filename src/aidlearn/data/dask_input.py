@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.data.arrays import table_to_array
+from aidlearn.data.chunk import Int
+from aidlearn.data.columns import choose_columns
 from aidlearn.data.convert import column_kinds
-from aidlearn.data.dask_tasks import Runner, task
-from aidlearn.data.source import Int
+from aidlearn.data.remote import Backend
 
 
 def kind_of(collection: Any) -> str:
@@ -27,9 +28,10 @@ def kind_of(collection: Any) -> str:
 
 
 @dataclass
-class Strand:
+class Partitions:
     """The partitions of one collection, in the order of their rows."""
 
+    backend: Backend
     what: str
     """Its name in messages."""
     parts: list[Any]
@@ -67,7 +69,7 @@ class Strand:
         key = (part, low, high)
         if key not in self._pieces:
             n = int(self.lengths[part])
-            self._pieces[key] = task(cut, self.parts[part], low, high, n, f"{part} of {self.what}")
+            self._pieces[key] = self.backend.task(cut, self.parts[part], low, high, n, f"{part} of {self.what}")
         return self._pieces[key]
 
 
@@ -83,7 +85,7 @@ def cut(part: Any, low: int, high: int, expected: int, name: str) -> Any:
     return part.iloc[low:high] if hasattr(part, "iloc") else part[low:high]
 
 
-def strand(collection: Any, what: str, columns: Sequence[Any] | None, runner: Runner) -> Strand:
+def partitions_of(collection: Any, what: str, columns: Sequence[Any] | None, backend: Backend) -> Partitions:
     """The partitions of a collection, and their lengths (computed where the collection does not know them)."""
     kind = kind_of(collection)
     if kind == "array":
@@ -92,18 +94,18 @@ def strand(collection: Any, what: str, columns: Sequence[Any] | None, runner: Ru
         parts = list(collection.to_delayed().ravel())
         lengths: Any = collection.chunks[0]
         if any(length != length for length in lengths):
-            lengths = _lengths(parts, runner)
-        return Strand(what, parts, np.array(lengths, dtype=np.int64))
+            lengths = _lengths(parts, backend)
+        return Partitions(backend, what, parts, np.array(lengths, dtype=np.int64))
     given = collection.npartitions
     if kind == "frame":
         collection = collection[list(columns or [])]
     # The lengths of these tasks, not of a thinner collection: how Dask joins partitions depends on the columns.
     parts = list(collection.to_delayed())
-    return Strand(what, parts, np.array(_lengths(parts, runner), dtype=np.int64), len(parts) == given)
+    return Partitions(backend, what, parts, np.array(_lengths(parts, backend), dtype=np.int64), len(parts) == given)
 
 
-def _lengths(parts: Iterable[Any], runner: Runner) -> list[int]:
-    return list(runner.results(runner.start([task(len, part) for part in parts], ours=False)))
+def _lengths(parts: Iterable[Any], backend: Backend) -> list[int]:
+    return list(backend.results(backend.start([backend.task(len, part) for part in parts], ours=False)))
 
 
 @dataclass(frozen=True)
@@ -184,20 +186,9 @@ class Layout:
             numeric = dict.fromkeys(names, X.dtype.kind in "fiub")
         else:
             names = list(X.columns)
-            repeated = [name for name in names if names.count(name) > 1]
-            if repeated:
-                raise ValueError(f"The Dask DataFrame has more than one column named {repeated[0]!r}.")
-            numeric = dict(zip(names, (number for _, number in column_kinds(X._meta)), strict=True))
-        found = {what: _find(names, name, what) for what, name in (("target", target), ("weight", weight))}
-        used = set(found.values()) - {None}
-        chosen = [name for name in names if name not in used]
-        if columns is not None:
-            chosen = [_find(names, name, "columns") for name in columns]
-            clash = [name for name in chosen if name in used]
-            if clash:
-                raise ValueError(f"Column {clash[0]!r} is target or weight, it cannot be in X too.")
-        if not chosen:
-            raise ValueError("The Dask collection has no column left for X.")
+            numeric = {name: number for name, (_, number) in zip(names, column_kinds(X._meta), strict=True)}
+        roles = choose_columns(names, f"The Dask {type(X).__name__}", target, columns, weight)
+        chosen = roles.columns
         for name in chosen:
             if not numeric[name]:
                 holds = X.dtype if kind == "array" else X._meta.dtypes[name]
@@ -205,20 +196,20 @@ class Layout:
                     f"Column {name!r} of the Dask {type(X).__name__} holds {holds}, not numbers; "
                     "encode it, or leave it out with open_source(..., columns=...)."
                 )
-        if found["weight"] is not None and not numeric[found["weight"]]:
-            raise ValueError(f"Column {found['weight']!r} (weight) does not hold numbers.")
+        if roles.weight is not None and not numeric[roles.weight]:
+            raise ValueError(f"Column {roles.weight!r} (weight) does not hold numbers.")
         kinds = {X.dtype} if kind == "array" else {X._meta.dtypes[name] for name in chosen}
         single = kinds == {np.dtype(np.float32)}
         # Partitions are cut down to the columns that are needed, in this order; positions refer to it.
-        needed = names if kind == "array" else [*chosen, *(n for n in found.values() if n is not None)]
+        needed = names if kind == "array" else [*chosen, *(n for n in (roles.target, roles.weight) if n is not None)]
         position = {name: k for k, name in enumerate(needed)}
         return cls(
             [str(name) for name in chosen],
             [position[name] for name in chosen],
-            None if found["target"] is None else position[found["target"]],
-            None if found["weight"] is None else position[found["weight"]],
+            None if roles.target is None else position[roles.target],
+            None if roles.weight is None else position[roles.weight],
             "float32" if single else "float64",
-            found["target"] is None or numeric[found["target"]],
+            roles.target is None or numeric[roles.target],
             None if kind == "array" else needed,
         )
 
@@ -228,16 +219,6 @@ def _check_blocks(X: Any) -> None:
         raise ValueError("The Dask array does not know its number of columns; call compute_chunk_sizes() first.")
     if not isinstance(X._meta, np.ndarray):
         raise ValueError(f"The blocks of the Dask array are {type(X._meta).__name__}; they must be NumPy arrays.")
-
-
-def _find(names: list[Any], name: Any, what: str) -> Any:
-    """A column by name, or by number where no column has it as name."""
-    if name is None or name in names:
-        return name
-    if isinstance(name, (int, np.integer)) and not isinstance(name, bool) and -len(names) <= name < len(names):
-        return names[name]
-    shown = ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    raise ValueError(f"The Dask collection has no column {name!r} ({what}); its columns are {shown}.")
 
 
 def check_vector(collection: Any, what: str, texts: bool) -> bool:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from aidlearn.data.threads import n_threads
+
+if TYPE_CHECKING:
+    from aidlearn.data.source import DataSource
 
 UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -58,6 +63,10 @@ class Need:
     reading: float
     """Of the buffers that a file is read with."""
 
+    @classmethod
+    def of(cls, source: DataSource, n_jobs: int) -> Need:
+        return cls(source.n_entries, source.n_attributes, source.rows_per_chunk, n_jobs, source.reading_bytes)
+
     @property
     def fixed(self) -> float:
         """Whatever the size of samples and clusters."""
@@ -81,3 +90,14 @@ class Need:
         """Models of classes that can be fitted in the same passes."""
         spare = limit - self.least()
         return 1 + max(0, int(spare / (BYTES_PER_ROW_AND_CLASS * self.n + 8.0 * CLUSTER_COPIES * self.m * 10 * self.m)))
+
+
+def check_limit(source: DataSource, named: str = "") -> None:
+    """Refuse a memory limit that no fit of the source can keep to, with the amount needed."""
+    assert source.memory_limit is not None
+    need = Need.of(source, n_threads(source.n_jobs))
+    if need.least() > source.memory_limit:
+        raise ValueError(
+            f"A fit of {source.n_entries} rows x {source.n_attributes} columns needs about "
+            f"{math.ceil(need.least() / 1e6)} MB, more than memory_limit={named or source.memory_limit}."
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from aidlearn.data.arrays import ArraySource, TableSource, table_to_array
-from aidlearn.data.source import Chunk, DataSource, Float
+from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.loading import load
+from aidlearn.data.run import Run
+
+SMALLEST_SQUARES = 1e-290
+"""Sum of squares below which a column that is not zero has lost its digits."""
 
 
 @dataclass(frozen=True)
@@ -32,68 +38,139 @@ class Moments:
     """Targets of about ten thousand entries."""
     digest: str = ""
     """Of every chunk, if it was asked for: other rows, or the same in another order, have another one."""
+    density: Float | None = None
+    """Part of each column that is stored, where rows are sparse and worth compiled passes."""
 
 
-def inspect(source: DataSource, centred: bool = True, digest: bool = False) -> Moments:
+def inspect(run: Run, centred: bool = True, digest: bool = False) -> Moments:
     """Validate all entries and measure the columns, in one pass.
 
     ``centred`` says that columns will be centred (there is an intercept): then one that hardly varies is looked at
     again.
     """
     hashed = hashlib.sha256()
+    source = run.source
     m = source.n_attributes
     total = np.zeros(2 * m + 2)
+    stored: Float | None = None
     step = max(1, source.n_entries // 10_000)
     targets: list[Float] = []
 
-    def measure(chunk: Chunk, state: Any) -> tuple[tuple[Float, Float, bytes], None]:
-        plain = bool((chunk.weight == 1).all())
-        # NaN and infinity survive any sum, so finite sums prove all cells finite. A weight of zero
-        # must not hide a bad cell: the sums of squares that are checked are unweighted.
-        with np.errstate(over="ignore", invalid="ignore"):
-            squares = _squares(chunk, None)
-            sound = np.isfinite(squares).all() and np.isfinite(chunk.y @ chunk.y)
-        if not (sound and np.isfinite(chunk.weight).all()):
+    measured, compiled = _measured_by(run), run.compiled  # the run itself stays here
+
+    def measure(chunk: Chunk, state: Any) -> tuple[_ChunkMoments, None]:
+        sums = measured(chunk)
+        sound = np.isfinite(sums.unweighted_squares).all() and np.isfinite(sums.target_squares)
+        if not (sound and np.isfinite(sums.weight)):
             raise ValueError(source.find_bad_cell(chunk) + ".")
-        negative = np.flatnonzero(chunk.weight < 0)
-        if len(negative):
+        if sums.least_weight < 0:
+            row = int(np.flatnonzero(chunk.weight < 0)[0])
             raise ValueError(
-                f"sample_weight must be non-negative, got {chunk.weight[negative[0]]:g} "
-                f"at row {chunk.start + int(negative[0])}."
+                f"sample_weight must be non-negative, got {chunk.weight[row]:g} at row {chunk.start + row}."
             )
-        if not plain:
-            with np.errstate(over="ignore", under="ignore"):
-                squares = _squares(chunk, chunk.weight)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            sums = chunk.transposed_times(chunk.weight)
-            scalars = [chunk.weight.sum(), chunk.weight @ chunk.weight]
-            seal = _seal(chunk) if digest else b""
-        measured = np.concatenate([sums, squares, scalars])
-        return (measured, chunk.y[-chunk.start % step :: step].copy(), seal), None
+        some = chunk.y[-chunk.start % step :: step].copy()
+        return _ChunkMoments(sums, some, _seal(chunk) if digest else b"", _stored(compiled, chunk)), None
 
-    def collect(value: tuple[Float, Float, bytes]) -> None:
-        total[:] += value[0]
-        targets.append(value[1])
-        hashed.update(value[2])
+    def collect(part: _ChunkMoments) -> None:
+        nonlocal stored
+        if part.stored is not None:
+            stored = part.stored if stored is None else stored + part.stored
+        total[:m] += part.sums.sums
+        total[m : 2 * m] += part.sums.squares
+        total[2 * m :] += part.sums.weight, part.sums.weight_squares
+        targets.append(part.targets)
+        hashed.update(part.seal)
 
-    source.run(measure, collect=collect)
+    run.map(measure, collect=collect)
     weight, weight_squares = float(total[2 * m]), float(total[2 * m + 1])
     if not 1e-100 < weight < 1e100 and weight != 0:
         raise ValueError(f"sample_weight sums to {weight:g}; divide it by a constant so that it is of ordinary size.")
     if weight == 0:
         raise ValueError("sample_weight is zero for every row; at least one must be positive.")
     mean, raw = total[:m] / weight, total[m : 2 * m]
+    vanished = np.flatnonzero((raw < SMALLEST_SQUARES) & (total[:m] != 0))
+    if len(vanished):
+        raise ValueError(
+            f"Column {source.column_name(int(vanished[0]))} of X has values so small that their squares vanish in "
+            "float64; rescale it."
+        )
     squares = raw - weight * mean**2
     # Where the difference has cancelled, a second pass measures the spread about the mean itself.
     suspects = np.flatnonzero(squares <= 1e-8 * raw)
     suspects = suspects[raw[suspects] > 0]
     if centred and len(suspects):
-        squares[suspects] = _spread(source, suspects, mean[suspects])
+        squares[suspects] = _spread(run, suspects, mean[suspects])
     effective = weight / (weight_squares / weight)
     sampled = np.concatenate(targets)
     return Moments(
-        weight, effective, mean, np.maximum(squares, 0.0), raw, sampled, hashed.hexdigest() if digest else ""
+        weight,
+        effective,
+        mean,
+        np.maximum(squares, 0.0),
+        raw,
+        sampled,
+        hashed.hexdigest() if digest else "",
+        None if stored is None else stored / source.n_entries,
     )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Sums of a chunk that validate it and measure its columns.
+
+    NaN and infinity survive any sum, so a chunk is sound if these are finite; a weight of zero hides nothing in the
+    sums without weights.
+    """
+
+    weight: float
+    weight_squares: float
+    target_squares: float
+    least_weight: float
+    sums: Float
+    """Of ``s x``."""
+    squares: Float
+    """Of ``s x^2``."""
+    unweighted_squares: Float
+
+
+@dataclass(frozen=True)
+class _ChunkMoments:
+    sums: Measured
+    targets: Float
+    """Some of them."""
+    seal: bytes
+    stored: Float | None
+    """Cells of each column that are stored."""
+
+
+def _measured_by(run: Run) -> Callable[[Chunk], Measured]:
+    """The way to measure a chunk: compiled, or NumPy for small data."""
+    if run.compiled:
+        measure = load("aidlearn.data.compiled").measure
+        return lambda chunk: Measured(*measure(chunk.X, chunk.y, chunk.weight))
+    return _measured
+
+
+def _measured(chunk: Chunk) -> Measured:
+    plain = bool((chunk.weight == 1).all())
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        unweighted = _squares(chunk, None)
+        squares = unweighted if plain else _squares(chunk, chunk.weight)
+        return Measured(
+            weight=float(chunk.weight.sum()),
+            weight_squares=float(chunk.weight @ chunk.weight),
+            target_squares=float(chunk.y @ chunk.y),
+            least_weight=float(chunk.weight.min(initial=np.inf)),
+            sums=chunk.transposed_times(chunk.weight),
+            squares=squares,
+            unweighted_squares=unweighted,
+        )
+
+
+def _stored(compiled: bool, chunk: Chunk) -> Float | None:
+    if not (compiled and sparse.issparse(chunk.X)):
+        return None
+    return np.bincount(chunk.X.indices, minlength=chunk.X.shape[1]).astype(np.float64)
 
 
 def _seal(chunk: Chunk) -> bytes:
@@ -105,7 +182,7 @@ def _seal(chunk: Chunk) -> bytes:
     return hashed.digest()
 
 
-def _spread(source: DataSource, columns: NDArray[np.intp], mean: Float) -> Float:
+def _spread(run: Run, columns: NDArray[np.intp], mean: Float) -> Float:
     """Squares about the mean of columns that hardly vary; 0 for those that do not vary at all."""
     squares = np.zeros(len(columns))
     low, high = np.full(len(columns), np.inf), np.full(len(columns), -np.inf)
@@ -124,13 +201,13 @@ def _spread(source: DataSource, columns: NDArray[np.intp], mean: Float) -> Float
         np.minimum(low, value[1], out=low)
         np.maximum(high, value[2], out=high)
 
-    source.run(measure, collect=collect)
+    run.map(measure, collect=collect)
     largest = np.maximum(np.abs(low), np.abs(high))
     lost = np.flatnonzero((high > low) & (high - low < 1e-11 * largest))
     if len(lost):
         column = lost[0]
         raise ValueError(
-            f"Column {source.column_name(int(columns[column]))} of X varies only in its last digits, between "
+            f"Column {run.source.column_name(int(columns[column]))} of X varies only in its last digits, between "
             f"{float(low[column])!r} and {float(high[column])!r}: subtract an offset from it, or drop it."
         )
     return np.where(high > low, squares, 0.0)
@@ -147,9 +224,10 @@ def _squares(chunk: Chunk, weight: Float | None) -> Float:
     return np.einsum("i,ij,ij->j", weight, chunk.X, chunk.X, dtype=np.float64)
 
 
-def checked_rows(source: DataSource) -> tuple[Any, Float]:
+def checked_rows(run: Run) -> tuple[Any, Float]:
     """Rows in memory as one array or CSR matrix without bad cells, and their weights."""
-    inspect(source, centred=False)
+    inspect(run, centred=False)
+    source = run.source
     if isinstance(source, TableSource):
         return table_to_array(source.table), source.weight
     assert isinstance(source, ArraySource)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from aidlearn.data.arrays import is_dask
-from aidlearn.data.convert import n_threads
 from aidlearn.data.dask import DaskSource
-from aidlearn.data.files import FileSource, NpySource
-from aidlearn.data.memory import parse_bytes
+from aidlearn.data.files import FileSource
+from aidlearn.data.memory import check_limit, parse_bytes
+from aidlearn.data.npy import NpySource
 from aidlearn.data.source import DataSource
 
 EXTENSIONS = {
@@ -70,16 +70,17 @@ def open_source(
             raise ValueError(
                 "one_hot and memory_limit are for files: encode columns with Dask, and limit the memory of its workers."
             )
-        return DaskSource(path, target, columns, weight, n_threads(n_jobs))
+        return DaskSource(path, target, columns, weight, n_jobs)
     for name, value in (("target", target), ("weight", weight)):
         if not (value is None or is_path(value) or isinstance(value, (int, np.integer))):
             raise ValueError(
                 f"The {name} of a file is one of its columns, by name or number, got {type(value).__name__}."
             )
-    source = _open(_checked_path(path), target, columns, weight, one_hot, n_threads(n_jobs))
+    source = _open(_checked_path(path), target, columns, weight, one_hot, n_jobs)
     source.recipe = _recipe(path, target, columns, weight, one_hot)
     if memory_limit is not None:
-        source.limit_memory(parse_bytes("memory_limit", memory_limit), repr(memory_limit))
+        source.memory_limit = parse_bytes("memory_limit", memory_limit)
+        check_limit(source, repr(memory_limit))
     return source
 
 
@@ -120,7 +121,7 @@ def _checked_path(path: Any) -> Path:
     return checked
 
 
-def _open(path: Path, target: Any, columns: Any, weight: Any, one_hot: Any, n_jobs: int) -> FileSource:
+def _open(path: Path, target: Any, columns: Any, weight: Any, one_hot: Any, n_jobs: int | None) -> FileSource:
     if path.is_dir():
         files = sorted([*path.glob("*.parquet"), *path.glob("*.pq")])
         if not files:
@@ -149,7 +150,7 @@ def _open(path: Path, target: Any, columns: Any, weight: Any, one_hot: Any, n_jo
     return SvmlightSource(path, n_jobs)
 
 
-def _parquet(files: list[Path], target: Any, columns: Any, weight: Any, one_hot: Any, n_jobs: int) -> FileSource:
+def _parquet(files: list[Path], target: Any, columns: Any, weight: Any, one_hot: Any, n_jobs: int | None) -> FileSource:
     _need_pyarrow(files[0])
     from aidlearn.data.tables import ParquetSource
 

@@ -22,7 +22,9 @@ MOST_COLUMNS = 2**31 - 1
 class SvmlightSource(FileSource):
     """Targets and ``index:value`` pairs. The file does not say how many rows and columns there are: it is read once."""
 
-    def __init__(self, path: Path, n_jobs: int = 1) -> None:
+    is_sparse = True
+
+    def __init__(self, path: Path, n_jobs: int | None = None) -> None:
         self.path, self.n_jobs = path, n_jobs
         self._remember([path])
         self.n_entries, largest, smallest = 0, 0, 1

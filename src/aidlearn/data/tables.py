@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aidlearn.data.chunk import Chunk, Float
 from aidlearn.data.columns import ColumnChoice, TextColumn, is_number, listed, unique_values
 from aidlearn.data.files import Block, FileSource, read_ahead
-from aidlearn.data.source import Chunk
 
 BATCH_BYTES = 2 << 20
 """Of one batch of a Parquet file."""
@@ -73,12 +74,24 @@ class TableFiles(FileSource):
         """Batches that make a chunk each; decoding them and making arrays of them have a thread each."""
         return recut(read_ahead(self.batches(self.choice.needed)), self.rows_per_chunk)
 
-    def _cut(self) -> Iterator[Chunk]:
-        start, ring = 0, self._ring(np.float64)
+    def _cut(self, held: int = 1) -> Iterator[Chunk]:
+        return (load() for load in self._loads(held))
+
+    def _loads(self, held: int) -> Iterator[Callable[[], Chunk]]:
+        """What makes numbers of the batches of each chunk, in memory that is used again for later ones."""
+        start, ring = 0, self._ring(np.float64, held)
+
+        def load(parts: list[Any], into: Float, start: int) -> Chunk:
+            return self._chunk(self.choice.block(parts, into), start)
+
         for parts in self._chunk_parts():
-            block = self.choice.block(parts, next(ring))
-            yield self._chunk(block, start)
-            start += len(block.target)
+            yield partial(load, parts, next(ring), start)
+            start += sum(batch.num_rows for batch in parts)
+
+    def loads(self, held: int) -> Iterator[Callable[[], Chunk]]:
+        self._check_unchanged()
+        yield from read_ahead(self._loads(held))
+        self._check_unchanged()
 
     def targets(self) -> Iterator[NDArray[Any]]:
         target = self.choice.target
@@ -96,7 +109,7 @@ class ParquetSource(TableFiles):
         columns: Any = None,
         weight: Any = None,
         one_hot: Any = (),
-        n_jobs: int = 1,
+        n_jobs: int | None = None,
     ) -> None:
         import pyarrow.parquet as pq
 
@@ -116,10 +129,11 @@ class ParquetSource(TableFiles):
         where = str(paths[0]) if len(paths) == 1 else f"{paths[0].parent} ({len(paths)} files)"
         values = _levels(self, schema, one_hot, where)
         self._describe(ColumnChoice(schema, where, target, columns, weight, values), self._sizes, where)
-        # Of every column a page as it is stored, one decoded, a buffer and some batches.
-        self.reading_bytes = (PAGE_BYTES + READ_BYTES) * len(self.choice.needed) + 40.0 * BATCH_BYTES
+        # Of every column a page as it is stored, one decoded, a buffer; batches, and what allocators keep of them.
+        self.reading_bytes = (PAGE_BYTES + READ_BYTES) * len(self.choice.needed) + 60.0 * BATCH_BYTES
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
+        import pyarrow as pa
         import pyarrow.parquet as pq
         from pyarrow.lib import ArrowException
 
@@ -131,6 +145,8 @@ class ParquetSource(TableFiles):
                     yield from file.iter_batches(batch_size=rows, columns=columns, use_threads=True)
             except (OSError, ArrowException) as error:
                 raise ValueError(f"{path} cannot be read to its end: {_short(error)}") from None
+            finally:
+                pa.default_memory_pool().release_unused()  # it keeps what its threads have freed
 
 
 class CsvSource(TableFiles):
@@ -143,7 +159,7 @@ class CsvSource(TableFiles):
         columns: Any = None,
         weight: Any = None,
         one_hot: Any = (),
-        n_jobs: int = 1,
+        n_jobs: int | None = None,
     ) -> None:
         self.paths, self.n_jobs = [path], n_jobs
         self._remember([path])

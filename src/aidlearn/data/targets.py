@@ -1,14 +1,131 @@
-"""Targets as they are stored (numbers or texts), counted and coded."""
+"""The one encoder of targets: class labels are found and counted here, and stored targets become numbers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from aidlearn.data.chunk import Chunk, Float, Int
+
+if TYPE_CHECKING:
+    from aidlearn.data.source import DataSource
 
 MOST_CLASSES = 1000
+"""Of a target in a file: one with more values is no class."""
+LARGEST_WHOLE = 2.0**53
+"""Beyond it floats skip whole numbers."""
+CONTINUOUS = "The target holds numbers with decimals (Unknown label type: continuous); fit a regression."
+
+
+@dataclass(frozen=True)
+class Targets:
+    """How stored targets and weights become those of a problem."""
+
+    classes: NDArray[Any] | None = None
+    """Sorted class labels: a target becomes the number of its class."""
+    factors: Float | None = None
+    """Factors on the weights of the entries of each class."""
+    offset: float = 0.0
+    """Taken from every target that is a number: what an intercept will give back."""
+    name: str = "y"
+    """Of the target, in messages."""
+
+    def __call__(self, target: NDArray[Any], weight: Float) -> tuple[Float, Float]:
+        """Targets as numbers (less the offset, or the index of their class) and weights times those of the classes."""
+        if self.classes is None:
+            if target.dtype.kind in "OUS":
+                raise ValueError(f"The target {self.name!r} holds texts; a regression needs numbers.")
+            values = np.asarray(target, dtype=np.float64)
+            return (values - self.offset if self.offset else values), weight
+        if target.dtype == object:
+            target = np.array(target.tolist())  # texts as texts: comparing objects is slow
+        codes = np.minimum(np.searchsorted(self.classes, target), len(self.classes) - 1)
+        return codes.astype(np.float64), weight if self.factors is None else weight * self.factors[codes]
+
+    def code(self, chunk: Chunk) -> Chunk:
+        """A chunk as a source gives it, with coded targets and weights."""
+        y, weight = self(chunk.y, chunk.weight)
+        return chunk if y is chunk.y and weight is chunk.weight else replace(chunk, y=y, weight=weight)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Class labels in ascending order, and how many entries have each."""
+
+    labels: NDArray[Any]
+    counts: Int
+
+    @classmethod
+    def of_labels(cls, labels: NDArray[Any]) -> tuple[Classes, Int]:
+        """The classes of labels in memory, and the index of each entry's class."""
+        try:
+            check_classification_targets(labels)
+        except ValueError:
+            raise ValueError(CONTINUOUS) from None
+        found, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+        return cls(found, counts), codes.astype(np.int64)
+
+    @classmethod
+    def of_source(cls, source: DataSource) -> Classes:
+        """The classes of a source, by one pass over its targets."""
+        counts: dict[Any, int] = {}
+        row = 0
+        for part in source.target_counts():
+            if part.bad is not None:
+                raise ValueError(f"Input y contains NaN or infinity at row {source.row_name(row + part.bad)}.")
+            for value, count in zip(part.values, part.counts, strict=True):
+                counts[value] = counts.get(value, 0) + count
+            row += part.n_entries
+            if len(counts) > MOST_CLASSES:
+                raise ValueError(
+                    f"The target has more than {MOST_CLASSES} different values; to predict a number, fit a regression."
+                )
+        if any(isinstance(value, (float, np.floating)) and value != round(value) for value in counts):
+            raise ValueError(CONTINUOUS)
+        labels = sorted(counts)
+        return cls(_whole(np.array(labels)), np.array([counts[label] for label in labels]))
+
+    def several(self, who: str) -> Classes:
+        """The same, if there is more than one."""
+        if len(self.labels) < 2:
+            raise ValueError(
+                f"{who} needs at least 2 classes in y, but the data contains only one class: "
+                f"{self.labels.tolist()[0]!r}."
+            )
+        return self
+
+    def factors(self, class_weight: Any) -> Float | None:
+        """What ``class_weight`` says as one factor per class; None if it says nothing."""
+        if class_weight is None:
+            return None
+        if isinstance(class_weight, str) and class_weight == "balanced":
+            return np.asarray(self.counts.sum() / (len(self.counts) * self.counts))
+        try:
+            return np.asarray(compute_class_weight(class_weight, classes=self.labels, y=self.labels), dtype=np.float64)
+        except ValueError as error:
+            raise ValueError(f"class_weight does not fit the classes {self.labels.tolist()}: {error}") from None
+
+
+def check_labels(y: Any, advice: str = "") -> NDArray[Any]:
+    """A 1-D array of class labels without missing values."""
+    if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
+        y = y.to_numpy()
+    labels = np.asarray(column_or_1d(y, warn=True))
+    if len(labels) == 0:
+        raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+    bad = _bad(labels)
+    if len(bad):
+        row = int(bad[0])
+        what = "infinity" if labels.dtype.kind == "f" and np.isinf(labels[row]) else "NaN"
+        raise ValueError(f"Input y contains {what} at row {row}{advice}.")
+    return labels
 
 
 @dataclass(frozen=True)
@@ -25,9 +142,7 @@ class TargetCounts:
 def count_targets(target: NDArray[Any]) -> TargetCounts:
     """Count the values of some targets (of more than :data:`MOST_CLASSES`, the first few)."""
     n = len(target)
-    bad = np.flatnonzero(~np.isfinite(target) if target.dtype.kind == "f" else [])
-    if target.dtype.kind == "O":
-        bad = np.flatnonzero([_is_bad(value) for value in target.tolist()])
+    bad = _bad(target)
     if len(bad):
         return TargetCounts(n, [], [], int(bad[0]))
     try:
@@ -39,22 +154,22 @@ def count_targets(target: NDArray[Any]) -> TargetCounts:
     return TargetCounts(n, list(values[:most]), [int(count) for count in counts[:most]])
 
 
-def _is_bad(value: Any) -> bool:
-    return value is None or value != value or (isinstance(value, float) and value in (np.inf, -np.inf))
+def _bad(target: NDArray[Any]) -> NDArray[np.intp]:
+    """Positions of missing and infinite values."""
+    if target.dtype.kind == "f":
+        return np.flatnonzero(~np.isfinite(target))
+    return np.flatnonzero(_bad_objects(target.tolist()) if target.dtype.kind == "O" else [])
 
 
-def code(
-    target: NDArray[Any],
-    weight: NDArray[np.float64],
-    classes: NDArray[Any] | None,
-    factors: NDArray[np.float64] | None,
-    offset: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Targets as numbers (less the offset, or the index of their class) and weights times those of the classes."""
-    if classes is None:
-        values = np.asarray(target, dtype=np.float64)
-        return (values - offset if offset else values), weight
-    if target.dtype == object:
-        target = np.array(target.tolist())  # texts as texts: comparing objects is slow
-    codes = np.minimum(np.searchsorted(classes, target), len(classes) - 1)
-    return codes.astype(np.float64), weight if factors is None else weight * factors[codes]
+def _bad_objects(values: Iterable[Any]) -> list[bool]:
+    def is_bad(value: Any) -> bool:
+        return value is None or value != value or (isinstance(value, float) and value in (np.inf, -np.inf))
+
+    return [is_bad(value) for value in values]
+
+
+def _whole(classes: NDArray[Any]) -> NDArray[Any]:
+    """Labels 0.0, 1.0 as 0, 1."""
+    if classes.dtype.kind == "f" and (classes == np.round(classes)).all() and (np.abs(classes) < LARGEST_WHOLE).all():
+        return classes.astype(np.int64)
+    return classes

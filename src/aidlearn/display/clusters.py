@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.display.style import COLOURS, INK, LINES, axes_for, legend, percentages, tidy, whole_numbers
-from aidlearn.fits import Fit, fits_of
+from aidlearn.display.style import COLOURS, INK, LINES, RATES, draw_parts, legend, percentages, tidy, whole_numbers
+from aidlearn.estimators.fits import Fit, fits_of
 
 KINDS = ("both", "rate", "size")
-GROUPS = (("aggregation_rate", "all clusters"), ("near_rate", "near the hyperplane"), ("far_rate", "far from it"))
 
 
 class ClusterDisplay:
@@ -22,7 +21,7 @@ class ClusterDisplay:
     Parameters
     ----------
     fits : list of Fit
-        See :func:`aidlearn.fits.fits_of`.
+        See :func:`aidlearn.estimators.fits.fits_of`.
     kind : {"both", "rate", "size"}, default="both"
 
     Attributes
@@ -70,19 +69,14 @@ class ClusterDisplay:
 
     def plot(self, ax: Any = None) -> ClusterDisplay:
         """Draw, on axes that are given or new ones."""
-        self.ax_ = axes_for(ax, 2 if self.kind == "both" else 1)
-        axes = list(self.ax_) if self.kind == "both" else [self.ax_]
-        self.figure_ = axes[0].figure
-        if self.kind in ("both", "rate"):
-            self._rates(axes[0])
-        if self.kind in ("both", "size"):
-            self._sizes(axes[-1])
+        parts = {"rate": self._rates, "size": self._sizes}
+        self.ax_, self.figure_ = draw_parts(ax, [parts[name] for name in parts if self.kind in ("both", name)])
         return self
 
     def _rates(self, ax: Any) -> None:
         several = len(self.fits) > 1
         for k, fit in enumerate(self.fits):
-            for group, (name, label) in enumerate(GROUPS):
+            for group, (name, label) in enumerate(RATES):
                 rates = np.array([getattr(record, name) for record in fit.history], dtype=float)
                 if np.isnan(rates).all():
                     continue
@@ -91,7 +85,7 @@ class ClusterDisplay:
                 style = {"ls": LINES[group if several else 0], "marker": "o^s"[group], "ms": 4.5}
                 ax.plot([record.iteration for record in fit.history], rates, color=colour, label=shown, **style)
         if several:
-            for group, (_, label) in enumerate(GROUPS):  # colours tell models, lines tell groups
+            for group, (_, label) in enumerate(RATES):  # colours tell models, lines tell groups
                 ax.plot([], [], color=INK, ls=LINES[group], marker="o^s"[group], ms=4.5, label=label)
         ax.set_yscale("log")
         percentages(ax.yaxis)

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.display.style import COLOURS, INK, SMALLEST_GAP, axes_for, legend, tidy, whole_numbers
-from aidlearn.fits import Fit, fits_of
+from aidlearn.display.style import COLOURS, INK, LARGE_RANGE, SMALLEST_GAP, draw_parts, legend, tidy, whole_numbers
+from aidlearn.estimators.fits import Fit, fits_of
 
-LARGE_RANGE = 20.0
-"""Ratio of values from which on an axis is logarithmic."""
 KINDS = ("both", "bounds", "gap")
 
 
@@ -20,7 +18,7 @@ class ConvergenceDisplay:
     Parameters
     ----------
     fits : list of Fit
-        See :func:`aidlearn.fits.fits_of`; several are drawn relative to the objective that each reached.
+        See :func:`aidlearn.estimators.fits.fits_of`; several are drawn relative to the objective that each reached.
     tol : float, optional
         Drawn as a line in the plot of gaps.
     x : {"iteration", "seconds"}, default="iteration"
@@ -74,13 +72,8 @@ class ConvergenceDisplay:
 
     def plot(self, ax: Any = None) -> ConvergenceDisplay:
         """Draw, on axes that are given or new ones."""
-        self.ax_ = axes_for(ax, 2 if self.kind == "both" else 1)
-        axes = list(self.ax_) if self.kind == "both" else [self.ax_]
-        self.figure_ = axes[0].figure
-        if self.kind in ("both", "bounds"):
-            self._bounds(axes[0])
-        if self.kind in ("both", "gap"):
-            self._gaps(axes[-1])
+        parts = {"bounds": self._bounds, "gap": self._gaps}
+        self.ax_, self.figure_ = draw_parts(ax, [parts[name] for name in parts if self.kind in ("both", name)])
         return self
 
     def _series(self, fit: Fit, *names: str) -> list[Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.data.source import Float
+from aidlearn.data.chunk import Float
 from aidlearn.display.style import COLOURS, INK, LINES, axes_for, tidy
-from aidlearn.fits import feature_names, fits_of
+from aidlearn.estimators.fits import feature_names, fits_of
 
 LARGEST = 8
 """Coefficients that are drawn by default."""

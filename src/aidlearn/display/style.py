@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,10 @@ LINES = ("-", "--", ":", "-.")
 INK = "#5F6B7A"
 SMALLEST_GAP = 1e-16
 """Where a gap of 0 is drawn on a logarithmic axis."""
+LARGE_RANGE = 20.0
+"""Ratio of values from which on an axis is logarithmic."""
+RATES = (("aggregation_rate", "all clusters"), ("near_rate", "near the hyperplane"), ("far_rate", "far from it"))
+"""Aggregation rates of an iteration, and which clusters they are of."""
 
 
 def pyplot() -> Any:
@@ -43,6 +47,15 @@ def axes_for(ax: Any, number: int) -> Any:
     ax.set_axis_off()
     inner = grid.subgridspec(1, number, wspace=0.35)
     return np.array([ax.figure.add_subplot(inner[k]) for k in range(number)], dtype=object)
+
+
+def draw_parts(ax: Any, parts: Sequence[Callable[[Any], None]]) -> tuple[Any, Any]:
+    """Draw each part on axes of its own, given or new; the axes (an array of several) and their figure."""
+    found = axes_for(ax, len(parts))
+    axes = [found] if len(parts) == 1 else list(found)
+    for draw, where in zip(parts, axes, strict=True):
+        draw(where)
+    return found, axes[0].figure
 
 
 def tidy(ax: Any, xlabel: str, ylabel: str, title: str = "") -> None:

@@ -2,7 +2,6 @@
 
 from aidlearn.engine.clusters import Assignment, Clusters
 from aidlearn.engine.loop import Limits, aid
-from aidlearn.engine.picture import Frame
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
 from aidlearn.engine.result import Iteration, Result, Status
 
@@ -11,7 +10,6 @@ __all__ = [
     "Assignment",
     "Clusters",
     "Evaluation",
-    "Frame",
     "Incumbent",
     "Iteration",
     "Limits",

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from aidlearn import archive
 from aidlearn.engine.result import Iteration
 
-KIND, VERSION = "aidlearn checkpoint", 2
+KIND, VERSION = "aidlearn checkpoint", 3
+OLDEST = 2
+"""Version that can still be continued: it has dense sums only, as version 3 may have."""
 
 
 class CheckpointError(ValueError):
@@ -119,7 +121,7 @@ def read(path: Path) -> tuple[Snapshot, Origin]:
         found = archive.read(path, KIND, VERSION)
     except archive.ArchiveError as error:
         raise CheckpointError(str(error)) from None
-    if found.version < VERSION:
+    if found.version < OLDEST:
         raise CheckpointError(f"The checkpoint {path} is of an older version of aidlearn; delete it to start anew.")
     try:
         return _snapshot(found), Origin(**found.meta["origin"])

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.source import Chunk, DataSource, Float, Int
+from aidlearn.data.chunk import Chunk, Float, Int
 from aidlearn.engine.problem import Problem, Trial
+from aidlearn.engine.sums import Sums
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class ChunkLabels:
     """Cluster of each entry of a chunk; ``moved`` entries get the id of their key at the next pass."""
 
     labels: NDArray[np.int32]
-    moved: NDArray[np.int64]
+    moved: Int
     keys: Int
 
     def current(self, renamed: Renaming) -> NDArray[np.int32]:
@@ -73,8 +74,40 @@ class Assignment:
     """Initial group of each entry of a chunk, which entries stay alone, and the chunk's objective."""
 
     labels: NDArray[np.int32]
-    single: NDArray[np.bool_] | None = None
+    single: NDArray[Any] | None = None
+    """A mask, or the numbers of these entries in the chunk."""
     objective: float = 0.0
+    counts: Int | None = None
+    sums: Float | None = None
+    """Sizes and sums of the groups without the single entries, where they come with the labels."""
+
+
+@dataclass(frozen=True)
+class _ChunkSums:
+    """One chunk of the first clusters: its groups with sizes, and sums of these and of its single entries."""
+
+    groups: NDArray[np.intp]
+    sizes: Int
+    sums: Float
+    single_sums: Any
+    single: Int
+    """Numbers of the entries that stay alone."""
+    objective: float
+
+
+@dataclass(frozen=True)
+class _ChunkMoves:
+    """One chunk of a check: the clusters that its entries would leave for new ones."""
+
+    objectives: Float
+    keys: Int
+    """Of the new clusters."""
+    parents: NDArray[np.int32]
+    homes: NDArray[np.int16]
+    """Region of the new clusters at the last of the points."""
+    counts: Int
+    sums: Float | None
+    """None if there are none."""
 
 
 class Clusters:
@@ -86,23 +119,26 @@ class Clusters:
 
     def __init__(
         self,
-        source: DataSource,
         problem: Problem,
         states: Sequence[ChunkLabels],
         renaming: Renaming,
         counts: Int,
-        sums: Float,
+        sums: Sums,
         homes: NDArray[np.int16],
     ) -> None:
-        self.source, self.problem = source, problem
+        self.problem = problem
         self._states, self._renaming = list(states), renaming
-        self.counts, self.sums, self.homes = counts, sums, homes
-        self._summed = _size(sums)
+        self.counts, self.store, self.homes = counts, sums, homes
+        self._summed = sums.sizes()
+
+    @property
+    def sums(self) -> Float:
+        """Sums of all clusters as one array; a problem whose entries alone are sparse asks ``store`` instead."""
+        return self.store.array()
 
     @classmethod
     def build(
         cls,
-        source: DataSource,
         problem: Problem,
         assign: Callable[[Chunk, Any], Assignment],
         n_groups: int,
@@ -118,34 +154,41 @@ class Clusters:
         counts = np.zeros(n_groups, dtype=np.int64)
         sums: Float | None = None
         single_keys: list[Int] = []
-        single_sums: list[Float] = []
+        single_sums: list[Any] = []
 
-        def assign_and_sum(chunk: Chunk, state: Any) -> tuple[Any, ChunkLabels]:
+        def assign_and_sum(chunk: Chunk, state: Any) -> tuple[_ChunkSums, ChunkLabels]:
             given = assign(chunk, state)
             labels = given.labels
-            rows = NOTHING if given.single is None else np.flatnonzero(given.single)
-            here = np.flatnonzero(np.bincount(np.delete(labels, rows), minlength=n_groups))
+            rows = NOTHING if given.single is None else given.single
+            rows = np.flatnonzero(rows) if rows.dtype == bool else rows
+            keys = rows + chunk.start
+            kept = ChunkLabels(labels, rows, keys)
+            single = problem.sums_alone(chunk.select(rows))
+            if given.sums is not None and given.counts is not None:
+                here = np.flatnonzero(given.counts)
+                return _ChunkSums(here, given.counts[here], given.sums[here], single, keys, given.objective), kept
+            together, others = chunk, labels
+            if len(rows):
+                others = np.delete(labels, rows)
+                together = chunk.select(np.delete(np.arange(chunk.n_entries), rows))
+            sizes = np.bincount(others, minlength=n_groups)
+            here = np.flatnonzero(sizes)
             position = np.zeros(n_groups, dtype=np.int32)
             position[here] = np.arange(len(here), dtype=np.int32)
-            local = position[labels]
-            local[rows] = len(here) + np.arange(len(rows), dtype=np.int32)
-            total = problem.aggregate(chunk, local, len(here) + len(rows))
-            sizes = np.bincount(local, minlength=len(here))[: len(here)]
-            keys = rows + chunk.start
-            return (here, sizes, total, keys, given.objective), ChunkLabels(labels, rows, keys)
+            total = problem.aggregate(together, position[others], len(here))
+            return _ChunkSums(here, sizes[here], total, single, keys, given.objective), kept
 
-        def collect(value: Any) -> None:
+        def collect(part: _ChunkSums) -> None:
             nonlocal sums, objective
-            here, sizes, total, keys, part = value
-            objective += part
+            objective += part.objective
             if sums is None:
-                sums = np.zeros((n_groups, total.shape[1]))
-            counts[here] += sizes
-            sums[here] += total[: len(here)]
-            single_keys.append(keys)
-            single_sums.append(total[len(here) :])
+                sums = np.zeros((n_groups, part.sums.shape[1]))
+            counts[part.groups] += part.sizes
+            sums[part.groups] += part.sums
+            single_keys.append(part.single)
+            single_sums.append(part.single_sums)
 
-        kept = source.run(assign_and_sum, states, collect)
+        kept = problem.run.map(assign_and_sum, states, collect)
         assert sums is not None
         used = np.flatnonzero(counts)
         position: NDArray[np.int32] | None = None
@@ -156,12 +199,11 @@ class Clusters:
         ids = (len(used) + np.arange(len(keys))).astype(np.int32)
         home = np.zeros(n_groups, dtype=np.int16) if homes is None else homes
         clusters = cls(
-            source,
             problem,
             kept,
             Renaming(keys, ids, position),
             np.concatenate([counts[used], np.ones(len(keys), dtype=np.int64)]),
-            np.concatenate([sums[used], *single_sums]),
+            Sums.of(sums[used], single_sums),
             np.concatenate([home[used], np.zeros(len(keys), dtype=np.int16)]),
         )
         return clusters, objective
@@ -171,7 +213,7 @@ class Clusters:
         return {
             "labels": self.labels(),
             "counts": self.counts,
-            "sums": self.sums,
+            **self.store.arrays(),
             "homes": self.homes,
             "summed": self._summed,
         }
@@ -185,7 +227,8 @@ class Clusters:
             ChunkLabels(arrays["labels"][k * size : (k + 1) * size], NOTHING, NOTHING) for k in range(source.n_chunks)
         ]
         nothing = Renaming(NOTHING, np.empty(0, dtype=np.int32))
-        clusters = cls(source, problem, states, nothing, arrays["counts"], arrays["sums"], arrays["homes"])
+        sums = Sums.restore(arrays, len(arrays["counts"]))
+        clusters = cls(problem, states, nothing, arrays["counts"], sums, arrays["homes"])
         clusters._summed = arrays["summed"]
         return clusters
 
@@ -195,7 +238,7 @@ class Clusters:
 
     @property
     def aggregation_rate(self) -> float:
-        return self.n_clusters / self.source.n_entries
+        return self.n_clusters / self.problem.run.n_entries
 
     def labels(self) -> NDArray[np.int32]:
         """The cluster of every entry (for tests, plots and models that need it)."""
@@ -204,7 +247,7 @@ class Clusters:
         def current(state: ChunkLabels) -> NDArray[np.int32]:
             return state.current(renaming)
 
-        return np.concatenate(list(self.source.map_states(current, self._states)))
+        return np.concatenate(list(self.problem.run.map_states(current, self._states)))
 
     def map(self, function: Callable[[Chunk, NDArray[np.int32]], Any], collect: Callable[[Any], None]) -> None:
         """One pass of ``function(chunk, labels)``."""
@@ -213,7 +256,7 @@ class Clusters:
         def with_labels(chunk: Chunk, state: ChunkLabels) -> tuple[Any, ChunkLabels]:
             return function(chunk, state.current(renaming)), state
 
-        self.source.run(with_labels, self._states, collect)
+        self.problem.run.map(with_labels, self._states, collect)
 
     def check(self, trial: Trial) -> Check:
         """Evaluate a trial on all entries and find the clusters that lie in several regions.
@@ -221,55 +264,54 @@ class Clusters:
         One pass: the sums of the clusters a split would create come back with the objectives.
         """
         problem, renaming = self.problem, self._renaming
-        homes, divisible = self.homes, self.counts > 1
+        homes = np.where(self.counts > 1, self.homes, np.int16(-1))
         base = problem.n_regions
         n_codes = base**trial.n_split
         n_shared = self.n_clusters * n_codes
-        ones = sum(base**power for power in range(trial.n_split))
 
-        def evaluate(chunk: Chunk, state: ChunkLabels) -> tuple[Any, ChunkLabels]:
+        def evaluate(chunk: Chunk, state: ChunkLabels) -> tuple[_ChunkMoves, ChunkLabels]:
             labels = state.current(renaming)
-            evaluation = problem.evaluate(replace(chunk, labels=labels), trial)
-            home = homes[labels]
-            code = np.zeros(len(labels), dtype=np.int16)
-            for region in evaluation.regions:
-                code *= base
-                code += np.where(region < 0, home, region) if region.min() < 0 else region
-            moved = np.flatnonzero(code != home * np.int16(ones))
-            moved = moved[divisible[labels[moved]]]
-            keys = labels[moved].astype(np.int64) * n_codes + code[moved]
-            if evaluation.alone is not None:
-                alone = evaluation.alone[moved]
-                keys[alone] = n_shared + chunk.start + moved[alone]
+            moved = problem.find_moved(replace(chunk, labels=labels), trial, homes)
+            rows = moved.rows
+            keys = labels[rows].astype(np.int64) * n_codes + moved.codes
+            if moved.alone is not None:
+                keys[moved.alone] = n_shared + chunk.start + rows[moved.alone]
             found, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-            sums = problem.aggregate(chunk.select(moved), inverse, len(found)) if len(moved) else None
-            origin = (labels[moved[first]], code[moved[first]] % base)
-            value = (evaluation.objectives, found, *origin, np.bincount(inverse, minlength=len(found)), sums)
-            return value, ChunkLabels(labels, moved, keys)
+            sums = problem.aggregate(chunk.select(rows), inverse, len(found)) if len(rows) else None
+            moves = _ChunkMoves(
+                objectives=moved.objectives,
+                keys=found,
+                parents=labels[rows[first]],
+                homes=moved.codes[first] % base,
+                counts=np.bincount(inverse, minlength=len(found)),
+                sums=sums,
+            )
+            return moves, ChunkLabels(labels, rows, keys)
 
         objectives = np.zeros(len(trial.points))
-        found_in: list[Any] = []
+        found_in: list[_ChunkMoves] = []
 
-        def collect(value: Any) -> None:
-            objectives[:] += value[0]
-            if len(value[1]):
-                found_in.append(value[1:])
+        def collect(moves: _ChunkMoves) -> None:
+            objectives[:] += moves.objectives
+            if len(moves.keys):
+                found_in.append(moves)
 
-        states = self.source.run(evaluate, self._states, collect)
+        states = self.problem.run.map(evaluate, self._states, collect)
         objectives += [problem.penalty(point) for point in trial.points]
         return self._violations(objectives, states, found_in)
 
-    def _violations(self, objectives: Float, states: list[ChunkLabels], found_in: list[Any]) -> Check:
-        """Join what the chunks found: key, parent, region, number and sums of entries that would leave a cluster."""
-        keys = np.unique(np.concatenate([f[0] for f in found_in])) if found_in else NOTHING
+    def _violations(self, objectives: Float, states: list[ChunkLabels], found_in: list[_ChunkMoves]) -> Check:
+        """Join what the chunks found of entries that would leave a cluster."""
+        keys = np.unique(np.concatenate([moves.keys for moves in found_in])) if found_in else NOTHING
         parents, homes = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int16)
         counts = np.zeros(len(keys), dtype=np.int64)
-        sums = np.zeros((len(keys), self.sums.shape[1]))
-        for chunk_keys, chunk_parents, chunk_homes, chunk_counts, chunk_sums in found_in:
-            at = np.searchsorted(keys, chunk_keys)
-            parents[at], homes[at] = chunk_parents, chunk_homes
-            counts[at] += chunk_counts
-            sums[at] += chunk_sums
+        sums = np.zeros((len(keys), self.store.shape[1]))
+        for moves in found_in:
+            at = np.searchsorted(keys, moves.keys)
+            parents[at], homes[at] = moves.parents, moves.homes
+            counts[at] += moves.counts
+            assert moves.sums is not None
+            sums[at] += moves.sums
         left = np.bincount(parents, weights=counts, minlength=self.n_clusters).astype(np.int64)
         # A parent that every entry left keeps its first new code as home: that one is no new cluster.
         first = np.zeros(len(keys), dtype=bool)
@@ -295,15 +337,14 @@ class Clusters:
     def decluster(self, check: Check) -> None:
         """Split the clusters that a check found in several regions."""
         np.subtract.at(self.counts, check.parents, check.counts)
-        np.subtract.at(self.sums, check.parents, check.sums)
+        self.store.move(check.parents, check.sums)
         self.homes[check.flipped] = check.flipped_homes
         self.counts = np.concatenate([self.counts, check.counts])
-        self.sums = np.concatenate([self.sums, check.sums])
         self.homes = np.concatenate([self.homes, check.homes])
-        self._summed = np.concatenate([self._summed, _size(check.sums)])
+        self._summed = np.concatenate([self._summed, Sums(check.sums).sizes()])
         self._states, self._renaming = check.states, check.renaming
         parents = np.unique(check.parents)
-        self._sum_again(parents[_size(self.sums[parents]) < CANCELLATION * self._summed[parents]])
+        self._sum_again(parents[self.store.sizes_of_groups(parents) < CANCELLATION * self._summed[parents]])
 
     def _sum_again(self, stale: Int) -> None:
         """Sum clusters of which subtraction has left little but rounding errors."""
@@ -312,7 +353,7 @@ class Clusters:
         renaming, problem = self._renaming, self.problem
         position = np.full(self.n_clusters, -1, dtype=np.int32)
         position[stale] = np.arange(len(stale), dtype=np.int32)
-        self.sums[stale] = 0.0
+        self.store.clear(stale)
 
         def sum_stale(chunk: Chunk, state: ChunkLabels) -> tuple[Float | None, ChunkLabels]:
             place = position[state.current(renaming)]
@@ -323,12 +364,20 @@ class Clusters:
 
         def collect(sums: Float | None) -> None:
             if sums is not None:
-                self.sums[stale] += sums
+                self.store.add(stale, sums)
 
-        self.source.run(sum_stale, self._states, collect)
-        self._summed[stale] = _size(self.sums[stale])
+        self.problem.run.map(sum_stale, self._states, collect)
+        self._summed[stale] = self.store.sizes_of_groups(stale)
 
 
-def _size(sums: Float) -> Float:
-    """Largest entry of each cluster's sums."""
-    return np.abs(sums).max(axis=1, initial=0.0)
+def near_and_far(counts: Int, distances: Float) -> tuple[float | None, float | None]:
+    """Aggregation rates of the clusters nearer to their kink than the median entry, and of the others."""
+    order = np.argsort(distances, kind="stable")
+    entries = np.cumsum(counts[order])
+    median = distances[order[np.searchsorted(entries, entries[-1] / 2)]]
+    near = distances < median
+
+    def rate(group: NDArray[np.bool_]) -> float | None:
+        return float(group.sum() / counts[group].sum()) if group.any() else None
+
+    return rate(near), rate(~near)

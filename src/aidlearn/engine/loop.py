@@ -6,23 +6,24 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from aidlearn.engine.checkpoint import Checkpoint, Snapshot
-from aidlearn.engine.clusters import Check, Clusters
-from aidlearn.engine.picture import MOST_FRAMES, Frame, Profile, near_and_far
+from aidlearn.engine.clusters import Check, Clusters, near_and_far
 from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution, Trial
-from aidlearn.engine.result import Iteration, Result, Status, relative_gap
+from aidlearn.engine.result import Iteration, Result, Status, below, relative_gap
 
 logger = logging.getLogger("aidlearn")
 
-CROSSING = 1e-9
-"""Relative amount by which rounding may lift a bound above the objective before it is discarded."""
+AT_ONCE = 1e-3
+"""Seconds for what was not begun when the user stopped the fit."""
 
 Callback = Callable[[Iteration], bool | None]
 """Called once per iteration; a true return value stops the fit."""
+Observer = Callable[[Clusters, Solution, Iteration], None]
+"""Shown the clusters and the solution of every iteration, before they are split."""
 
 
 @dataclass(frozen=True)
@@ -33,26 +34,65 @@ class Limits:
     max_iter: int = 100
     time_limit: float | None = None
 
+    def at_once(self) -> Limits:
+        """What is left for a problem of a fit that the user has stopped: one iteration from a hasty start."""
+        return replace(self, max_iter=1, time_limit=min(AT_ONCE, self.time_limit or AT_ONCE))
+
 
 @dataclass
-class _Run:
-    """Bounds and records of a run."""
+class _Progress:
+    """Bounds and records of a run of the loop."""
 
+    problem: Problem
     limits: Limits
-    incumbent: Incumbent | None
-    callbacks: Sequence[Callback]
+    deadline: float
     started: float
     """Of the first part of the run, if it was continued; limits on time are limits of this part."""
-    deadline: float
-    lower_bound: float
+    callbacks: Sequence[Callback]
+    observer: Observer | None
+    checkpoint: Checkpoint | None
+    incumbent: Incumbent | None = None
+    proven: float = -math.inf
+    """The best bound as it was proven; what it is worth beside the incumbent is ``lower_bound``."""
     stalled: bool = False
-    checkpoint: Checkpoint | None = None
+    passes_before: int = 0
+    """Of the run, for other problems than this one."""
     history: list[Iteration] = field(default_factory=list)
-    frames: list[Frame] = field(default_factory=list)
 
     @property
     def objective(self) -> float:
         return math.inf if self.incumbent is None else self.incumbent.objective
+
+    @property
+    def lower_bound(self) -> float:
+        """The proven bound, below the objective."""
+        return max(self.kept(self.proven), self.problem.trivial_bound)
+
+    def kept(self, bound: float) -> float:
+        """What a bound is worth beside the incumbent."""
+        error = 0.0 if self.incumbent is None else self.problem.objective_error(self.incumbent.point)
+        return below(bound, self.objective, error)
+
+    @property
+    def gap(self) -> float:
+        return relative_gap(self.objective, self.lower_bound)
+
+    def begin(self) -> Clusters:
+        """Initial clusters, or those of a run that was saved."""
+        problem = self.problem
+        saved = None if self.checkpoint is None else self.checkpoint.load()
+        if saved is None:
+            start = problem.start()
+            self.incumbent, self.proven = start.incumbent, problem.trivial_bound
+            self.save(start.clusters)
+            return start.clusters
+        logger.info("going on from a checkpoint, after iteration %d", len(saved.history))
+        self.incumbent = None if saved.objective is None else Incumbent(saved.arrays["point"], saved.objective)
+        self.proven, self.stalled = saved.lower_bound, saved.stalled
+        self.history = list(saved.history)
+        self.started -= saved.seconds
+        problem.run.add_passes(saved.n_passes)
+        return Clusters.restore(problem, saved.arrays)
 
     def accuracy(self) -> Accuracy:
         """A tenth of the tolerance, so that the split and not the solver decides the gap."""
@@ -66,16 +106,18 @@ class _Run:
             self.incumbent = Incumbent(points[best], float(check.objectives[best]))
         return before
 
+    def prove(self, solution: Solution) -> float:
+        """Take up the bound of a solution; what it is worth beside the incumbent."""
+        proven = self.kept(solution.lower_bound)
+        if proven == -math.inf < solution.lower_bound:
+            logger.warning("bound %.17g above the objective %.17g discarded", solution.lower_bound, self.objective)
+        elif self.kept(self.proven) == -math.inf or solution.lower_bound > self.proven:
+            self.proven = solution.lower_bound
+        return proven
+
     def record(self, clusters: Clusters, solution: Solution, check: Check) -> bool:
-        """Keep the iteration, tell the callbacks; whether one of them asked to stop."""
-        proven = solution.lower_bound
-        if proven > self.objective + CROSSING * abs(self.objective):
-            # A bound above a value that was reached is none: rounding errors have exceeded their allowance.
-            logger.warning("bound %.17g above the objective %.17g discarded", proven, self.objective)
-            proven = -math.inf
-        # At the optimum the two may cross in the last bits.
-        proven = min(proven, self.objective)
-        self.lower_bound = max(self.lower_bound, proven)
+        """Keep the iteration, tell observer and callbacks; whether one of them asked to stop."""
+        proven = self.prove(solution)
         distances = clusters.problem.distances(clusters, solution.point)
         near, far = (None, None) if distances is None else near_and_far(clusters.counts, distances)
         entry = Iteration(
@@ -86,46 +128,44 @@ class _Run:
             objective=float(check.objectives[0]),
             best_objective=self.objective,
             best_lower_bound=self.lower_bound,
-            gap=relative_gap(self.objective, self.lower_bound),
+            gap=self.gap,
             n_violated=check.n_violated,
             seconds=time.monotonic() - self.started,
             near_rate=near,
             far_rate=far,
         )
         self.history.append(entry)
-        self.draw(clusters, solution)
         logger.debug("%s", entry)
+        if self.observer is not None:
+            self.observer(clusters, solution, entry)
         answers = [callback(entry) for callback in self.callbacks]
         return any(answers)
-
-    def draw(self, clusters: Clusters, solution: Solution) -> None:
-        """Keep a picture of the iteration, if the problem has one."""
-        frame = clusters.problem.frame(clusters, solution.point, len(self.history))
-        if frame is not None:
-            self.frames.append(frame)
-        if len(self.frames) > MOST_FRAMES:
-            del self.frames[1:-1:2]
 
     def save(self, clusters: Clusters) -> None:
         """Write a checkpoint, if there is a file for it."""
         if self.checkpoint is None:
             return
         point = {} if self.incumbent is None else {"point": np.asarray(self.incumbent.point)}
-        objective = None if self.incumbent is None else self.incumbent.objective
-        seconds = time.monotonic() - self.started
-        arrays = {**clusters.arrays(), **point}
-        passes = clusters.source.n_passes
-        self.checkpoint.save(Snapshot(arrays, objective, self.lower_bound, self.stalled, passes, seconds, self.history))
+        self.checkpoint.save(
+            Snapshot(
+                arrays={**clusters.arrays(), **point},
+                objective=None if self.incumbent is None else self.incumbent.objective,
+                lower_bound=self.proven,
+                stalled=self.stalled,
+                n_passes=clusters.problem.run.n_passes - self.passes_before,
+                seconds=time.monotonic() - self.started,
+                history=self.history,
+            )
+        )
 
     def status(self, problem: Problem, solution: Solution, check: Check) -> Status | None:
         """Why to stop after this iteration, or None to go on."""
-        gap = relative_gap(self.objective, self.lower_bound)
-        in_one_region = problem.one_region(solution, gap, self.limits.tol) if check.n_violated == 0 else None
+        in_one_region = problem.one_region(solution, self.gap, self.limits.tol) if check.n_violated == 0 else None
         if in_one_region is not None:
             return in_one_region
-        if gap <= self.limits.tol:
+        if self.gap <= self.limits.tol:
             return problem.gap_status
-        if check.n_violated == 0 and solution.loose is None:
+        if check.n_violated == 0 and solution.to_split is None:
             if self.stalled:
                 return Status.numerical
             self.stalled = True  # only the solver's accuracy is left to improve
@@ -136,29 +176,12 @@ class _Run:
         return None
 
 
-def _begin(
-    problem: Problem, limits: Limits, callbacks: Sequence[Callback], started: float, checkpoint: Checkpoint | None
-) -> tuple[_Run, Clusters]:
-    """Initial clusters, or those of a run that was saved."""
-    saved = None if checkpoint is None else checkpoint.load()
-    if saved is None:
-        start = problem.start()
-        bound, deadline = problem.trivial_bound, problem.deadline
-        run = _Run(limits, start.incumbent, callbacks, started, deadline, bound, checkpoint=checkpoint)
-        run.save(start.clusters)
-        return run, start.clusters
-    clusters = Clusters.restore(problem, saved.arrays)
-    incumbent = None if saved.objective is None else Incumbent(saved.arrays["point"], saved.objective)
-    clusters.source.n_passes = saved.n_passes
-    logger.info("going on from %s, after iteration %d", checkpoint.path if checkpoint else "", len(saved.history))
-    began, deadline = started - saved.seconds, problem.deadline
-    run = _Run(limits, incumbent, callbacks, began, deadline, saved.lower_bound, saved.stalled, checkpoint)
-    run.history = list(saved.history)
-    return run, clusters
-
-
 def aid(
-    problem: Problem, limits: Limits, callbacks: Sequence[Callback] = (), checkpoint: Checkpoint | None = None
+    problem: Problem,
+    limits: Limits,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: Checkpoint | None = None,
+    observer: Observer | None = None,
 ) -> Result:
     """Solve a problem by Aggregate and Iterative Disaggregate.
 
@@ -172,51 +195,63 @@ def aid(
         Each is called with every :class:`Iteration`; a true return value stops the run.
     checkpoint : Checkpoint, optional
         Where the run is saved after every iteration, and continued from if it was saved before. Points must be arrays.
+    observer : callable, optional
+        Called with clusters, solution and record of every iteration (plots are drawn this way).
 
     Returns
     -------
     Result
         The best point, its objective on all entries and the proven lower bound.
     """
-    started = time.monotonic()
-    problem.deadline = math.inf if limits.time_limit is None else started + limits.time_limit
-    run, clusters = _begin(problem, limits, callbacks, started, checkpoint)
+    run, started = problem.run, time.monotonic()
+    stopped_before = run.stopped
+    if stopped_before:
+        limits = limits.at_once()
+    run.deadline = math.inf if limits.time_limit is None else started + limits.time_limit
+    progress = _Progress(
+        problem, limits, run.deadline, started, callbacks, observer, checkpoint, passes_before=run.n_passes
+    )
+    clusters = progress.begin()
     certified: Solution | None = None
-    status = None
+    status, stop = None, False
     try:
         while status is None:
             certified = None
-            solution = problem.solve_aggregated(clusters, run.incumbent, run.accuracy())
+            solution = problem.solve_aggregated(clusters, progress.incumbent, progress.accuracy())
             certified = solution
             check = clusters.check(Trial([solution.point]))
-            before = run.improve([solution.point], check)
-            stop = run.record(clusters, solution, check) or solution.interrupted
-            status = run.status(problem, solution, check) or (Status.interrupted if stop else None)
+            before = progress.improve([solution.point], check)
+            stop = progress.record(clusters, solution, check) or solution.interrupted or run.stopped
+            status = progress.status(problem, solution, check) or (Status.interrupted if stop else None)
             if status is None:
                 elsewhere = problem.split_trial(solution, before)
                 if elsewhere:
                     check = clusters.check(elsewhere)
-                    run.improve(elsewhere.points, check)
+                    progress.improve(elsewhere.points, check)
                 certified = None  # it belongs to the clusters as they were
                 clusters.decluster(check)
-                run.save(clusters)
+                progress.save(clusters)
     except KeyboardInterrupt:
-        if run.incumbent is None:
+        if progress.incumbent is None:
             raise
         status = Status.interrupted
-    assert run.incumbent is not None
-    logger.info("%s gap %.3g after %d iterations", status, run.history[-1].gap if run.history else 1, len(run.history))
+        if certified is not None:
+            progress.prove(certified)
+    if stopped_before and not status.reached_tolerance:
+        status = Status.interrupted
+    if stop or status is Status.interrupted:
+        run.stop()  # the problems of the same fit that come after this one are to end at once
+    assert progress.incumbent is not None
+    logger.info("%s gap %.3g after %d iterations", status, progress.gap, len(progress.history))
     return Result(
-        point=run.incumbent.point,
-        objective=run.incumbent.objective,
-        lower_bound=run.lower_bound,
+        point=progress.incumbent.point,
+        objective=progress.incumbent.objective,
+        lower_bound=progress.lower_bound,
         status=status,
         n_clusters=clusters.n_clusters,
         aggregation_rate=clusters.aggregation_rate,
-        n_passes=clusters.source.n_passes,
-        history=run.history,
+        n_passes=run.n_passes,
+        history=progress.history,
         solution=certified,
         clusters=clusters,
-        profile=Profile.of(clusters.counts, problem.distances(clusters, run.incumbent.point)),
-        frames=run.frames,
     )

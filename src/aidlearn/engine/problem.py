@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.source import Chunk, DataSource, Float
-from aidlearn.engine.picture import Frame
+from aidlearn.data.chunk import Chunk, Float, Int
+from aidlearn.data.run import Run
+from aidlearn.data.source import DataSource
 from aidlearn.engine.result import Status
 
 if TYPE_CHECKING:
@@ -67,8 +68,11 @@ class Solution:
     lower_bound: float
     verified: bool = False
     dual: Any = None
-    loose: Any = None
-    """What the problem's ``split_trial`` has to split beyond the violating clusters so that the bound can rise."""
+    to_split: Any = None
+    """What has to be split beyond the clusters that violate the condition, so that the bound can rise (None: nothing).
+
+    For the problem's own ``split_trial``; the loop only asks whether there is any.
+    """
     interrupted: bool = False
     """The user has stopped the solver, and this is what it had."""
 
@@ -93,17 +97,37 @@ class Evaluation:
     """Entries that become a cluster of their own, and not one per region, if a split takes them out of theirs."""
 
 
+@dataclass(frozen=True)
+class Moved:
+    """One chunk at the points of a trial: the entries that are not in the home region of their cluster."""
+
+    objectives: Float
+    rows: Int
+    codes: NDArray[np.int16]
+    """The regions of these entries at the points of the split, as digits."""
+    alone: NDArray[np.bool_] | None = None
+    """Which of them become a cluster of their own."""
+
+
 class Problem(ABC):
     """A problem that AID can solve: minimise a sum over entries plus a term of the point alone."""
 
-    source: DataSource
     n_regions: int = 2
     trivial_bound: float = -math.inf
     """A bound that needs no proof (0 for a sum of losses)."""
-    deadline: float = math.inf
-    """``time.monotonic()`` value, set by the loop, after which a start should settle for what it has."""
     gap_status: Status = Status.gap
     """What it means that the gap is within the tolerance."""
+
+    def __init__(self, data: DataSource | Run) -> None:
+        self.run = data if isinstance(data, Run) else Run(data)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels where a pass runs elsewhere: the problem without its run."""
+        return {**self.__dict__, "run": None}
+
+    @property
+    def source(self) -> DataSource:
+        return self.run.source
 
     @abstractmethod
     def start(self) -> Start:
@@ -113,6 +137,10 @@ class Problem(ABC):
     def aggregate(self, chunk: Chunk, labels: NDArray[Any], n_clusters: int) -> Float:
         """Sum the chunk's rows by cluster: one row of additive data per cluster."""
 
+    def sums_alone(self, chunk: Chunk) -> Any:
+        """Sums of entries that are clusters of their own: an array, or a CSR matrix where rows are sparse."""
+        return self.aggregate(chunk, np.arange(chunk.n_entries), chunk.n_entries)
+
     @abstractmethod
     def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
         """Solve the weighted problem on the cluster sums; prove a lower bound."""
@@ -120,6 +148,22 @@ class Problem(ABC):
     @abstractmethod
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
         """Objective and region of every entry of the chunk at the points of a trial."""
+
+    def find_moved(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16]) -> Moved:
+        """What of :meth:`evaluate` the engine needs; a problem may find it without the regions of all entries.
+
+        ``homes`` has the region that most entries of each cluster are in, -1 for a cluster that cannot be split;
+        ``chunk.labels`` are the clusters of the entries.
+        """
+        evaluation = self.evaluate(chunk, trial)
+        home = homes[chunk.labels]
+        code, stays = np.zeros(len(home), dtype=np.int16), np.zeros(len(home), dtype=np.int16)
+        for region in evaluation.regions:
+            code = code * np.int16(self.n_regions) + np.where(region < 0, home, region)
+            stays = stays * np.int16(self.n_regions) + home
+        rows = np.flatnonzero((code != stays) & (home >= 0))
+        alone = None if evaluation.alone is None else evaluation.alone[rows]
+        return Moved(evaluation.objectives, rows, code[rows], alone)
 
     def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
         """What to split at in place of the aggregated solution alone (None: split there only)."""
@@ -129,16 +173,14 @@ class Problem(ABC):
         """What it means that no cluster violates the condition (None: nothing yet, go on)."""
         return Status.optimal if solution.verified and gap <= max(tol, NEGLIGIBLE) else None
 
+    def objective_error(self, point: Any) -> float:
+        """How far rounding may have moved the objective of a point, where predictions lose digits (0: hardly)."""
+        return 0.0
+
     def penalty(self, point: Any) -> float:
         """The part of the objective that does not depend on the entries."""
         return 0.0
 
-    # For plots, both optional and cheap: what the sums of the clusters tell, without a pass.
-
     def distances(self, clusters: Clusters, point: Any) -> Float | None:
-        """Distance of each cluster's mean from its nearest kink at a point."""
-        return None
-
-    def frame(self, clusters: Clusters, point: Any, iteration: int) -> Frame | None:
-        """A picture of the clusters and the point, if a plane can show them."""
+        """Distance of each cluster's mean from its nearest kink at a point, from sums alone (paper, section 5.3)."""
         return None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
-
-from aidlearn.engine.picture import Frame, Profile
 
 
 class Status(Enum):
@@ -32,6 +31,22 @@ class Status(Enum):
     def reached_tolerance(self) -> bool:
         """Whether the fit did what was asked (the alternative is a usable result with a larger gap)."""
         return self in (Status.optimal, Status.gap, Status.one_region, Status.certified)
+
+
+CROSSING = 1e-9
+"""Relative amount by which rounding may lift a bound above the objective before it is discarded."""
+
+
+def below(lower_bound: float, objective: float, rounding: float = 0.0) -> float:
+    """What a bound is worth beside an objective that was reached and is known up to ``rounding``.
+
+    Where the two cross in their last bits, the excess shows how large the rounding errors of both are: the bound is
+    lowered to as much below the objective. Beyond what rounding can do a bound above the objective is none.
+    """
+    excess = lower_bound - objective
+    if excess <= 0:
+        return lower_bound
+    return objective - excess if excess <= max(CROSSING * abs(objective), rounding) else -math.inf
 
 
 def relative_gap(objective: float, lower_bound: float) -> float:
@@ -79,10 +94,6 @@ class Result:
     """The last aggregated solution, with its dual (None if the run was interrupted before it had one)."""
     clusters: Any = None
     """The clusters it belongs to."""
-    profile: Profile | None = None
-    """Size and distance of these clusters, if the problem can tell."""
-    frames: list[Frame] = field(default_factory=list)
-    """A picture of each iteration, of data that a plane can show."""
 
     @property
     def gap(self) -> float:

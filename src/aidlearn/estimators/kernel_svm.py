@@ -3,50 +3,47 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aidlearn.data.arrays import ArraySource
-from aidlearn.data.convert import as_source, check_features, n_threads
+from aidlearn.data.chunk import Float, Int
+from aidlearn.data.convert import as_source, check_features, linear_scores
 from aidlearn.data.memory import parse_bytes
-from aidlearn.data.moments import checked_rows, inspect
+from aidlearn.data.moments import checked_rows
 from aidlearn.data.open import is_elsewhere
-from aidlearn.data.source import DataSource, Float, Int, one_blas_thread
-from aidlearn.engine.loop import Limits, aid
-from aidlearn.engine.result import Result, Status
-from aidlearn.estimators.base import (
-    FITTED_ATTRIBUTES,
-    AIDEstimator,
-    check_number,
-    class_of,
-    encode_classes,
-    generator,
-    weigh_classes,
-)
-from aidlearn.estimators.one_against_one import Machine, lay_out, pairs_of, winners
-from aidlearn.kernels.features import EXACT_ROWS, check_kernel_matrix, check_whole_matrix
-from aidlearn.kernels.functions import Kernel, kernel_from
-from aidlearn.kernels.landmarks import LandmarkSource, landmark_features, landmark_map
-from aidlearn.kernels.rows import COMPILED_ROWS, KernelRows, expansion_scores, kernel_rows, numba_installed
-from aidlearn.problems.kernel_hinge import KernelHinge, KernelPoint
-from aidlearn.problems.losses import hinge
-from aidlearn.solvers.kernel_dual import solve_auto, solve_libsvm, solve_smo
-from aidlearn.starts import start_method as linear_start
-from aidlearn.starts.given import cluster_codes
-from aidlearn.starts.kernel import METHODS, given
+from aidlearn.data.run import Run
+from aidlearn.data.source import DataSource
+from aidlearn.data.targets import Classes, check_labels
+from aidlearn.data.threads import n_threads, one_blas_thread
+from aidlearn.engine.result import Result, Status, below
+from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator
+from aidlearn.estimators.checks import check_number, class_of, generator
+from aidlearn.estimators.fitting import Fitted, fit_problem
+from aidlearn.estimators.one_against_one import Machine, Plane, expansion_of, lay_out, pairs_of, winners
+from aidlearn.kernel.dual import best_intercept
+from aidlearn.kernel.functions import Kernel, kernel_from
+from aidlearn.kernel.matrix import CHECKED_ROWS, check_kernel_matrix, check_whole_matrix
+from aidlearn.kernel.nystroem import LandmarkSource, landmark_features, landmark_map
+from aidlearn.kernel.problem import KernelHinge, KernelSettings
+from aidlearn.kernel.rows import COMPILED_ROWS, KernelRows, expansion_scores, kernel_rows
+from aidlearn.kernel.solvers import SOLVERS
+from aidlearn.kernel.start import METHODS, given
+from aidlearn.kernel.stored import kernel_of, kernel_values
+from aidlearn.kernel.values import KernelPoint
+from aidlearn.linear.given import cluster_codes
+from aidlearn.linear.rows import EPS
+from aidlearn.linear.svm import svm_problem
 
 COMPONENTS = 300
 """Landmarks of the approximated kernel by default."""
 LARGE_BOX = 300.0
 """From this C (times weight) on kernel values are float64 throughout."""
-AT_ONCE = 1e-3
-"""Seconds for each of the machines that were not begun when the user stopped a fit."""
-DUAL_SOLVERS = {"auto": solve_auto, "smo": solve_smo, "libsvm": solve_libsvm}
 UNRELIABLE = 1e-2
 """Part of the objective that rounding may reach before a fit warns."""
 
@@ -58,9 +55,6 @@ class SVC(ClassifierMixin, AIDEstimator):
     :class:`sklearn.svm.SVC`, by AID: rows near the margin are kept, rows far inside it are clustered in the space of
     the kernel, rows far outside are left out until they matter. ``lower_bound_`` is the value of a dual-feasible
     point computed in float64. More than two classes are fitted one against one.
-
-    Speed comes from compiled kernels (``pip install aidlearn[kernel]``, that is numba); without them libsvm solves
-    the aggregated problems, with the same certificate.
 
     Parameters
     ----------
@@ -98,9 +92,9 @@ class SVC(ClassifierMixin, AIDEstimator):
     initial_rate : float, optional
         Initial clusters over rows (r^0).
     solver : {{"auto", "smo", "libsvm"}}, default="auto"
-        Of the aggregated problems: our SMO (needs numba) or libsvm.
+        Of the aggregated problems: our compiled SMO, or libsvm; "auto" is libsvm for few rows.
     n_jobs : int, optional
-        Threads for kernel products; results do not depend on it.
+        Threads; by default every core that the process may use. Results do not depend on it.
     random_state : int, default=0
     verbose : int, default=0
         1 logs every iteration.
@@ -212,35 +206,34 @@ class SVC(ClassifierMixin, AIDEstimator):
                 "SVC takes arrays, sparse matrices and tables, neither a path, a Dask collection nor a DataSource."
             )
         self._forget()
-        codes = None
+        codes, factors = None, None
         if y is not None:
-            self.classes_, codes = encode_classes(y, type(self).__name__)
-        source = self._source(X, codes, sample_weight)
+            classes, codes = Classes.of_labels(check_labels(y))
+            self.classes_ = classes.several(type(self).__name__).labels
+            factors = classes.factors(self.class_weight)
+        run = self._run(self._source(X, codes, sample_weight))
         assert codes is not None
         with one_blas_thread():
-            rows, given_weight = checked_rows(source)
+            rows, given_weight = checked_rows(run)
             # As in scikit-learn the factors of the classes have no part in gamma="scale".
             kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, given_weight)
-            weight = weigh_classes(given_weight, self.class_weight, self.classes_, codes)
+            weight = given_weight if factors is None else given_weight * factors[codes]
             if not (np.isfinite(weight).all() and weight.min() >= 0):
                 raise ValueError(f"class_weight must be finite and not negative, got {self.class_weight!r}.")
             for label in range(len(self.classes_)):
                 if not weight[codes == label].any():
-                    raise ValueError(f"All rows of class {self.classes_[label]!r} have weight zero.")
+                    raise ValueError(f"All rows of class {self.classes_.tolist()[label]!r} have weight zero.")
             self._check_kernel(kernel, rows)
             self._check_init(rows.shape[0])
-            machines: list[Machine] = []
-            for pair in pairs_of(len(self.classes_)):
-                stopped = any(machine.result.status is Status.interrupted for machine in machines)
-                machines.append(self._fit_pair(kernel, rows, codes, weight, pair, stopped))
+            pairs = pairs_of(len(self.classes_))
+            machines = [self._fit_pair(run, kernel, rows, codes, weight, pair) for pair in pairs]
         self._store_model(kernel, rows, codes, machines)
-        self._store_certificate([machine.result for machine in machines], several=len(machines) > 1)
+        self.class_weight_ = np.ones(len(self.classes_)) if factors is None else factors
+        self._store_certificate([machine.fit for machine in machines], len(machines) > 1, run)
         return self
 
-    def _fit_pair(
-        self, kernel: Kernel, X: Any, codes: Int, weight: Float, pair: tuple[int, int], stopped: bool
-    ) -> Machine:
-        """The machine of two classes; once the user has ``stopped`` the fit, what can be had at once."""
+    def _fit_pair(self, run: Run, kernel: Kernel, X: Any, codes: Int, weight: Float, pair: tuple[int, int]) -> Machine:
+        """The machine of two classes."""
         here = np.flatnonzero(((codes == pair[0]) | (codes == pair[1])) & (weight > 0))
         y = np.where(codes[here] == pair[1], 1.0, -1.0)
         box = float(self.C) * weight[here]
@@ -248,48 +241,68 @@ class SVC(ClassifierMixin, AIDEstimator):
         # Errors of float32 scores count as often as the box is large.
         tol = 0.0 if box.max() > LARGE_BOX else self.tol
         compiled = {"smo": True, "libsvm": False}.get(self.solver)
-        rows = kernel_rows(kernel, part, n_threads(self.n_jobs), tol, compiled)
-        limits = Limits(self.tol, int(self.max_iter or 1), AT_ONCE if stopped else self.time_limit)
+        rows = kernel_rows(kernel, part, run.n_jobs, tol, compiled)
         if self.approximation:
-            result, coef, intercept = self._approximated(rows, y, box)
+            fit, coef, intercept = self._approximated(run, rows, y, box)
         else:
-            result, coef, intercept = self._exact(rows, y, box, here, limits)
-        if stopped and result.status is Status.time_limit:
-            result.status = Status.interrupted
+            fit, coef, intercept = self._exact(run, rows, y, box, here)
         used = np.flatnonzero(coef)
-        return Machine(result, here[used], coef[used], intercept)
+        plane = None
+        if kernel.name == "linear":
+            slopes = np.asarray(kernel.centred(part[used]).T @ coef[used])
+            plane = self._plane(slopes, part, y, box, None if self.approximation else fit.result)
+        return Machine(fit, here[used], coef[used], intercept, plane)
 
-    def _exact(self, rows: KernelRows, y: Float, box: Float, here: Int, limits: Limits) -> tuple[Result, Float, float]:
+    def _plane(self, slopes: Float, X: Any, y: Float, box: Float, result: Result | None) -> Plane:
+        """The hyperplane with the best intercept, and its objective (rounded up) as that of the result.
+
+        Scores of the expansion keep digits that scores of the features lose where columns have large offsets; what is
+        reported belongs to what is returned.
+        """
+        scores = linear_scores(X, slopes[None], 0.0)[:, 0]
+        plane = Plane(slopes, best_intercept(scores, y, box))
+        if result is not None:
+            z = 1.0 - y * (scores + plane.intercept)
+            size = linear_scores(abs(X), np.abs(slopes)[None], 1.0 + abs(plane.intercept))[:, 0]
+            error = 4.0 * EPS * size
+            reached = 0.5 * float(slopes @ slopes) + float(box @ np.maximum(0.0, z + error))
+            result.objective = reached * (1.0 + 64.0 * EPS)
+            self._reconsider(result)
+        return plane
+
+    def _exact(self, run: Run, rows: KernelRows, y: Float, box: Float, here: Int) -> tuple[Fitted, Float, float]:
         """AID on the kernel itself, of the rows ``here``."""
-        problem = KernelHinge(
-            ArraySource(rows.X, y, box),
-            rows,
-            y,
-            box,
-            solver=DUAL_SOLVERS["smo" if rows.compiled else self.solver],
+        settings = KernelSettings(
+            solver=SOLVERS["smo" if rows.compiled else self.solver],
             start_method=self._start_method(here),
             separate=isinstance(self.init, str) and self.init in ("auto", "band", "rows"),
             tol=self.tol,
             memory_limit=parse_bytes("memory_limit", self.memory_limit),
             initial_rate=self.initial_rate,
-            rng=generator(self.random_state),
         )
-        result = aid(problem, limits, self._callbacks())
+        part = run.of(ArraySource(rows.X, y, box))
+        problem = KernelHinge(part, rows, y, box, settings, generator(self.random_state))
+        fit = fit_problem(problem, self._limits(), self._callbacks())
+        result = fit.result
         point: KernelPoint = result.point
-        point = point if point.exact else problem.recomputed(point)
-        result.objective = problem.reached(point)
-        if problem.rounding(point) > UNRELIABLE * result.objective:
+        point = point if point.exact else problem.values.recomputed(point)
+        result.objective = problem.values.reached(point)
+        if problem.values.square_error(point) > UNRELIABLE * result.objective:
             warnings.warn(
                 "The values of this kernel are so large that rounding hides the objective: centre and scale X, or "
                 "choose a smaller gamma or degree.",
                 stacklevel=4,
             )
-        result.lower_bound = min(result.lower_bound, result.objective)
-        if result.status in (Status.gap, Status.numerical):  # of what was computed last
-            result.status = Status.gap if result.gap <= self.tol else Status.numerical
-        return result, point.coef, point.intercept
+        self._reconsider(result)
+        return fit, point.coef, point.intercept
 
-    def _approximated(self, rows: KernelRows, y: Float, box: Float) -> tuple[Result, Float, float]:
+    def _reconsider(self, result: Result) -> None:
+        """Bound and status beside the objective that was computed last."""
+        result.lower_bound = max(below(result.lower_bound, result.objective), 0.0)
+        if result.status in (Status.gap, Status.numerical):
+            result.status = Status.gap if result.gap <= self.tol else Status.numerical
+
+    def _approximated(self, run: Run, rows: KernelRows, y: Float, box: Float) -> tuple[Fitted, Float, float]:
         """The linear machine on the features of landmark rows."""
         n_landmarks = min(int(self.n_components), rows.n)
         landmarks = np.sort(generator(self.random_state).choice(rows.n, n_landmarks, replace=False))
@@ -298,10 +311,12 @@ class SVC(ClassifierMixin, AIDEstimator):
         if rows.n * n_landmarks * np.dtype(rows.dtype).itemsize <= parse_bytes("memory_limit", self.memory_limit):
             features = landmark_features(rows, landmarks, mapping, np.arange(rows.n))
             source = ArraySource(features, y, box, rows.n_jobs)
-        result = self._solve(source, inspect(source, True), hinge(1.0), linear_start("auto"), ridge=1.0, solver="auto")
+        problem = svm_problem(run.of(source), 1.0, generator(self.random_state))
+        fit = fit_problem(problem, self._limits(), self._callbacks())
+        point = fit.result.point
         coef = np.zeros(rows.n)
-        coef[landmarks] = mapping @ result.point[:-1]
-        return result, coef, float(result.point[-1])
+        coef[landmarks] = mapping @ point[:-1]
+        return fit, coef, float(point[-1])
 
     def _store_model(self, kernel: Kernel, X: Any, codes: Int, machines: list[Machine]) -> None:
         layout = lay_out(machines, codes, len(self.classes_))
@@ -310,11 +325,9 @@ class SVC(ClassifierMixin, AIDEstimator):
         self.support_vectors_ = np.empty((0, 0)) if kernel.precomputed else X[layout.support]
         self.intercept_ = layout.intercept
         self.shape_fit_ = X.shape
-        self.class_weight_ = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[codes])
         if kernel.name == "linear":
-            self.coef_ = np.asarray((kernel.centred(self.support_vectors_).T @ layout.expansion).T)
-            if kernel.centre is not None:
-                self.intercept_ = layout.intercept - self.coef_ @ kernel.centre
+            self.coef_ = np.array([plane.slopes for plane in layout.planes])
+            self.intercept_ = np.array([plane.intercept for plane in layout.planes])
         self.certified_kernel_ = "exact"
         if self.approximation:
             self.certified_kernel_ = f"Nystroem approximation by {min(int(self.n_components), X.shape[0])} rows"
@@ -348,11 +361,13 @@ class SVC(ClassifierMixin, AIDEstimator):
         check_is_fitted(self)
         checked = check_features(X)
         validate_data(self, X, skip_check_array=True, reset=False)
-        rows, _ = checked_rows(as_source(checked, np.zeros(checked.shape[0])))
+        if hasattr(self, "coef_"):  # of the linear kernel; models of the first version have none
+            return linear_scores(checked, self.coef_, self.intercept_)
+        rows, _ = checked_rows(Run(as_source(checked, np.zeros(checked.shape[0]))))
         with one_blas_thread():
             support = self.support_ if self._kernel.precomputed else self.support_vectors_
             # As it was fitted, whatever the rows that are scored.
-            compiled = self.shape_fit_[0] >= COMPILED_ROWS and numba_installed()
+            compiled = self.shape_fit_[0] >= COMPILED_ROWS
             threads = n_threads(self.n_jobs)
             return expansion_scores(self._kernel, rows, support, self._expansion, threads, compiled) + self._offsets
 
@@ -385,8 +400,6 @@ class SVC(ClassifierMixin, AIDEstimator):
             raise ValueError(f"decision_function_shape must be 'ovr' or 'ovo', got {self.decision_function_shape!r}.")
         if self.approximation not in (None, "nystroem"):
             raise ValueError(f"approximation must be None or 'nystroem', got {self.approximation!r}.")
-        if self.solver == "smo" and not numba_installed():
-            raise ValueError("solver='smo' needs numba: pip install 'aidlearn[kernel]', or use solver='auto'.")
 
     def _check_kernel(self, kernel: Kernel, X: Any) -> None:
         """What is not known to be a kernel is looked at: an indefinite one has neither optimum nor bound."""
@@ -400,10 +413,10 @@ class SVC(ClassifierMixin, AIDEstimator):
         rows = np.arange(n)
         if kernel.precomputed:
             check_whole_matrix(X)
-        if n > EXACT_ROWS:
-            rows = np.sort(generator(self.random_state).choice(n, EXACT_ROWS, replace=False))
+        if n > CHECKED_ROWS:
+            rows = np.sort(generator(self.random_state).choice(n, CHECKED_ROWS, replace=False))
             warnings.warn(
-                f"The kernel was found positive semidefinite on {EXACT_ROWS} of {n} rows only; the certificate "
+                f"The kernel was found positive semidefinite on {CHECKED_ROWS} of {n} rows only; the certificate "
                 "presumes that it is on all of them.",
                 stacklevel=3,
             )
@@ -413,3 +426,14 @@ class SVC(ClassifierMixin, AIDEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
         return tags
+
+
+def file_state(model: SVC) -> dict[str, Any]:
+    """What predictions need beyond parameters and fitted attributes."""
+    return {**kernel_values(model._kernel), "offsets": model._offsets}
+
+
+def restore_file_state(model: SVC, state: Mapping[str, Any]) -> None:
+    """Give it back to a model that has its fitted attributes."""
+    model._kernel, model._offsets = kernel_of(state), state["offsets"]
+    model._expansion = expansion_of(model.dual_coef_, model.n_support_)

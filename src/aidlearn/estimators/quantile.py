@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from aidlearn.data.source import Float, one_blas_thread
-from aidlearn.engine.result import Result, Status
-from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES, AIDEstimator, check_number
-from aidlearn.problems.losses import Loss, absolute, pinball
-from aidlearn.starts.band import Band
+from aidlearn.data.chunk import Float
+from aidlearn.data.threads import one_blas_thread
+from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
+from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.fitting import Fitted
+from aidlearn.estimators.linear import LinearEstimator
+from aidlearn.linear.band import Band
+from aidlearn.linear.design import Design
+from aidlearn.linear.losses import Loss, absolute, pinball
 
 
-class _LinearQuantile(RegressorMixin, AIDEstimator, ABC):
+class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
     alpha: float
 
     @abstractmethod
@@ -41,25 +45,23 @@ class _LinearQuantile(RegressorMixin, AIDEstimator, ABC):
         self._check_parameters()
         check_number("alpha", self.alpha, low=0, include_low=True)
         losses, several = self._losses()
-        source = self._source(X, y, sample_weight)
+        run = self._run(self._source(X, y, sample_weight))
         start = self._start_method()
-        results: list[Result] = []
+        fits: list[Fitted] = []
         with one_blas_thread():
-            moments, offset = self._inspect(source)
+            moments, offset = self._measure_and_centre(run)
             for k, loss in enumerate(losses):
-                number = k if several else None
                 l1 = self.alpha * moments.weight
-                # After an interruption the others get what one iteration gives.
-                stopped = bool(results) and results[-1].status is Status.interrupted
-                results.append(self._solve(source, moments, loss, start, l1=l1, number=number, briefly=stopped))
+                design = Design.of(loss, moments, fit_intercept=self.fit_intercept, l1=l1, offset=offset)
+                fits.append(self._fit_design(run, design, start, moments, k if several else None))
                 if isinstance(start, Band):
-                    start.continue_from(results[-1].point)
-        points = np.array([result.point for result in results])
-        m = source.n_attributes
+                    start.continue_from(fits[-1].result.point)
+        points = np.array([fit.result.point for fit in fits])
+        m = run.n_attributes
         coef, intercept = points[:, :m], points[:, m] + offset if self.fit_intercept else np.zeros(len(points))
         self.coef_ = coef if several else coef[0]
         self.intercept_ = intercept if several else float(intercept[0])
-        self._store_certificate(results, several, offset)
+        self._store_certificate(fits, several, run, offset)
         return self
 
     def predict(self, X: Any) -> Float:

@@ -4,30 +4,44 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aidlearn.data.arrays import ArraySource
-from aidlearn.data.convert import as_source, check_features, check_labels, n_threads
+from aidlearn.data.chunk import Float
+from aidlearn.data.convert import as_source, check_features
 from aidlearn.data.moments import checked_rows
 from aidlearn.data.open import is_elsewhere
-from aidlearn.data.source import DataSource, Float, one_blas_thread
-from aidlearn.engine.loop import Limits, aid
+from aidlearn.data.run import Run
+from aidlearn.data.source import DataSource
+from aidlearn.data.targets import Classes, check_labels
+from aidlearn.data.threads import one_blas_thread
+from aidlearn.engine.loop import Limits
 from aidlearn.engine.problem import Incumbent
-from aidlearn.engine.result import Result, Status
-from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator, check_number, class_of, generator
-from aidlearn.kernels.features import KernelFeatures, kernel_features
-from aidlearn.kernels.functions import NAMES, kernel_from
-from aidlearn.kernels.graph import GraphFeatures, graph_features
-from aidlearn.problems.refine import refine
-from aidlearn.problems.semi_supervised import SemiSupervised
-from aidlearn.starts.semi_supervised import by_kmeans, from_labels
+from aidlearn.engine.result import Status
+from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator
+from aidlearn.estimators.checks import check_number, class_of, generator
+from aidlearn.estimators.fitting import Fitted, fit_problem
+from aidlearn.kernel.functions import NAMES, kernel_from
+from aidlearn.semisupervised.features import (
+    EXACT_ROWS,
+    LANDMARKS,
+    GraphFeatures,
+    KernelFeatures,
+    graph_features,
+    kernel_features,
+)
+from aidlearn.semisupervised.picture import frame
+from aidlearn.semisupervised.problem import SemiSupervised, SemiSupervisedSettings
+from aidlearn.semisupervised.refine import refine
+from aidlearn.semisupervised.start import by_kmeans, from_labels
+from aidlearn.semisupervised.stored import feature_values, features_of
 
 UNLABELLED = -1
 
@@ -89,6 +103,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
     solver : {{"auto"}}, default="auto"
         Nodes are solved by DAQP if it is installed (``pip install aidlearn[s3vm]``), else by our interior point.
     n_jobs : int, optional
+        Threads; by default every core that the process may use. Results do not depend on it.
     random_state : int, default=0
     verbose : int, default=0
         1 logs every iteration.
@@ -202,19 +217,19 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
                 "nor a source."
             )
         codes = None if y is None else self._encode(y)
-        source = self._source(X, codes, sample_weight)
+        run = self._run(self._source(X, codes, sample_weight))
         assert codes is not None
         with one_blas_thread():
-            rows, weight = checked_rows(source)
+            rows, weight = checked_rows(run)
             self._check_labels(codes, weight)
             features = self._features(rows, weight)
             names = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-            results = [self._fit_one(features, codes, k, weight, started) for k in names]
-        points = np.array([result.point for result in results])
+            fits = [self._fit_one(run, features, codes, k, weight, started) for k in names]
+        points = np.array([fit.result.point for fit in fits])
         self._store_model(points)
         scores = np.asarray(points[:, :-1] @ features.T + points[:, -1:]).T
         self.transduction_ = np.where(codes == UNLABELLED, class_of(self.classes_, scores), self.classes_[codes])
-        self._store_certificate(results, several=len(results) > 1)
+        self._store_certificate(fits, len(fits) > 1, run)
         return self
 
     def decision_function(self, X: Any) -> Float:
@@ -229,7 +244,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
             return super()._scores(X)
         checked = check_features(X)
         validate_data(self, X, skip_check_array=True, reset=False)
-        rows, _ = checked_rows(as_source(checked, np.zeros(checked.shape[0])))
+        rows, _ = checked_rows(Run(as_source(checked, np.zeros(checked.shape[0]))))
         if isinstance(self._representation, GraphFeatures):
             columns = [self._representation.extend(rows, values) for values in self._expansion]
             return np.column_stack(columns) + self.intercept_
@@ -283,8 +298,8 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         given = labels[~free]
         if given.dtype.kind == "O":
             given = np.array(given.tolist())  # booleans and numbers that only -1 has made objects
-        check_classification_targets(given)
-        self.classes_, known = np.unique(given, return_inverse=True)
+        classes, known = Classes.of_labels(given)
+        self.classes_ = classes.labels
         codes = np.full(len(labels), UNLABELLED)
         codes[~free] = known
         return codes
@@ -315,32 +330,34 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         self._representation = kernel_features(kernel, rows, self.n_components, generator(self.random_state))
         return self._representation.features
 
-    def _fit_one(self, features: Any, codes: NDArray[np.int64], positive: int, weight: Float, started: float) -> Result:
+    def _fit_one(
+        self, run: Run, features: Any, codes: NDArray[np.int64], positive: int, weight: Float, started: float
+    ) -> Fitted:
         """One class against the rest of the labelled rows: the best of ``n_init`` runs."""
         target = np.where(codes == UNLABELLED, 0.0, np.where(codes == positive, 1.0, -1.0))
         if self.balance == "cost":
             weight = weight * _balancing(target, weight)
-        source = ArraySource(features, target, weight, n_threads(self.n_jobs))
+        source = ArraySource(features, target, weight, run.n_jobs)
         rng = generator(self.random_state)
-        best: Result | None = None
+        best: Fitted | None = None
         for _ in range(int(self.n_init)):
             left = None if self.time_limit is None else max(1e-3, self.time_limit - (time.monotonic() - started))
-            result = self._run(source, rng, left)
+            fit = self._fit_once(run.of(source), rng, left)
             if best is not None:
-                result.lower_bound = best.lower_bound = max(best.lower_bound, result.lower_bound)
-            best = result if best is None or result.objective < best.objective else best
+                bound = max(best.result.lower_bound, fit.result.lower_bound)
+                fit.result.lower_bound = best.result.lower_bound = bound
+            best = fit if best is None or fit.result.objective < best.result.objective else best
             out_of_time = time.monotonic() - started >= (self.time_limit or math.inf)
-            if out_of_time or result.status is Status.interrupted or best.gap <= self.tol:
+            if out_of_time or run.stopped or best.result.gap <= self.tol:
                 break
         assert best is not None
-        if best.gap <= self.tol:
-            best.status = Status.certified
+        if best.result.gap <= self.tol:
+            best.result.status = Status.certified
         return best
 
-    def _run(self, source: DataSource, rng: np.random.Generator, time_limit: float | None) -> Result:
+    def _fit_once(self, run: Run, rng: np.random.Generator, time_limit: float | None) -> Fitted:
         deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-        problem = SemiSupervised(
-            source,
+        settings = SemiSupervisedSettings(
             C=float(self.C),
             C_unlabeled=float(self.C_unlabeled),
             balance=self.balance == "constraint",
@@ -348,15 +365,16 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
             node_limit=None if self.node_limit is None else int(self.node_limit),
             start_method=self._start_method(),
             initial_rate=self.initial_rate,
-            rng=rng,
         )
+        problem = SemiSupervised(run, settings, rng)
         max_iter = self.max_iter or (1000 if self.certify else 5)
-        result = aid(problem, Limits(self.tol, int(max_iter), time_limit), self._callbacks())
-        if self.refine and result.status is not Status.interrupted:
+        fit = fit_problem(problem, Limits(self.tol, int(max_iter), time_limit), self._callbacks(), frame)
+        result = fit.result
+        if self.refine and not run.stopped:
             better = refine(problem, Incumbent(result.point, result.objective), deadline)
             result.point, result.objective = better.point, better.objective
             result.lower_bound = min(result.lower_bound, result.objective)
-        return result
+        return fit
 
     def _store_model(self, points: Float) -> None:
         self.intercept_ = points[:, -1]
@@ -386,3 +404,26 @@ def _balancing(target: Float, weight: Float) -> Float:
     """Factors on the weights: the smaller labelled class counts as much as the larger one."""
     positive, negative = weight[target > 0].sum(), weight[target < 0].sum()
     return np.where(target > 0, max(1.0, negative / positive), np.where(target < 0, max(1.0, positive / negative), 1.0))
+
+
+def file_state(model: SemiSupervisedSVC) -> dict[str, Any]:
+    """What predictions need beyond parameters and fitted attributes."""
+    if model._representation is None:
+        return {}
+    return {**feature_values(model._representation), "expansion": model._expansion}
+
+
+def restore_file_state(model: SemiSupervisedSVC, state: Mapping[str, Any]) -> None:
+    """Give it back to a model that has its fitted attributes."""
+    model._representation = features_of(state)
+    if model._representation is not None:
+        model._expansion = state["expansion"]
+
+
+def certified_kernel(model: SemiSupervisedSVC) -> str:
+    """Which kernel objective and bound belong to: "exact", or its approximation."""
+    n = len(model.transduction_)
+    n_landmarks = model.n_components or (LANDMARKS if n > EXACT_ROWS else n)
+    if model.kernel in ("linear", "graph") or n_landmarks >= n:
+        return "exact"
+    return f"Nystroem approximation by {n_landmarks:,} rows"

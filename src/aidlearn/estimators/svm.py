@@ -9,24 +9,23 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from aidlearn.data.classes import classified
+from aidlearn.data.chunk import Float, Int
+from aidlearn.data.convert import check_weight
 from aidlearn.data.moments import Moments
 from aidlearn.data.open import is_elsewhere
-from aidlearn.data.shared import run_together
-from aidlearn.data.source import DataSource, Float, Int, one_blas_thread
+from aidlearn.data.run import Run
+from aidlearn.data.sharing import run_together
+from aidlearn.data.source import DataSource
+from aidlearn.data.targets import Classes, Targets, check_labels
+from aidlearn.data.threads import one_blas_thread
 from aidlearn.engine.result import Result
-from aidlearn.estimators.base import (
-    ENGINE_PARAMETERS,
-    FITTED_ATTRIBUTES,
-    AIDEstimator,
-    check_number,
-    class_of,
-    encode_classes,
-    several_classes,
-    weigh_classes,
-)
-from aidlearn.problems.losses import epsilon_insensitive, hinge
-from aidlearn.problems.piecewise import PiecewiseLinear
+from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
+from aidlearn.estimators.checks import check_number, class_of
+from aidlearn.estimators.fitting import Fitted
+from aidlearn.estimators.linear import LinearEstimator
+from aidlearn.linear.design import Design
+from aidlearn.linear.losses import epsilon_insensitive, hinge
+from aidlearn.linear.problem import PiecewiseLinear
 
 
 def batched(items: list[Any], size: int) -> list[list[Any]]:
@@ -34,7 +33,7 @@ def batched(items: list[Any], size: int) -> list[list[Any]]:
     return [items[first : first + size] for first in range(0, len(items), size)]
 
 
-class LinearSVC(ClassifierMixin, AIDEstimator):
+class LinearSVC(ClassifierMixin, LinearEstimator):
     __doc__ = f"""Linear support vector classifier with a certified optimality gap.
 
     Minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i (x_i'w + b))`` by AID. The intercept b is not penalised (that
@@ -128,59 +127,71 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
         """
         self._check_parameters()
         check_number("C", self.C, low=0)
-        source = self._classified(X, y, sample_weight)
+        run = self._classified(X, y, sample_weight)
         n_classes = len(self.classes_)
         with one_blas_thread():
-            moments = self._measure(source)
+            moments = self._measure(run)
             positives = [1.0] if n_classes == 2 else [float(k) for k in range(n_classes)]
-            results: list[Result] = []
+            fits: list[Fitted] = []
             duals: list[tuple[Int, Float]] = []
-            for group in batched(positives, source.classes_at_once or n_classes):
-                results += run_together(source, [self._one(positive, moments) for positive in group])
-                duals += [self._duals(source, result) for result in results[-len(group) :]]
-            points = np.array([result.point for result in results])
-            self._store_duals(duals, source.n_entries)
-        m = source.n_attributes
+            for group in batched(positives, run.classes_at_once or n_classes):
+                fits += run_together(run, [self._one(positive, moments) for positive in group])
+                duals += [self._duals(run, fit.result) for fit in fits[-len(group) :]]
+            self._store_duals(duals, run.n_entries)
+        points = np.array([fit.result.point for fit in fits])
+        m = run.n_attributes
         self.coef_ = points[:, :m]
         self.intercept_ = points[:, m] if self.fit_intercept else np.zeros(len(points))
-        self._store_certificate(results, several=len(results) > 1)
-        self.n_passes_ = source.n_passes
+        self._store_certificate(fits, len(fits) > 1, run)
         return self
 
-    def _classified(self, X: Any, y: Any, sample_weight: Any) -> DataSource:
-        """The data as a source whose targets are the numbers of the classes."""
+    def _classified(self, X: Any, y: Any, sample_weight: Any) -> Run:
+        """A run over the data whose targets are the numbers of the classes."""
+        name = type(self).__name__
         if is_elsewhere(X) or isinstance(X, DataSource):
-            source = classified(self._source(X, y, sample_weight), self.class_weight)
-            assert source.classes is not None
-            self.classes_ = several_classes(source.classes, type(self).__name__)
-            return source
+            source = self._source(X, y, sample_weight)
+            classes = Classes.of_source(source).several(name)
+            self.classes_ = classes.labels
+            return self._run(source, Targets(classes.labels, classes.factors(self.class_weight)))
         codes = None
         if y is not None:
-            self.classes_, codes = encode_classes(y, type(self).__name__)
-            sample_weight = weigh_classes(sample_weight, self.class_weight, self.classes_, codes)
-        return self._source(X, codes, sample_weight)
+            classes, codes = Classes.of_labels(check_labels(y))
+            self.classes_ = classes.several(name).labels
+            factors = classes.factors(self.class_weight)
+            if factors is not None:
+                sample_weight = check_weight(sample_weight, len(codes)) * factors[codes]
+        return self._run(self._source(X, codes, sample_weight))
 
-    def _one(self, positive: float, moments: Moments) -> Callable[[DataSource], Result]:
+    def _three_way(self) -> bool:
+        return bool(self.dual)
+
+    def _one(self, positive: float, moments: Moments) -> Callable[[Run], Fitted]:
         """The fit of one class against the rest."""
 
-        def fit(source: DataSource) -> Result:
+        def fit(run: Run) -> Fitted:
             loss = hinge(float(self.C), positive)
             number = None if len(self.classes_) == 2 else int(positive)
-            start = self._start_method()
-            return self._solve(source, moments, loss, start, ridge=1.0, three_way=self.dual, number=number)
+            design = Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0)
+            return self._fit_design(run, design, self._start_method(), moments, number)
 
         return fit
 
     @staticmethod
-    def _duals(source: DataSource, result: Result) -> tuple[Int, Float]:
-        """Rows with a dual that is not zero, and these duals; the labels of the rows are let go."""
+    def _duals(run: Run, result: Result) -> tuple[Int, Float]:
+        """Rows with a dual that is not zero, and these duals; the labels of the rows are let go.
+
+        A user who stops the fit here gets the model, without duals.
+        """
         clusters, result.clusters = result.clusters, None
-        if result.solution is None or result.solution.dual is None:
-            return np.empty(0, dtype=np.int64), np.empty(0)
-        # The fit has ended: what is left of its shared passes is made on the source itself.
-        clusters.source = source
+        nothing = np.empty(0, dtype=np.int64), np.empty(0)
+        if run.stopped or result.solution is None or result.solution.dual is None:
+            return nothing
         problem: PiecewiseLinear = clusters.problem
-        return problem.entry_duals(clusters, result.solution.dual)
+        try:
+            return problem.entry_duals(clusters, result.solution.dual)
+        except KeyboardInterrupt:
+            run.stop()
+            return nothing
 
     def _store_duals(self, found: list[tuple[Int, Float]], n_entries: int) -> None:
         supports = np.zeros(n_entries, dtype=bool)
@@ -202,7 +213,7 @@ class LinearSVC(ClassifierMixin, AIDEstimator):
         return self._decided(X, lambda scores: class_of(classes, scores))
 
 
-class LinearSVR(RegressorMixin, AIDEstimator):
+class LinearSVR(RegressorMixin, LinearEstimator):
     __doc__ = f"""Linear support vector regression with a certified optimality gap.
 
     Minimises ``1/2 |w|^2 + C sum_i s_i max(0, |y_i - x_i'w - b| - epsilon)`` by AID; the intercept b is not penalised.
@@ -269,15 +280,16 @@ class LinearSVR(RegressorMixin, AIDEstimator):
         self._check_parameters()
         check_number("C", self.C, low=0)
         check_number("epsilon", self.epsilon, low=0, include_low=True)
-        source = self._source(X, y, sample_weight)
+        run = self._run(self._source(X, y, sample_weight))
         with one_blas_thread():
+            moments, offset = self._measure_and_centre(run)
             loss = epsilon_insensitive(float(self.C), float(self.epsilon))
-            moments, offset = self._inspect(source)
-            result = self._solve(source, moments, loss, self._start_method(), ridge=1.0)
-        m = source.n_attributes
-        self.coef_ = result.point[:m]
-        self.intercept_ = float(result.point[m]) + offset if self.fit_intercept else 0.0
-        self._store_certificate([result], False, offset)
+            design = Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0, offset=offset)
+            fit = self._fit_design(run, design, self._start_method(), moments)
+        point, m = fit.result.point, run.n_attributes
+        self.coef_ = point[:m]
+        self.intercept_ = float(point[m]) + offset if self.fit_intercept else 0.0
+        self._store_certificate([fit], False, run, offset)
         return self
 
     def predict(self, X: Any) -> Float:

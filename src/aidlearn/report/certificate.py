@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 
 from aidlearn.engine.result import Status
-from aidlearn.fits import Fit
+from aidlearn.estimators.fits import Fit
 
 CLOSE = 0.01
 """Gap up to which a fit is called close to the best possible."""

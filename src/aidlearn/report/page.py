@@ -9,7 +9,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from aidlearn.fits import Fit, fits_of
+from aidlearn.estimators.fits import Fit, fits_of
+from aidlearn.files.whole import whole_file
 from aidlearn.report import sections
 
 
@@ -30,14 +31,10 @@ def write_report(model: Any, path: str | os.PathLike[str]) -> None:
         The file is either the old one or the whole new one, whatever happens.
     """
     text = render(model)
-    path = Path(path)
-    temporary = path.with_name(path.name + ".writing")
     try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
+        with whole_file(Path(path)) as file:
+            file.write(text.encode())
     except OSError as error:
-        if temporary.is_file():
-            temporary.unlink()
         raise ReportError(f"The report {path} cannot be written: {error.strerror or error}.") from None
 
 
@@ -73,7 +70,7 @@ def _panel(model: Any, fits: list[Fit], number: int) -> str:
     name = f"<h2>{escape(fit.name)}</h2>" if fit.name else ""
     role = f' role="tabpanel" aria-labelledby="tab-{number}"' if fit.name else ""
     parts = [
-        sections.proof(model, fits, fit),
+        sections.proof(model, fit),
         sections.plots(model, fit),
         sections.pictures(model, fit, number),
         sections.coefficients(model, fit),

@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.engine.picture import sample
+from aidlearn.display.style import LARGE_RANGE, RATES, SMALLEST_GAP
 from aidlearn.engine.result import Iteration, Status
-from aidlearn.estimators.kernel_svm import SVC
-from aidlearn.estimators.semi_supervised import SemiSupervisedSVC
-from aidlearn.fits import Fit, feature_names
-from aidlearn.kernels.features import EXACT_ROWS, LANDMARKS
-from aidlearn.model_file import NOT_SAVED, environment
+from aidlearn.estimators.fits import Fit, feature_names
+from aidlearn.estimators.registry import model_of, one_against_one
+from aidlearn.files.models import NOT_SAVED, environment_of
 from aidlearn.report.certificate import certificate, percent, precise
 from aidlearn.report.charts import Chart, Series, axes, lines, scatter
 from aidlearn.report.stepper import stepper
+from aidlearn.trace import sample
 
 STATUS = {
     Status.optimal: "optimal",
@@ -36,12 +35,8 @@ LONGEST_TABLE = 200
 """Iterations of which each has its row; of more the first and the last half of that number are shown."""
 CLOUD = 700
 """Clusters in the plot of sizes."""
-SMALLEST_GAP = 1e-16
-"""Where a gap of 0 is drawn."""
 SMALLEST_RANGE = 1e-5
 """Part of the objective that the plot of bounds shows at least, to either side."""
-LARGE_RANGE = 20.0
-"""Ratio of values from which on an axis is logarithmic."""
 
 
 def title(model: Any, fits: list[Fit]) -> str:
@@ -59,7 +54,8 @@ def _rows(model: Any, fits: list[Fit]) -> int:
     if getattr(model, "shape_fit_", (0,))[0]:
         return int(model.shape_fit_[0])
     rows = [fit.n_clusters / fit.aggregation_rate for fit in fits]
-    pairs = len(fits) > 1 and fits[0].coef is None and isinstance(model, SVC)
+    declared = model_of(model)
+    pairs = len(fits) > 1 and declared is not None and declared.fit_names is one_against_one
     return round(sum(rows) / (len(model.classes_) - 1) if pairs else max(rows))
 
 
@@ -84,20 +80,17 @@ def overview(fits: list[Fit]) -> str:
     return f'<section class="card"><p class="claim">{escape(words)}</p>{_table(head, rows)}</section>'
 
 
-def _approximated(model: Any, fits: list[Fit]) -> str:
+def _approximated(model: Any) -> str:
     """Of an approximated kernel: that the certificate is one for the approximation."""
-    kernel = getattr(model, "certified_kernel_", "exact")
-    if isinstance(model, SemiSupervisedSVC) and model.kernel not in ("linear", "graph"):
-        rows = _rows(model, fits)
-        part = model.n_components or (LANDMARKS if rows > EXACT_ROWS else rows)
-        kernel = f"Nystroem approximation by {part:,} rows" if part < rows else kernel
+    declared = model_of(model)
+    kernel = declared.certified_kernel(model) if declared else "exact"
     return "" if kernel == "exact" else f"Objective and bound are those of an approximated kernel: {kernel}."
 
 
-def proof(model: Any, fits: list[Fit], fit: Fit) -> str:
+def proof(model: Any, fit: Fit) -> str:
     """The certificate in words, and its numbers."""
     claim, *rest = certificate(fit)
-    rest += [words] if (words := _approximated(model, fits)) else []
+    rest += [words] if (words := _approximated(model)) else []
     good = "good" if fit.status in (Status.optimal, Status.gap, Status.certified) else "partial"
     objective, bound = precise(fit.objective, fit.lower_bound)
     seconds = fit.history[-1].seconds if fit.history else math.nan
@@ -164,11 +157,7 @@ def _gaps(fit: Fit, tol: float) -> str:
 def _rates(fit: Fit) -> str:
     x = [float(record.iteration) for record in fit.history]
     series = []
-    for mark, name, label in (
-        ("a", "aggregation_rate", "all clusters"),
-        ("b", "near_rate", "near the hyperplane"),
-        ("c", "far_rate", "far from it"),
-    ):
+    for mark, (name, label) in zip("abc", RATES, strict=True):
         rates = [_number(getattr(record, name)) for record in fit.history]
         tips = [f"iteration {k:.0f}, {label}: {percent(rate)} of their rows" for k, rate in zip(x, rates, strict=True)]
         if any(math.isfinite(rate) for rate in rates):
@@ -257,11 +246,10 @@ def facts(model: Any, fits: list[Fit]) -> str:
         if name not in NOT_SAVED:
             changed = _value(value) != _value(usual.get(name))
             parameters.append((name, _value(value), changed))
-    where = getattr(model, "_environment", None) or environment()
     return (
         f'<section class="card facts"><div><h3>Data and training</h3>{_pairs((k, v, False) for k, v in data)}</div>'
         f"<div><h3>Parameters</h3>{_pairs(parameters)}<p class='hint'>Bold: other than the default.</p></div>"
-        f"<div><h3>Environment</h3>{_pairs((k, v, False) for k, v in where.items())}</div></section>"
+        f"<div><h3>Environment</h3>{_pairs((k, v, False) for k, v in environment_of(model).items())}</div></section>"
     )
 
 

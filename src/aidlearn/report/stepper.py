@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.engine.picture import Frame
-from aidlearn.fits import Fit, feature_names
+from aidlearn.estimators.fits import Fit, feature_names
 from aidlearn.report.certificate import percent
 from aidlearn.report.charts import BOTTOM, RIGHT, TOP, WIDTH, Axis, Chart
+from aidlearn.trace import Frame
 
 HEIGHT = 350
 LEFT = 72

@@ -1,0 +1,115 @@
+"""Threads: CPU of one in products X @ b, wall of several, the same bits, first-run cost: python -m benchmarks.cores."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+
+from aidlearn.bench.datasets import DataSet, generated
+from aidlearn.bench.harness import Cell, Row, measured
+from aidlearn.bench.table import Layout, pick
+from benchmarks.command import Options, Table, main
+
+FLIGHTS = DataSet("nycflights", "nycflights", (327_346, 136), {})
+CELEBA = DataSet("celeba", "standardised", (202_599, 39), {"name": "celeba"})
+
+
+def counts() -> list[int]:
+    return [k for k in (1, 2, 4, 8, 16, 32) if k <= max(2, os.cpu_count() or 1)]
+
+
+def linear(options: Options) -> list[Cell]:
+    shapes = ((1_000_000, 100), (1_600_000, 10), (400_000, 500))
+    sets = [("lad", generated("gaussian", n, m), {}) for n, m in shapes]
+    sets += [
+        ("svm", generated("two_classes", 800_000, 90), {"C": 0.1}),
+        ("lad", FLIGHTS, {}),
+        ("svm", CELEBA, {"C": 1.0}),
+    ]
+    if options.quick:
+        sets = [("lad", generated("gaussian", 100_000, 50), {})]
+    return [
+        measured(
+            problem, data, settings=constants, tol=options.tol, repeat=options.repeat, params={"n_jobs": k}, n_jobs=k
+        )
+        for problem, data, constants in sets
+        for k in counts()
+    ]
+
+
+def kernel(options: Options) -> list[Cell]:
+    data = generated("curved_classes", 5_000 if options.quick else 20_000, 30)
+    settings = {"C": 1.0, "gamma": 1 / 30}
+    return [
+        measured(
+            "kernel-svm",
+            data,
+            settings=settings,
+            tol=options.tol,
+            repeat=options.repeat,
+            params={"n_jobs": k},
+            n_jobs=k,
+        )
+        for k in counts()
+    ]
+
+
+def speed_up(rows: Sequence[Row]) -> Iterator[str]:
+    for row in rows:
+        if "objective" not in row or row["n_jobs"] == 1:
+            continue
+        alone = [other for other in rows if other["data"] == row["data"] and other["n_jobs"] == 1 and "wall" in other]
+        for one in alone:
+            same = row["coef"] == one["coef"] and row["bounds"] == one["bounds"]
+            yield (
+                f"{row['data']}: {row['n_jobs']} threads: speed-up {one['wall'] / row['wall']:.2f}, "
+                f"CPU {row['cpu'] / one['cpu']:.2f} of one thread, the same bits: {same}"
+            )
+
+
+def one_fit(options: Options) -> list[Cell]:
+    return [measured("lad", generated("gaussian", 100_000, 20), tol=options.tol, repeat=1, n_jobs=1)]
+
+
+FIRST = """
+import sys, time
+import numpy as np
+import aidlearn
+rng = np.random.default_rng(0)
+n, m = map(int, sys.argv[2:])
+X = rng.normal(size=(n, m))
+y = X[:, 0] + rng.normal(size=n)
+model = aidlearn.SVC() if sys.argv[1] == "SVC" else aidlearn.LADRegressor()
+y = y > 0 if sys.argv[1] == "SVC" else y
+times = []
+for _ in range(2):
+    started = time.perf_counter()
+    model.fit(X, y)
+    times.append(time.perf_counter() - started)
+sys.stdout.write(f"first fit {times[0]:.2f} s, second fit {times[1]:.3f} s")
+"""
+
+
+def first_runs(rows: Sequence[Row]) -> Iterator[str]:
+    for name, n, m in (("LAD", 100_000, 20), ("LAD", 400_000, 20), ("SVC", 5_000, 20)):
+        with tempfile.TemporaryDirectory() as cache:
+            for process in ("first", "second"):
+                environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
+                arguments = [sys.executable, "-c", FIRST, name, str(n), str(m)]
+                done = subprocess.run(arguments, capture_output=True, text=True, check=True, env=environment)
+                yield f"{name} {n:,} x {m}, {process} process with a fresh cache: {done.stdout}"
+
+
+SHOWN = pick("cpu", "wall", "products", "gap", "iterations", "memory", n_jobs=("n_jobs", "{}"), passes=("passes", "{}"))
+TITLE = "tol={tol:g}, best of {repeat}"
+TABLES = (
+    Table("linear", f"Linear models with threads, {TITLE}", linear, Layout(SHOWN), speed_up, repeat=3),
+    Table("kernel", f"Kernel SVM with threads, {TITLE}", kernel, Layout(SHOWN), speed_up, tol=1e-4, repeat=3),
+    Table("first", "First and second processes on a machine", one_fit, Layout(SHOWN), first_runs),
+)
+
+if __name__ == "__main__":
+    main("cores", __doc__.split("\n")[0], *TABLES)

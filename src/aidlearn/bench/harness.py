@@ -1,0 +1,215 @@
+"""Runs cells of a table, each in a single-threaded process of its own; whatever happens there becomes a row."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aidlearn.bench.datasets import DataSet
+from aidlearn.bench.peers import solvers
+from aidlearn.bench.solvers import OURS, Aidlearn
+
+LOADING = 600.0
+"""Seconds a process may take besides the fits, which have a limit of their own."""
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row of a table: a function of JSON arguments that gives a dict of JSON values.
+
+    Parameters
+    ----------
+    data, solver : str
+        What the table shows.
+    call : str
+        Module and function, "module:function".
+    arguments : dict
+        Of the function.
+    timeout : float
+        Seconds after which its process is ended.
+    own : bool
+        Whether it measures aidlearn, not a peer.
+    slow : bool
+        Measured after all others.
+    skip : str or None
+        Why it is not measured.
+    python : str
+        Interpreter.
+    shown : dict
+        More values of the row.
+    """
+
+    data: str
+    solver: str
+    call: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    timeout: float = 3600.0
+    own: bool = True
+    slow: bool = False
+    skip: str | None = None
+    python: str = sys.executable
+    shown: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}, {self.solver}"
+
+
+def measured(
+    problem: str,
+    data: DataSet,
+    solver: str = OURS,
+    *,
+    settings: dict[str, float] | None = None,
+    tol: float = 1e-4,
+    params: dict[str, Any] | None = None,
+    repeat: int = 2,
+    timeout: float | None = None,
+    **shown: Any,
+) -> Cell:
+    """The cell of one solver on one data set.
+
+    Parameters
+    ----------
+    problem : str
+        As the judge names it.
+    data : DataSet
+    solver : str
+        One of ``peers.solvers(problem)``.
+    settings : dict or None
+        Constants of the problem.
+    tol : float
+        Of ours the certified gap; peers take it in their own meaning.
+    params : dict or None
+        More arguments of our estimator.
+    repeat : int
+        Runs; the best counts.
+    timeout : float or None
+        Seconds of one run; None: what the solver declares.
+    **shown
+        More values of the row.
+    """
+    program = solvers(problem)[solver]
+    constants = settings or {}
+    seconds = program.timeout if timeout is None else timeout
+    python = program.interpreter()
+    return Cell(
+        " ".join([data.name, *(f"{key}={value:g}" for key, value in constants.items() if key != "gamma")]),
+        solver,
+        "aidlearn.bench.cell:fit",
+        {
+            "problem": problem,
+            "data": asdict(data),
+            "solver": solver,
+            "settings": constants,
+            "tol": tol,
+            "params": params or {},
+            "repeat": repeat,
+            "timeout": seconds,
+        },
+        timeout=repeat * seconds + LOADING,
+        own=isinstance(program, Aidlearn),
+        slow=program.slow,
+        skip=(program.missing() if python == sys.executable else None) or program.too_large(*data.shape),
+        python=python,
+        shown=shown,
+    )
+
+
+def run(cell: Cell) -> Row:
+    """Measure one cell; a crash, a timeout and missing data or programs are rows that say so."""
+    row: Row = {"data": cell.data, "solver": cell.solver, "own": cell.own, "arguments": cell.arguments} | cell.shown
+    if cell.skip is not None:
+        return row | {"skipped": cell.skip}
+    limit = cell.arguments.get("timeout", cell.timeout)
+    over = {"failed": f"over {limit:g} s", "cpu_over": limit}
+    told = json.dumps({"call": cell.call, "arguments": cell.arguments})
+    with _environment(cell.python) as environment:
+        try:
+            process = subprocess.Popen(
+                [cell.python, "-m", "aidlearn.bench.cell", told],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return row | {"skipped": f"the interpreter for peers does not start: {error.strerror}"}
+        try:
+            written, errors = process.communicate(timeout=cell.timeout)
+        except subprocess.TimeoutExpired:
+            return row | over
+        finally:
+            if process.poll() is None:  # with the programs it started
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+    if process.returncode == -signal.SIGALRM:
+        return row | over
+    lines = written.splitlines()
+    if process.returncode != 0 or not lines:
+        reason = f"process ended with code {process.returncode}: {errors.strip()[-300:]}"
+        return row | {"failed": " ".join(reason.split()).rstrip(":")}
+    return row | json.loads(lines[-1])
+
+
+@contextmanager
+def _environment(python: str) -> Iterator[dict[str, str]]:
+    """One thread; an interpreter of peers finds this aidlearn, and nothing else that is installed beside it."""
+    variables = os.environ | dict.fromkeys(THREADS, "1")
+    package = Path(__file__).parents[1]
+    if python == sys.executable:
+        places = [str(package.parent), os.environ.get("PYTHONPATH", "")]
+        yield variables | {"PYTHONPATH": os.pathsep.join(filter(None, places))}
+        return
+    with tempfile.TemporaryDirectory(prefix="aidlearn-") as name:
+        (Path(name) / package.name).symlink_to(package)
+        yield variables | {"PYTHONPATH": name}
+
+
+def run_all(cells: Sequence[Cell], jobs: int = 1, done: Callable[[Row], None] | None = None) -> list[Row]:
+    """All cells, slow ones last; rows come in the order of the cells.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+    jobs : int
+        Processes at once; times are those of a machine with nothing else to do only with 1.
+    done : callable or None
+        Told every row when it is there.
+    """
+    order = sorted(range(len(cells)), key=lambda k: cells[k].slow)
+    rows: list[Row] = [{}] * len(cells)
+
+    def work(k: int) -> int:
+        rows[k] = run(cells[k])
+        return k
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for k in pool.map(work, order) if jobs > 1 else map(work, order):
+            if done is not None:
+                done(rows[k])
+    return rows
+
+
+def save(row: Row, path: Path) -> None:
+    """Append a row as a line of JSON, with what is needed to read it later."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    about = {"time": time.strftime("%Y-%m-%dT%H:%M:%S"), "python": platform.python_version()}
+    with open(path, "a") as file:
+        file.write(json.dumps(about | row) + "\n")

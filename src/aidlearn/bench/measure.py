@@ -1,0 +1,141 @@
+"""CPU seconds, wall seconds and peak memory of one call, and what is kept of it."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import resource
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aidlearn.bench.judge import Solution
+
+PATIENCE = 60.0
+"""A fit that takes longer (seconds) is not repeated, whichever solver it is."""
+
+
+@dataclass
+class Measured:
+    """What one solver did on one data set. Times are the best of the runs, memory is the first run's."""
+
+    solution: Solution | None = None
+    cpu: float = float("nan")
+    wall: float = float("nan")
+    extra_bytes: float = float("nan")
+    """Peak resident memory during the fit, minus that with only the data loaded."""
+    peak_bytes: float = float("nan")
+    """The same with the data."""
+    runs: list[float] = field(default_factory=list)
+    """CPU seconds of every run."""
+    notes: list[str] = field(default_factory=list)
+    """Warnings, as the solver gave them."""
+    iterations: int | None = None
+    failed: str | None = None
+    model: Any = None
+    certificate: dict[str, Any] = field(default_factory=dict)
+    """What the solver itself proves or says about its result."""
+
+    def add_run(self, cpu: float, wall: float) -> None:
+        self.runs.append(cpu)
+        self.cpu, self.wall = float(np.fmin(self.cpu, cpu)), float(np.fmin(self.wall, wall))
+
+
+def resident(peak: bool = False) -> float:
+    """Resident memory of this process in bytes, now or at its peak."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    key = "VmHWM:" if peak else "VmRSS:"
+    return 1024.0 * float(status.split(key)[1].split()[0])
+
+
+def forget_peak() -> float:
+    """Return freed memory to the system and restart the peak; gives the resident memory now.
+
+    Where the system cannot restart it, the peak of loading the data counts as loaded data.
+    """
+    gc.collect()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+    except (OSError, AttributeError):
+        return resident(peak=True)
+    return resident()
+
+
+@contextmanager
+def time_limit(seconds: float | None) -> Iterator[None]:
+    """End this process with SIGALRM when the block takes longer: compiled code cannot be stopped otherwise."""
+    if seconds is None:
+        yield
+        return
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def touch(n_bytes: int) -> None:
+    """Use and free memory: what a virtual machine has not used for a while costs many times as much to use first."""
+    pages = np.empty(n_bytes, dtype=np.uint8)
+    pages[:: resource.getpagesize()] = 1
+
+
+def measure(fit: Callable[[], Any], repeat: int = 1, timeout: float | None = None, touched: int = 0) -> Measured:
+    """Run a fit and measure it.
+
+    Parameters
+    ----------
+    fit : callable
+        Gives the fitted model; that of the last run is kept.
+    repeat : int
+        Largest number of runs.
+    timeout : float or None
+        Seconds after which a run ends this process.
+    touched : int
+        Bytes of memory that are used and freed before every run.
+    """
+    out = Measured()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for run in range(repeat):
+            out.model = None
+            if touched:
+                touch(touched)
+            before = forget_peak()
+            wall, cpu = time.perf_counter(), time.process_time()
+            try:
+                with time_limit(timeout):
+                    out.model = fit()
+            except Exception as error:
+                out.failed = f"{type(error).__name__}: {error}"
+                break
+            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+            if run == 0:
+                out.peak_bytes = resident(peak=True)
+                out.extra_bytes = out.peak_bytes - before
+            out.add_run(cpu, wall)
+            if wall > PATIENCE:
+                break
+    out.notes = sorted({f"{w.category.__name__}: {w.message}" for w in caught})
+    return out
+
+
+def product_seconds(X: Any, b: Any, repeat: int = 5) -> float:
+    """CPU seconds of one ``X @ b``, best of ``repeat``."""
+    best = float("inf")
+    for _ in range(repeat):
+        start = time.process_time()
+        X @ b
+        best = min(best, time.process_time() - start)
+    return best

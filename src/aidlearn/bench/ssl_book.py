@@ -1,0 +1,61 @@
+"""Benchmark sets of Chapelle, Schoelkopf and Zien, "Semi-Supervised Learning" (2006), with their official splits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.io import loadmat
+
+from aidlearn.bench.datasets import Array, data_file
+
+NUMBERS = {"Digit1": 1, "USPS": 2, "COIL2": 3, "BCI": 4, "g241c": 5, "g241d": 7, "SecStr": 8, "Text": 9}
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows whose label is known; the accuracy is counted on all others."""
+
+    X: Any
+    truth: Array
+    labelled: Array
+
+    @property
+    def y(self) -> Array:
+        """Labels 0 and 1, -1 where unknown."""
+        y = np.full(len(self.truth), -1)
+        y[self.labelled] = self.truth[self.labelled]
+        return y
+
+    def accuracy(self, predicted: Array) -> float:
+        hidden = np.setdiff1d(np.arange(len(self.truth)), self.labelled)
+        return float((predicted[hidden] == self.truth[hidden]).mean())
+
+
+def splits(name: str, n_labelled: int) -> list[Split]:
+    """All official splits of a set.
+
+    Raises
+    ------
+    DataMissing
+        If it is not in the folder that AIDLEARN_DATA names.
+    """
+    prefix = f"ssl-book/SSL,set={NUMBERS[name]},"
+    files = f"{prefix}data.mat", f"{prefix}splits,labeled={n_labelled}.mat"
+    data, index = (loadmat(data_file(file)) for file in files)
+    truth = data["y"].ravel().astype(int)
+    truth = (truth == truth.max()).astype(int)
+    X = _one_hot(data["T"]) if name == "SecStr" else data["X"]
+    X = sparse.csr_array(X, dtype=float) if sparse.issparse(X) else np.ascontiguousarray(X, dtype=float)
+    return [Split(X, truth, rows.astype(int) - 1) for rows in index["idxLabs"]]
+
+
+def _one_hot(symbols: Array) -> Array:
+    """15 positions of 21 symbols as 315 columns."""
+    codes = symbols.astype(int) - int(symbols.min())
+    X = np.zeros((len(codes), 15 * 21))
+    for position in range(15):
+        X[np.arange(len(codes)), 21 * position + codes[:, position]] = 1.0
+    return X

@@ -1,0 +1,132 @@
+"""Options that set parameters of estimators, each described once; the registry says which model has which.
+
+A value of None leaves a parameter at the estimator's default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aidlearn.cli.errors import CliError, option_name
+from aidlearn.cli.options import Described, Jobs, MaxIter, Seed, TimeLimit, option
+from aidlearn.estimators.registry import Model, Option
+
+
+@dataclass(frozen=True)
+class ParameterOption:
+    """How the command line asks for a parameter."""
+
+    kind: Any
+    default: Any
+    help: str
+    """``{choices}`` stands for the values that a model knows by name."""
+    choices: tuple[str, ...] = ()
+    flag: str = ""
+    """By default the name of the parameter."""
+    parameters: Callable[[Any], dict[str, Any]] | None = None
+    """What a value sets; by default the parameter to the value."""
+
+
+def _quantile(text: str) -> dict[str, Any]:
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise CliError(f"--quantile must be a number or several separated by commas, got {text!r}.") from None
+    return {"quantile": values[0] if len(values) == 1 else values}
+
+
+def _gamma(text: str) -> dict[str, Any]:
+    if text in ("scale", "auto"):
+        return {"gamma": text}
+    try:
+        return {"gamma": float(text)}
+    except ValueError:
+        raise CliError(f"--gamma must be scale, auto or a number > 0, got {text!r}.") from None
+
+
+def _kernel(name: str) -> dict[str, Any]:
+    if name == "precomputed":
+        raise CliError("--kernel precomputed needs a matrix of kernel values; fit it from Python.")
+    return {"kernel": name}
+
+
+PARAMETERS = {
+    "C": ParameterOption(float, 1.0, "Weight of the losses."),
+    "C_unlabeled": ParameterOption(float, 1.0, "Weight of the losses of rows without a label."),
+    "alpha": ParameterOption(float, 0.0, "L1 penalty on the coefficients, scikit-learn's meaning."),
+    "approximation": ParameterOption(
+        int | None,
+        None,
+        "Approximate the kernel by this many rows.",
+        flag="--nystroem",
+        parameters=lambda rows: {"approximation": "nystroem", "n_components": rows},
+    ),
+    "balance": ParameterOption(
+        str | None,
+        None,
+        "constraint: rows without a label are split as the labelled ones; cost: weigh classes alike.",
+        choices=("constraint", "cost"),
+    ),
+    "certify": ParameterOption(bool, False, "Prove the global optimum; for small data."),
+    "checkpoint": ParameterOption(
+        str | None, None, "Save the fit here after every iteration, and go on from it if it is there."
+    ),
+    "class_weight": ParameterOption(
+        str | None,
+        None,
+        "balanced, or factors as in yes=2,no=1.",
+        choices=("balanced",),
+        parameters=lambda text: {},  # set when the data are open: its labels have the type of the target
+    ),
+    "coef0": ParameterOption(float, 0.0, "Of the kernel poly."),
+    "degree": ParameterOption(int, 3, "Of the kernel poly."),
+    "epsilon": ParameterOption(float, 0.0, "Half width of the tube in which errors are free."),
+    "fit_intercept": ParameterOption(
+        bool,
+        False,
+        "Fit without an intercept.",
+        flag="--no-intercept",
+        parameters=lambda without: {"fit_intercept": not without},
+    ),
+    "gamma": ParameterOption(str, "scale", "Of the kernels rbf and poly: scale, auto or a number.", parameters=_gamma),
+    "init": ParameterOption(str, "auto", "Initial clusters: {choices}."),
+    "kernel": ParameterOption(str, "rbf", "{choices}.", parameters=_kernel),
+    "memory_limit": ParameterOption(str, "2GB", "Memory for kernel values, as in 500MB."),
+    "quantile": ParameterOption(str, "0.5", "One quantile or several, as in 0.1,0.5,0.9.", parameters=_quantile),
+    "refine": ParameterOption(bool, False, "Local search on the true objective at the end."),
+    "solver": ParameterOption(str, "auto", "Of the aggregated problems: {choices}."),
+}
+OF_ALL_MODELS: dict[str, Described] = {
+    "tol": option(float, 1e-4, "--tol", help="Certified relative gap to stop at; 0 asks for a verified optimum."),
+    "time_limit": (TimeLimit, None),
+    "max_iter": (MaxIter, None),
+    "n_jobs": (Jobs, -1),
+    "random_state": (Seed, 0),
+}
+
+
+def options_of(model: Model) -> list[Option]:
+    """The parameters that the command of a model offers, beyond those of all models."""
+    return [*model.options, *([Option("checkpoint")] if model.keeps_checkpoints else [])]
+
+
+def described(offered: Option) -> Described:
+    """A parameter as an option for typer: its type with a description, and the default."""
+    known = PARAMETERS[offered.parameter]
+    choices = offered.choices or known.choices
+    default = offered.choices[0] if offered.choices else known.default
+    text = (offered.help or known.help).format(choices=", ".join(choices))
+    return option(known.kind, default, known.flag or option_name(offered.parameter), help=text, complete=choices)
+
+
+def parameters_from(model: Model, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of the estimator from what was given on the command line."""
+    found = {name: given[name] for name in OF_ALL_MODELS if given[name] is not None}
+    for offered in options_of(model):
+        name, value = offered.parameter, given[offered.parameter]
+        if value is not None:
+            sets = PARAMETERS[name].parameters
+            found |= sets(value) if sets else {name: value}
+    return found

@@ -1,0 +1,249 @@
+"""One fit over one source: its passes, threads, sample, progress, memory budget, deadline, and whether to stop.
+
+The algorithm never needs all entries at once (paper, section 1): everything it asks of the data is a *pass*, a
+function mapped over the chunks whose results are folded in chunk order.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from aidlearn.data.chunk import Chunk, join
+from aidlearn.data.memory import Budget, Need
+from aidlearn.data.passes import PassFunction
+from aidlearn.data.source import DataSource
+from aidlearn.data.targets import Targets
+from aidlearn.data.threads import n_threads
+
+
+@dataclass(frozen=True)
+class PassProgress:
+    """How far a pass over the data has come."""
+
+    number: int
+    """Of the pass, from 1."""
+    rows: int
+    """Rows it has dealt with."""
+    n_rows: int
+    seconds: float
+    """Since the pass began."""
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / max(self.seconds, 1e-9)
+
+
+@dataclass(frozen=True)
+class Systematic:
+    """A systematic sample: the entries ``offset, offset + step, ...``."""
+
+    step: int
+    offset: int
+
+
+COMPILED_CELLS = 4_000_000
+"""Numbers in X from which on compiled passes are worth loading: there a fit without them takes about as long as
+loading them does (0.6 s)."""
+
+
+def worth_compiling(source: DataSource) -> bool:
+    """Which path a fit takes follows from the shape of its data alone, so results do not depend on any cache."""
+    return source.n_entries * source.n_attributes >= COMPILED_CELLS
+
+
+class Run:
+    """What belongs to one fit, handed down to everything that reads its data.
+
+    Parameters
+    ----------
+    source : DataSource
+    targets : Targets
+        How the stored targets become numbers.
+    n_jobs : int, optional
+        Threads; what the source was opened with by default.
+    watch : callable, optional
+        Told of the progress of passes.
+    whole : Run, optional
+        The fit that this is a part of (one class of several, say): its passes and its end are those of the whole.
+    compiled : bool, optional
+        Whether passes are compiled code; by default this follows from the shape of the data.
+    """
+
+    def __init__(
+        self,
+        source: DataSource,
+        targets: Targets | None = None,
+        n_jobs: int | None = None,
+        watch: Callable[[PassProgress], None] | None = None,
+        whole: Run | None = None,
+        compiled: bool | None = None,
+    ) -> None:
+        self.source, self.watch, self.whole = source, watch, whole
+        self.compiled = worth_compiling(source) if compiled is None else compiled
+        self.targets = Targets(name=source.target_name) if targets is None else targets
+        self.n_jobs = n_threads(source.n_jobs if n_jobs is None else n_jobs)
+        self.n_passes = 0
+        self.deadline = math.inf
+        """``time.monotonic()`` value after which the fit should settle for what it has."""
+        need = Need.of(source, self.n_jobs)
+        limit = source.memory_limit
+        self.budget = Budget() if limit is None else need.budget(limit)
+        """Memory for what a fit may choose the size of."""
+        self.classes_at_once = None if limit is None else need.classes_at_once(limit)
+        """How many models of classes share passes, where memory is limited."""
+        self._stopped = False
+        self._wanted: Systematic | None = None
+        self._sample: Chunk | None = None
+        self._passes = source.passes(self.targets, self.n_jobs)
+
+    @property
+    def n_entries(self) -> int:
+        return self.source.n_entries
+
+    @property
+    def n_attributes(self) -> int:
+        return self.source.n_attributes
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the user has stopped the fit, or a callback has."""
+        return self._stopped if self.whole is None else self.whole.stopped
+
+    def stop(self) -> None:
+        """The user wants no more than what can be had at once."""
+        if self.whole is None:
+            self._stopped = True
+        else:
+            self.whole.stop()
+
+    def of(self, source: DataSource) -> Run:
+        """A part of this fit, on other rows; its threads are those of the source."""
+        return Run(source, watch=self.watch, whole=self)
+
+    def subtract(self, offset: float) -> None:
+        """Take an offset from all targets from now on."""
+        self.targets = replace(self.targets, offset=offset)
+        self._passes = self.source.passes(self.targets, self.n_jobs)
+        if self._sample is not None:
+            self._sample = replace(self._sample, y=self._sample.y - offset)
+
+    # Passes
+
+    def map(
+        self,
+        function: PassFunction,
+        states: Sequence[Any] | None = None,
+        collect: Callable[[Any], None] = lambda value: None,
+    ) -> list[Any]:
+        """One pass: ``value, state = function(chunk, state)`` for every chunk.
+
+        ``collect(value)`` is called in chunk order, so sums do not depend on the number of threads.
+        The states stay with their chunk and are returned for the next pass.
+        """
+        given = [None] * self.source.n_chunks if states is None else states
+        if self._wanted is None or self._sample is not None:
+            return self._map(function, given, collect)
+        wanted = self._wanted
+        picked = _Picked(len(range(wanted.offset, self.n_entries, wanted.step)))
+
+        def with_sample(chunk: Chunk, state: Any) -> tuple[Any, Any]:
+            value, kept = function(chunk, state)
+            return (value, chunk.every(wanted.step, wanted.offset)), kept
+
+        def collect_both(values: tuple[Any, Chunk]) -> None:
+            collect(values[0])
+            picked.add(values[1])
+
+        kept = self._map(with_sample, given, collect_both)
+        self._sample = picked.whole()
+        return kept
+
+    def _map(self, function: PassFunction, states: Sequence[Any], collect: Callable[[Any], None]) -> list[Any]:
+        number = self._count_pass()
+        kept: list[Any] = []
+        started = time.monotonic()
+        for value, state in self._passes.ordered(function, states):
+            collect(value)
+            kept.append(state)
+            if self.watch is not None:
+                rows = min(len(kept) * self.source.rows_per_chunk, self.n_entries)
+                self.watch(PassProgress(number, rows, self.n_entries, time.monotonic() - started))
+        return kept
+
+    def add_passes(self, number: int) -> None:
+        """Count passes that an earlier part of the same fit has made."""
+        self.n_passes += number
+        if self.whole is not None:
+            self.whole.add_passes(number)
+
+    def _count_pass(self) -> int:
+        """One more pass of this part and of the whole; its number among those of the whole."""
+        self.n_passes += 1
+        return self.n_passes if self.whole is None else self.whole._count_pass()
+
+    def map_states(self, function: Callable[[Any], Any], states: Sequence[Any]) -> Iterator[Any]:
+        """``function(state)`` of every chunk in order, without its entries (states may be elsewhere, as entries)."""
+        return self._passes.map_states(function, states)
+
+    # The sample
+
+    def plan_sample(self, wanted: Systematic) -> None:
+        """Choose the sample of this fit; where it takes a pass, the next one brings it along."""
+        self._wanted, self._sample = wanted, self._without_a_pass(wanted)
+
+    def sample(self, plan: Callable[[], Systematic]) -> Chunk:
+        """The sample of this fit, by one pass at the most; ``plan`` chooses it where that was not done yet."""
+        if self._wanted is None:
+            self.plan_sample(plan())
+        if self._sample is None:
+            self.map(lambda chunk, state: (None, None))
+        assert self._sample is not None
+        return self._sample
+
+    def every(self, wanted: Systematic) -> Chunk:
+        """Another systematic sample, by one pass at the most."""
+        found = self._without_a_pass(wanted)
+        if found is not None:
+            return found
+        picked = _Picked(len(range(wanted.offset, self.n_entries, wanted.step)))
+        self.map(lambda chunk, state: (chunk.every(wanted.step, wanted.offset), None), collect=picked.add)
+        return picked.whole()
+
+    def _without_a_pass(self, wanted: Systematic) -> Chunk | None:
+        found = self.source.every(wanted.step, wanted.offset)
+        return None if found is None else self.targets.code(found)
+
+
+class _Picked:
+    """Rows of a sample, put together from the chunks of a pass."""
+
+    def __init__(self, n_rows: int) -> None:
+        self._rows = n_rows
+        self._X: NDArray[Any] | None = None
+        self._parts: list[Chunk] = []
+
+    def add(self, part: Chunk) -> None:
+        if sparse.issparse(part.X):
+            self._parts.append(part)
+            return
+        if self._X is None:
+            # Once, and not by joining parts at the end, which takes the memory twice.
+            self._X = np.empty((self._rows, part.X.shape[1]), dtype=part.X.dtype)
+        first = self._parts[-1].stop if self._parts else 0
+        stop = first + part.n_entries
+        self._X[first:stop] = part.X
+        self._parts.append(Chunk(first, stop, None, part.y, part.weight))
+
+    def whole(self) -> Chunk:
+        if self._X is None:
+            return join(self._parts)
+        y = np.concatenate([part.y for part in self._parts])
+        return Chunk(0, len(y), self._X, y, np.concatenate([part.weight for part in self._parts]))

@@ -1,0 +1,110 @@
+"""Threads of passes: how many there are, and BLAS with one thread inside each."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import threadpoolctl
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Threads that ``n_jobs`` asks for: by default one for every core that this process may use.
+
+    In a worker of joblib, which has its own way of using all cores, the default is one.
+    """
+    if n_jobs is None:
+        from joblib.parallel import get_active_backend
+
+        nested = getattr(get_active_backend()[0], "nesting_level", 0) or 0
+        return 1 if nested > 0 else cores()
+    return max(1, cores() + 1 + n_jobs) if n_jobs < 0 else max(1, n_jobs)
+
+
+@cache
+def cores() -> int:
+    """Cores that this process may use: its affinity and what a container allows."""
+    from joblib import cpu_count
+
+    return max(1, int(cpu_count()))
+
+
+_pools: dict[tuple[int, str], ThreadPoolExecutor] = {}
+_pools_lock = threading.Lock()
+
+
+def pool(n_jobs: int, purpose: str = "sums") -> ThreadPoolExecutor:
+    """Threads that wait for the next tasks when they are done; tasks of one purpose never wait for others of it."""
+    with _pools_lock:
+        key = n_jobs, purpose
+        if key not in _pools:
+            _pools[key] = ThreadPoolExecutor(n_jobs, thread_name_prefix=f"aidlearn-{purpose}")
+        return _pools[key]
+
+
+@cache
+def _blas() -> threadpoolctl.ThreadpoolController:
+    import scipy.linalg  # noqa: F401  (its BLAS has to be loaded to be found)
+
+    return threadpoolctl.ThreadpoolController()
+
+
+def _take_control() -> None:
+    """Let this thread set limits: newer versions of threadpoolctl listen to the first thread that did, for good."""
+    controller: Any = getattr(threadpoolctl, "OpenBLASController", None)
+    clear = getattr(controller, "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
+
+
+class _Limit:
+    """The limit on BLAS threads of this process, for as long as anyone needs it."""
+
+    def __init__(self) -> None:
+        self.lock, self.users = threading.Lock(), 0
+        self.limiter: Any = None
+
+
+_limit = _Limit()
+
+
+def _after_fork() -> None:
+    """A forked process has neither the threads of its parent nor the fits that hold its limits."""
+    global _limit, _pools_lock
+    _pools.clear()
+    _pools_lock = threading.Lock()
+    if _limit.users:
+        _take_control()
+        _limit.limiter.restore_original_limits()
+    _limit = _Limit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Pin BLAS to one thread: threads work on chunks, and results keep their last bit.
+
+    The limit belongs to the process. It is lifted by the last one that leaves, not by the first.
+    """
+    with _limit.lock:
+        if _limit.users == 0:
+            _take_control()
+            _limit.limiter = _blas().limit(limits=1)
+        _limit.users += 1
+    try:
+        yield
+    finally:
+        with _limit.lock:
+            _limit.users -= 1
+            if _limit.users == 0:
+                _take_control()
+                _limit.limiter.restore_original_limits()
+                _take_control()  # and give it up again

@@ -1,0 +1,45 @@
+"""Parameters of estimators: numbers in range, random states, scores that decide for a class."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from aidlearn.data.chunk import Float
+
+
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
+    include_low: bool = False,
+    include_high: bool = False,
+    whole: bool = False,
+) -> None:
+    """Raise a ValueError that names the parameter, its value and the range."""
+    kind = Integral if whole else Real
+    sound = isinstance(value, kind) and not isinstance(value, bool) and value == value  # not NaN
+    above = sound and (value >= low if include_low else value > low)
+    below = sound and (value <= high if include_high else value < high)
+    if above and below:
+        return
+    what = "an integer" if whole else "a number"
+    bounds = [f"{'>=' if include_low else '>'} {low:g}"] if np.isfinite(low) else []
+    bounds += [f"{'<=' if include_high else '<'} {high:g}"] if np.isfinite(high) else []
+    raise ValueError(f"{name} must be {what}{' ' if bounds else ''}{' and '.join(bounds)}, got {value!r}.")
+
+
+def class_of(classes: Any, scores: Float) -> Any:
+    """The class that scores decide for: by sign of one column, else the column with the largest."""
+    return classes[(scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)]
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """A generator from what scikit-learn calls a random state."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(int(random_state.randint(2**31)))
+    return np.random.default_rng(random_state)

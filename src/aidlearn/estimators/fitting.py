@@ -1,0 +1,124 @@
+"""From a problem to what an estimator keeps of it: limits, callbacks, checkpoint, certificate and plots."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aidlearn.data.run import PassProgress
+from aidlearn.engine.checkpoint import Checkpoint, Origin
+from aidlearn.engine.loop import Callback, Limits, aid, logger
+from aidlearn.engine.problem import Problem
+from aidlearn.engine.result import Iteration, Result
+from aidlearn.trace import Draw, Frame, Profile, Trace
+
+FREE_TO_CHANGE = ("max_iter", "time_limit", "n_jobs", "verbose", "callbacks", "checkpoint")
+"""Parameters that a fit may be continued with other values of."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A problem that was solved, and what plots show of it."""
+
+    result: Result
+    profile: Profile | None
+    frames: list[Frame]
+
+
+def fit_problem(
+    problem: Problem,
+    limits: Limits,
+    callbacks: Sequence[Callback],
+    draw: Draw | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Fitted:
+    """Solve a problem; ``draw`` makes a picture of each iteration."""
+    trace = None if draw is None else Trace(draw)
+    result = aid(problem, limits, callbacks, checkpoint, trace)
+    return Fitted(result, Profile.of(result), [] if trace is None else trace.frames)
+
+
+def listed_callbacks(given: Any, verbose: int) -> list[Any]:
+    """Callbacks as a list, with the log that ``verbose`` asks for."""
+    listed = [] if given is None else list(given) if isinstance(given, Sequence) else [given]
+    return [*listed, IterationLog()] if verbose else listed
+
+
+def pass_listener(callbacks: Sequence[Any]) -> Callable[[PassProgress], None] | None:
+    """Who is told of the progress of passes: callbacks with a method ``on_pass``."""
+    listeners = [callback.on_pass for callback in callbacks if hasattr(callback, "on_pass")]
+    if not listeners:
+        return None
+
+    def tell(progress: PassProgress) -> None:
+        for listener in listeners:
+            listener(progress)
+
+    return tell
+
+
+def checkpoint_of(model: Any, recipe: dict[str, Any] | None, digest: str, number: int | None) -> Checkpoint | None:
+    """Where to save a model (the ``number``-th of several), and what makes it this one."""
+    if model.checkpoint is None:
+        return None
+    parameters = {name: value for name, value in model.get_params().items() if name not in FREE_TO_CHANGE}
+    name = type(model).__name__
+    described = {key: _described(value) for key, value in parameters.items()}
+    fingerprint = {"model": name, "number": str(number), "data": digest, **described}
+    origin: dict[str, Any] | None = {"estimator": name, "parameters": parameters, "source": recipe}
+    try:
+        json.dumps(origin)
+    except TypeError:
+        origin = None  # a callable or an array among the parameters
+    path = Path(model.checkpoint)
+    path = path if number is None else path.with_name(f"{path.name}.{number}")
+    return Checkpoint(path, Origin(fingerprint, origin))
+
+
+def _described(value: Any) -> str:
+    """A parameter as text that tells whether it has changed."""
+    if isinstance(value, np.ndarray):
+        return f"array of digest {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]}"
+    return getattr(value, "__qualname__", None) or repr(value)
+
+
+class IterationLog:
+    """Callback behind ``verbose``: a line per iteration, and one every few seconds of a long pass."""
+
+    EVERY = 2.0
+    """Seconds between two lines about the same pass."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        if not logger.handlers and not logging.getLogger().handlers:
+            logger.addHandler(logging.StreamHandler())
+            logger.setLevel(logging.INFO)
+
+    def __call__(self, record: Iteration) -> None:
+        logger.info(
+            "iteration %d: %d clusters (%.3g%%), bound %.10g, objective %.10g, gap %.2e, %d violated, %.2f s",
+            record.iteration,
+            record.n_clusters,
+            100 * record.aggregation_rate,
+            record.best_lower_bound,
+            record.best_objective,
+            record.gap,
+            record.n_violated,
+            record.seconds,
+        )
+
+    def on_pass(self, progress: PassProgress) -> None:
+        now = time.monotonic()
+        if now - self._last < self.EVERY:
+            return
+        self._last = now
+        part = 100 * progress.rows / progress.n_rows
+        logger.info("pass %d: %.0f%% of the rows, %.3g rows/s", progress.number, part, progress.rows_per_second)

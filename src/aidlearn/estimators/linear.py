@@ -1,0 +1,90 @@
+"""What the linear models share: measuring the data, fitting one problem, scores of rows wherever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from aidlearn.data.arrays import is_dask
+from aidlearn.data.chunk import Float
+from aidlearn.data.dask import lazy_scores
+from aidlearn.data.moments import Moments, inspect
+from aidlearn.data.run import Run
+from aidlearn.estimators.base import AIDEstimator
+from aidlearn.estimators.checks import generator
+from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
+from aidlearn.linear.band import Band
+from aidlearn.linear.design import Design
+from aidlearn.linear.picture import frame
+from aidlearn.linear.problem import PiecewiseLinear, Procedure, StartMethod
+from aidlearn.linear.solvers import SOLVERS
+from aidlearn.linear.starts import PAPER, start_method
+
+LARGE_OFFSET = 100
+"""Targets whose middle is this many times their spread away from 0 lose digits in sums."""
+
+
+class LinearEstimator(AIDEstimator):
+    """A model that is linear in the features of a row."""
+
+    _solvers = tuple(SOLVERS)
+
+    def _start_method(self) -> Any:
+        return start_method(self.init)
+
+    def _three_way(self) -> bool:
+        """Whether clusters are split below, on and above the kink (the paper's dual procedure)."""
+        return False
+
+    def _measure(self, run: Run) -> Moments:
+        """Validate and measure the data, in one pass that brings the start's sample along where that takes a pass."""
+        if isinstance(self.init, str) and self.init in ("auto", "band"):
+            Band.plan_sample(run, run.n_attributes + self.fit_intercept, generator(self.random_state))
+        return inspect(run, self.fit_intercept, digest=self.checkpoint is not None)
+
+    def _measure_and_centre(self, run: Run) -> tuple[Moments, float]:
+        """The same for a regression: a large common offset of the targets belongs to the intercept alone.
+
+        Sums of y around 1e9 lose the digits of residuals around 1; sums of y minus its median do not.
+        """
+        moments = self._measure(run)
+        low, middle, high = np.quantile(moments.targets, [0.25, 0.5, 0.75])
+        if not self.fit_intercept or abs(middle) / LARGE_OFFSET <= high - low:
+            return moments, 0.0
+        run.subtract(float(middle))
+        return moments, float(middle)
+
+    def _fit_design(
+        self, run: Run, design: Design, start: StartMethod, moments: Moments, number: int | None = None
+    ) -> Fitted:
+        """Fit one model (the ``number``-th of several)."""
+        procedure = Procedure(
+            solver=SOLVERS[self.solver],
+            start=start,
+            paper_split=isinstance(self.init, str) and self.init in PAPER,
+            three_way=self._three_way(),
+            initial_rate=self.initial_rate,
+            rng=generator(self.random_state),
+        )
+        checkpoint = checkpoint_of(self, run.source.recipe, moments.digest, number)
+        problem = PiecewiseLinear(run, design, procedure)
+        return fit_problem(problem, self._limits(), self._callbacks(), frame, checkpoint)
+
+    def _decided(self, X: Any, decide: Callable[[Float], Any] = lambda scores: scores) -> Any:
+        """``decide`` on the scores; lazy, block by block, if X is a Dask collection."""
+        if not is_dask(X):
+            return decide(self._scores(X))
+        check_is_fitted(self)
+        self._check_dask_columns(X)
+        like = np.asarray(decide(np.zeros((0, *self.coef_.shape[:-1]))))
+        return lazy_scores(X, self.coef_, self.intercept_, decide, like)
+
+    def _check_dask_columns(self, X: Any) -> None:
+        """The columns of a Dask DataFrame must be those of the fit, in the same order."""
+        fitted = getattr(self, "feature_names_in_", None)
+        names = list(getattr(X, "columns", []))
+        if fitted is not None and names and names != list(fitted):
+            raise ValueError(f"The columns of X must be those of the fit, in their order: {list(fitted)}, got {names}.")

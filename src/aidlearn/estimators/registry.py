@@ -1,0 +1,218 @@
+"""Every model, declared once: model files, reports and the command line read it here.
+
+A new model is written in its family and its estimator and declared in ``MODELS``. Nothing here imports NumPy: classes
+and functions are named and imported when they are used, so that the command line's help costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import combinations
+from typing import Any
+
+FitNames = Callable[[Any, Sequence[Any]], list[str]]
+"""From the estimator and its classes (none of a regression): a name for each of its fits, "" for the only one."""
+
+
+def resolve(where: str) -> Any:
+    """What ``"module:name"`` names."""
+    module, _, name = where.partition(":")
+    return getattr(import_module(module), name)
+
+
+def imported(where: str) -> Callable[..., Any]:
+    """The function ``"module:name"``, which is imported when it is called."""
+    return lambda *arguments: resolve(where)(*arguments)
+
+
+@dataclass(frozen=True)
+class Option:
+    """A parameter of the estimator that ``aidlearn fit`` offers; :mod:`aidlearn.cli.parameters` describes it."""
+
+    parameter: str
+    choices: tuple[str, ...] = ()
+    """Values that are names, the default first."""
+    help: str = ""
+    """In place of the description that the parameter has in all models."""
+
+
+@dataclass(frozen=True)
+class FileState:
+    """What the file of a model holds beyond its parameters and fitted attributes."""
+
+    of: Callable[[Any], dict[str, Any]]
+    """Of a fitted estimator, by name; empty if predictions need no more than its coefficients."""
+    restore: Callable[[Any, Mapping[str, Any]], None]
+    """Give it back to an estimator that has its parameters and fitted attributes."""
+
+
+def one_fit(estimator: Any, classes: Sequence[Any]) -> list[str]:
+    return [""]
+
+
+def each_quantile(estimator: Any, classes: Sequence[Any]) -> list[str]:
+    import numpy as np
+
+    if np.ndim(estimator.quantile) == 0:
+        return [""]
+    return [f"quantile {float(quantile):g}" for quantile in estimator.quantile]
+
+
+def one_against_rest(estimator: Any, classes: Sequence[Any]) -> list[str]:
+    return [f"{label} against the rest" for label in classes] if len(classes) > 2 else [""]
+
+
+def one_against_one(estimator: Any, classes: Sequence[Any]) -> list[str]:
+    if len(classes) <= 2:
+        return [""]
+    return [f"{first} against {second}" for first, second in combinations(classes, 2)]
+
+
+def _certified_kernel(estimator: Any) -> str:
+    return str(getattr(estimator, "certified_kernel_", "exact"))
+
+
+@dataclass(frozen=True)
+class Model:
+    """An estimator as the rest of the package knows it."""
+
+    where: str
+    """Its class, as ``"module:name"``."""
+    command: str
+    """Its name in ``aidlearn fit``."""
+    help: str
+    options: tuple[Option, ...]
+    """Parameters that the command offers beyond those of all models (tolerance, limits, threads, seed)."""
+    fit_names: FitNames = one_fit
+    file_state: FileState | None = None
+    certified_kernel: Callable[[Any], str] = _certified_kernel
+    """Which kernel objective and bound of a fitted estimator belong to: "exact", or its approximation in words."""
+    in_memory: bool = False
+    """Whether it takes rows in memory only; the others read files in parts."""
+    keeps_checkpoints: bool = True
+    unlabelled_rows: bool = False
+    """Whether rows may have no label."""
+
+    @property
+    def name(self) -> str:
+        return self.where.partition(":")[2]
+
+    @property
+    def module(self) -> str:
+        return self.where.partition(":")[0]
+
+    @property
+    def estimator(self) -> Any:
+        return resolve(self.where)
+
+    @property
+    def classifies(self) -> bool:
+        return self.fit_names in (one_against_rest, one_against_one)
+
+
+_INTERCEPT = Option("fit_intercept")
+_LINEAR_INIT = Option("init", ("auto", "band", "kmeans", "birch"))
+_KERNEL = (Option("gamma"), Option("degree"), Option("coef0"))
+
+
+def _solver(*names: str) -> Option:
+    return Option("solver", ("auto", *names))
+
+
+def _file_state(module: str) -> FileState:
+    return FileState(imported(f"{module}:file_state"), imported(f"{module}:restore_file_state"))
+
+
+_DECLARED = (
+    Model(
+        "aidlearn.estimators.quantile:LADRegressor",
+        command="lad",
+        help="Least absolute deviation regression.",
+        options=(Option("alpha"), _INTERCEPT, _LINEAR_INIT, _solver("interior-point", "highs")),
+    ),
+    Model(
+        "aidlearn.estimators.quantile:QuantileRegressor",
+        command="quantile",
+        help="Quantile regression, of one or several quantiles.",
+        options=(
+            Option("quantile"),
+            Option("alpha"),
+            _INTERCEPT,
+            _LINEAR_INIT,
+            _solver("interior-point", "highs"),
+        ),
+        fit_names=each_quantile,
+    ),
+    Model(
+        "aidlearn.estimators.svm:LinearSVC",
+        command="svm",
+        help="Linear support vector machine; the target is a class.",
+        options=(
+            Option("C"),
+            Option("class_weight"),
+            _INTERCEPT,
+            _LINEAR_INIT,
+            _solver("interior-point", "libsvm", "liblinear"),
+        ),
+        fit_names=one_against_rest,
+    ),
+    Model(
+        "aidlearn.estimators.svm:LinearSVR",
+        command="svr",
+        help="Linear support vector regression.",
+        options=(Option("C"), Option("epsilon"), _INTERCEPT, _LINEAR_INIT, _solver("interior-point")),
+    ),
+    Model(
+        "aidlearn.estimators.kernel_svm:SVC",
+        command="kernel-svm",
+        help="Kernel support vector machine; rows are loaded into memory.",
+        options=(
+            Option("C"),
+            Option("kernel", ("rbf", "poly", "linear")),
+            *_KERNEL,
+            Option("class_weight"),
+            Option("approximation"),
+            Option("init", ("auto", "band", "kmeans", "kernel-kmeans", "rows")),
+            _solver("smo", "libsvm"),
+            Option("memory_limit"),
+        ),
+        fit_names=one_against_one,
+        file_state=_file_state("aidlearn.estimators.kernel_svm"),
+        in_memory=True,
+        keeps_checkpoints=False,
+    ),
+    Model(
+        "aidlearn.estimators.semi_supervised:SemiSupervisedSVC",
+        command="s3vm",
+        help="Semi-supervised SVM: rows with an empty target (in a file without any: -1) have no label.",
+        options=(
+            Option("C", help="Weight of the losses of labelled rows."),
+            Option("C_unlabeled"),
+            Option("balance"),
+            Option("kernel", ("linear", "rbf", "poly", "graph")),
+            *_KERNEL,
+            Option("certify"),
+            Option("refine"),
+            Option("init", ("auto", "kmeans")),
+        ),
+        fit_names=one_against_rest,
+        file_state=_file_state("aidlearn.estimators.semi_supervised"),
+        certified_kernel=imported("aidlearn.estimators.semi_supervised:certified_kernel"),
+        in_memory=True,
+        keeps_checkpoints=False,
+        unlabelled_rows=True,
+    ),
+)
+MODELS: Mapping[str, Model] = {model.name: model for model in _DECLARED}
+"""By the names of their classes."""
+
+
+def model_of(estimator: Any) -> Model | None:
+    """The declaration of an estimator's class or of the nearest class it derives from; None of any other object."""
+    for kind in type(estimator).__mro__:
+        model = MODELS.get(kind.__name__)
+        if model is not None and model.module == kind.__module__:
+            return model
+    return None

@@ -1,0 +1,123 @@
+"""Values as JSON and named arrays, for model files.
+
+What JSON holds by itself (None, booleans, whole and floating-point numbers, texts, lists) stays as it is; everything
+else is a table whose key ``$`` names its type, one of those below. A file never names code: nothing outside this list
+can come out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import Field, asdict, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from aidlearn.engine.result import Iteration, Status
+from aidlearn.trace import Frame
+
+TYPE = "$"
+FRAME = fields(Frame)
+CSR = ("data", "indices", "indptr")
+PLAIN_KINDS = "biufcSUmM"
+"""Kinds of NumPy arrays that are written as they are."""
+
+
+class EncodingError(ValueError):
+    """A value that has no place in a file, or a description that names none."""
+
+
+def encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
+    """The value for JSON; its arrays are added to ``arrays`` under names that start with ``name``."""
+    if isinstance(value, np.ndarray):
+        return _encode_array(value, name, arrays)
+    if isinstance(value, np.generic):  # before float, of which np.float64 is one
+        arrays[name] = np.asarray(value)
+        return {TYPE: "number", "name": name}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Status):
+        return {TYPE: "Status", "value": value.name}
+    if isinstance(value, Iteration):
+        return {TYPE: "Iteration", "value": asdict(value)}
+    if isinstance(value, Frame):
+        parts = {field.name: encode(getattr(value, field.name), f"{name}.{field.name}", arrays) for field in FRAME}
+        return {TYPE: "Frame", "value": parts}
+    if isinstance(value, list):
+        return [encode(item, f"{name}.{k}", arrays) for k, item in enumerate(value)]
+    if isinstance(value, tuple):
+        return {TYPE: "tuple", "items": encode(list(value), name, arrays)}
+    if isinstance(value, Mapping):
+        items = [encode(list(item), f"{name}.{k}", arrays) for k, item in enumerate(value.items())]
+        return {TYPE: "dict", "items": items}
+    if sparse.issparse(value):
+        rows = sparse.csr_array(value)
+        for part in CSR:
+            arrays[f"{name}.{part}"] = getattr(rows, part)
+        kind = "csr_array" if isinstance(value, sparse.sparray) else "csr_matrix"
+        return {TYPE: kind, "name": name, "shape": list(rows.shape)}
+    raise EncodingError(f"{name} is a {type(value).__name__}, which has no place in a file")
+
+
+def _encode_array(value: NDArray[Any], name: str, arrays: dict[str, NDArray[Any]]) -> Any:
+    if value.dtype.kind in PLAIN_KINDS:
+        arrays[name] = value
+        return {TYPE: "array", "name": name}
+    if value.dtype.kind != "O":
+        raise EncodingError(f"{name} is an array of {value.dtype}, which has no place in a file")
+    items = encode(value.ravel().tolist(), name, arrays)
+    return {TYPE: "objects", "shape": list(value.shape), "items": items}
+
+
+def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """The value that was encoded."""
+    if isinstance(value, list):
+        return [decode(item, arrays) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kind = value.get(TYPE)
+    try:
+        if kind == "array":
+            return arrays[value["name"]]
+        if kind == "number":
+            return arrays[value["name"]][()]
+        if kind == "objects":
+            items = decode(value["items"], arrays)
+            filled = np.empty(len(items), dtype=object)
+            filled[:] = items
+            return filled.reshape(value["shape"])
+        if kind == "tuple":
+            return tuple(decode(value["items"], arrays))
+        if kind == "dict":
+            return {_key(key): item for key, item in decode(value["items"], arrays)}
+        if kind == "Status":
+            return Status[value["value"]]
+        if kind == "Iteration":
+            return Iteration(**_exactly(value["value"], fields(Iteration)))
+        if kind == "Frame":
+            parts = _exactly(value["value"], FRAME)
+            return Frame(**{part: decode(item, arrays) for part, item in parts.items()})
+        if kind in ("csr_array", "csr_matrix"):
+            rows = tuple(arrays[f"{value['name']}.{part}"] for part in CSR)
+            form = sparse.csr_array if kind == "csr_array" else sparse.csr_matrix
+            matrix = form(rows, shape=tuple(value["shape"]))
+            matrix.check_format(full_check=True)  # numbers of columns that are none would be read as memory
+            return matrix
+    except KeyError as error:
+        raise EncodingError(f"{error} is missing in a value of type {kind!r}") from None
+    raise EncodingError(f"it holds a value of unknown type {kind!r}")
+
+
+def _key(key: Any) -> Any:
+    if isinstance(key, (list, dict, np.ndarray)):
+        raise EncodingError("a table has a key that is no text or number")
+    return key
+
+
+def _exactly(values: dict[str, Any], expected: tuple[Field[Any], ...]) -> dict[str, Any]:
+    names = {field.name for field in expected}
+    if set(values) != names:
+        raise EncodingError(f"it holds a record of {sorted(values)} where {sorted(names)} are expected")
+    return values

@@ -1,0 +1,224 @@
+"""Fitted models in files: archives of JSON and arrays (:mod:`aidlearn.archive`), never code.
+
+A file holds the name of the estimator, its parameters, its fitted attributes, and what else predictions need
+(``FileState`` in :mod:`aidlearn.estimators.registry`). Older versions are brought up to date one version at a time
+(``UPGRADES``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+from sklearn.utils.validation import check_is_fitted
+
+from aidlearn import archive
+from aidlearn.estimators.registry import MODELS
+from aidlearn.files.encoding import TYPE, EncodingError, decode, encode
+
+KIND, VERSION = "aidlearn model", 2
+
+NOT_SAVED = ("callbacks", "checkpoint")
+"""Parameters of a fit on its machine: a loaded model has their defaults."""
+
+
+def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 left all but gamma of a kernel to the parameters, centred no rows, and knew no rates of clusters."""
+    content = _with_rates(content)
+    private, fitted = content["private"], content["fitted"]
+    if "gamma" in private:
+        given = content["parameters"]
+        kernel = {"name": given["kernel"], "degree": given["degree"], "coef0": float(given["coef0"]), "centre": None}
+        content["private"] = {**kernel, **private}
+    if content["estimator"] == "SVC":
+        # How many rows there were decides only how kernel values are computed.
+        fitted["shape_fit_"] = encode((0, fitted["n_features_in_"]), "shape_fit_", {})
+        content["private"]["offsets"] = fitted["intercept_"]
+    return content
+
+
+def _with_rates(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_rates(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get(TYPE) == "Iteration":
+        return {**value, "value": {**value["value"], "near_rate": None, "far_rate": None}}
+    return {key: _with_rates(item) for key, item in value.items()}
+
+
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_version_1}
+"""How the content of a file of version k becomes that of version k + 1."""
+
+
+class ModelFileError(ValueError):
+    """A model that cannot be saved or a file that cannot be loaded, and why."""
+
+
+def save_model(model: Any, path: str | os.PathLike[str], *, training: Mapping[str, Any] | None = None) -> None:
+    """Save a fitted estimator.
+
+    The file is either the old one or the whole new one, whatever happens. Parameters of the fit that are no values
+    are not saved: ``callbacks``, ``checkpoint`` and functions for ``init`` come back as defaults. A model whose kernel
+    is a function cannot be saved.
+
+    Parameters
+    ----------
+    model : estimator of aidlearn, fitted
+    path : path
+    training : dict, optional
+        Facts about the fit that JSON can hold (where the data were, how long it took); ``training_`` of the model
+        that is loaded.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from aidlearn import LADRegressor, load_model, save_model
+    >>> X = np.arange(10.0).reshape(-1, 1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(LADRegressor().fit(X, 3 * X[:, 0]), folder + "/line.aid")
+    ...     load_model(folder + "/line.aid").predict([[2.0]]).round(6)
+    array([6.])
+    """
+    name = type(model).__name__
+    if name not in MODELS or MODELS[name].estimator is not type(model):
+        raise ModelFileError(f"A model file holds one estimator of aidlearn ({', '.join(MODELS)}), got {name}.")
+    check_is_fitted(model)
+    if training is None:
+        training = getattr(model, "training_", None)
+    try:
+        facts = json.loads(json.dumps(training))
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"training must hold what JSON can hold: {error}.") from None
+    stored = MODELS[name].file_state
+    state = stored.of(model) if stored else {}
+    parameters = _parameters(model, state)
+    arrays: dict[str, Any] = {}
+    try:
+        content = {
+            "estimator": name,
+            "environment": environment(),
+            "parameters": {key: encode(value, key, arrays) for key, value in parameters.items()},
+            "fitted": {key: encode(value, key, arrays) for key, value in _fitted(model).items()},
+            "private": {key: encode(value, f"private.{key}", arrays) for key, value in state.items()},
+            "training": facts,
+        }
+    except EncodingError as error:
+        raise ModelFileError(f"This {name} cannot be saved: {error}.") from None
+    path = Path(path)
+    try:
+        archive.write(path, KIND, VERSION, content, arrays)
+    except OSError as error:
+        raise ModelFileError(f"The model {path} cannot be written: {error.strerror or error}.") from None
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """Load an estimator that :func:`save_model` saved.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    estimator
+        Predicts the same bits and has the same fitted attributes; ``training_`` if facts were saved with it.
+    """
+    path = Path(path)
+    try:
+        found = archive.read(path, KIND, VERSION)
+    except archive.ArchiveError as error:
+        raise ModelFileError(str(error)) from None
+    content = found.meta
+    try:
+        for version in range(found.version, VERSION):
+            content = UPGRADES[version](content)
+        return _restored(content, found.arrays)
+    except KeyError as error:
+        raise ModelFileError(f"The model {path} is incomplete: {error} is missing.") from None
+    except (EncodingError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ModelFileError(f"The model {path} cannot be used: {error}.") from None
+
+
+def environment() -> dict[str, str]:
+    """Versions that results may depend on in the last digits."""
+    import aidlearn
+
+    return {
+        "aidlearn": aidlearn.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def environment_of(model: Any) -> dict[str, str]:
+    """The environment that a loaded model was saved in; of any other model this one."""
+    return getattr(model, "_environment", None) or environment()
+
+
+def _parameters(model: Any, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters that are values."""
+    given = model.get_params(deep=False)
+    if callable(given.get("kernel")) or any(callable(value) for value in state.values()):
+        raise ModelFileError(
+            "A model whose kernel is a function cannot be saved in a file without code: use a kernel by name, or "
+            "kernel='precomputed' with the function's matrix."
+        )
+    kept = {name: value for name, value in given.items() if name not in NOT_SAVED}
+    if callable(kept.get("init")):
+        del kept["init"]
+    if not (kept["random_state"] is None or isinstance(kept["random_state"], (int, np.integer))):
+        del kept["random_state"]  # a generator, which the fit has changed
+    return kept
+
+
+def _fitted(model: Any) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in vars(model).items()
+        if name.endswith("_") and not name.startswith("_") and name != "training_"
+    }
+
+
+def _restored(content: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
+    name = content["estimator"]
+    if name not in MODELS:
+        raise EncodingError(f"it holds an estimator that this version of aidlearn does not know, {name!r}")
+    values = {
+        part: {key: decode(value, arrays) for key, value in content[part].items()}
+        for part in ("parameters", "fitted", "private")
+    }
+    model = MODELS[name].estimator(**values["parameters"])
+    wrong = [key for key in values["fitted"] if not key.endswith("_") or key.startswith("_")]
+    if wrong:
+        raise EncodingError(f"{wrong[0]!r} is no fitted attribute")
+    for key, value in values["fitted"].items():
+        setattr(model, key, value)
+    stored = MODELS[name].file_state
+    if stored:
+        stored.restore(model, values["private"])
+    model._environment = dict(content["environment"])
+    if content["training"] is not None:
+        model.training_ = content["training"]
+    _check_complete(model, linear=not values["private"])
+    return model
+
+
+def _check_complete(model: Any, linear: bool) -> None:
+    """Name the first attribute that predictions or the certificate would miss."""
+    needed = ["n_features_in_", "intercept_", "objective_", "lower_bound_", "gap_", "status_", "history_"]
+    needed += ["classes_"] if hasattr(model, "decision_function") else []
+    needed += ["coef_"] if linear else []
+    for name in needed:
+        if not hasattr(model, name):
+            raise KeyError(name)

@@ -1,0 +1,203 @@
+"""Kernel sums of clusters (paper, appendix B): what of an n x n kernel matrix the aggregated problem needs.
+
+Rows that are alone enter with their kernel values among each other; a cluster of several rows with one column, its
+weighted kernel sum against all rows. Both are updated when clusters split, never computed again, and stay within a
+memory limit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.chunk import Float, Int
+from aidlearn.kernel.dual import SMALL, ColumnsOnDemand, KernelDual
+from aidlearn.kernel.functions import TINY
+from aidlearn.kernel.rows import CompiledRows, KernelRows
+
+GROWTH = 2
+"""Room that a matrix gets for more rows."""
+LEAST_SHARED = 8
+"""Clusters of several rows that are always allowed."""
+LIBSVM_BYTES = 24
+"""Of a kernel value that libsvm gets: it is copied to float64, and copied again."""
+COPIED_ROWS = 512
+"""Rows of a matrix that are transposed at once: both sides of the copy stay in cache."""
+ERROR_PARTS = 32
+"""Parts of a matrix whose products are made one by one: no copy of the whole in another type."""
+
+
+class KernelClusters:
+    """The members of the aggregated problem: single rows first, in the order they came, then shared clusters."""
+
+    def __init__(self, rows: KernelRows, y: Float, box: Float, memory_limit: float) -> None:
+        n = rows.n
+        self.rows, self.y, self.box, self.limit = rows, y, box, memory_limit
+        self.labels = np.full(n, -1, dtype=np.int32)
+        self.singles: Int = np.empty(0, dtype=np.int64)
+        self.cluster_of: Int = np.empty(0, dtype=np.int64)
+        """Cluster of each column of ``sums``."""
+        self.sums: Float = np.zeros((n, 0), order="F")
+        self.weights: Float = np.zeros(0)
+        self._column_of = np.full(n, -1, dtype=np.int64)
+        self._matrix: NDArray[Any] | None = None
+        self._filled = 0
+
+    @property
+    def max_shared(self) -> int:
+        """Clusters whose columns fit into a quarter of the memory."""
+        return max(LEAST_SHARED, int(self.limit / 4 / (8 * self.rows.n)))
+
+    @property
+    def max_matrix(self) -> int:
+        """Rows of the largest matrix in half of the memory (a small one is always allowed)."""
+        size = np.dtype(self.rows.dtype).itemsize if self.rows.compiled else LIBSVM_BYTES
+        return max(SMALL, int(np.sqrt(self.limit / 2 / size)))
+
+    def room(self, separate: bool) -> int:
+        """How many more rows may become clusters of their own."""
+        if not separate and len(self.cluster_of) * 2 <= self.max_shared:
+            return 0
+        most = self.rows.n if self.rows.compiled else self.max_matrix
+        return max(0, most - len(self.singles) - len(self.cluster_of))
+
+    def update(self, labels: NDArray[np.int32], counts: Int, left_out: NDArray[np.bool_]) -> None:
+        """Take over a partition; clusters that are left out have no part in the aggregated problem."""
+        before, self.labels = self._column_of, labels
+        single = counts[labels] == 1
+        known = np.zeros(len(labels), dtype=bool)
+        known[self.singles] = True
+        self.singles = np.concatenate([self.singles, np.flatnonzero(single & ~known)])
+        shared = np.flatnonzero((counts > 1) & ~left_out)
+        position = np.full(len(counts), -1, dtype=np.int64)
+        position[shared] = np.arange(len(shared))
+        now = np.where(single, -1, position[labels])
+        old_position = {k: p for p, k in enumerate(self.cluster_of.tolist())}
+        if not np.array_equal(shared, self.cluster_of):
+            sums = np.zeros((len(labels), len(shared)), order="F")
+            for p, k in enumerate(shared.tolist()):
+                if k in old_position:
+                    sums[:, p] = self.sums[:, old_position[k]]
+            # Positions of the rows' columns before, in terms of the columns now.
+            renumbered = np.full(len(self.cluster_of) + 1, -1, dtype=np.int64)
+            for k, p in old_position.items():
+                renumbered[p] = position[k]
+            before = renumbered[before]
+            self.sums, self.cluster_of = sums, shared
+        moved = np.flatnonzero(before != now)
+        self._move(moved, before[moved], now[moved], np.bincount(now[now >= 0], minlength=len(shared)))
+        self._column_of = now
+        self.weights = np.bincount(now[now >= 0], weights=self.box[now >= 0], minlength=len(shared)).astype(np.float64)
+
+    def _move(self, moved: Int, before: Int, now: Int, sizes: Int) -> None:
+        """Bring the columns up to date with the rows that left and joined."""
+        everything = np.arange(self.rows.n)
+        for p in np.union1d(before[before >= 0], now[now >= 0]).tolist():
+            left, joined = moved[before == p], moved[now == p]
+            if len(left) and len(left) + len(joined) >= sizes[p]:
+                members = np.flatnonzero(self.labels == self.cluster_of[p])
+                self.sums[:, p] = self.rows.times(everything, members, self.box[members, None])[:, 0]
+                continue
+            changed = np.concatenate([left, joined])
+            weights = np.concatenate([-self.box[left], self.box[joined]])
+            self.sums[:, p] += self.rows.times(everything, changed, weights[:, None])[:, 0]
+
+    @property
+    def size(self) -> int:
+        return len(self.singles) + len(self.cluster_of)
+
+    def collect(self, dual: Float) -> Float:
+        """Aggregated dual of a dual of the rows."""
+        return np.concatenate([dual[self.singles], self._sums(dual)])
+
+    def means(self, scores: Float) -> Float:
+        """Scores of the members from those of the rows."""
+        return np.concatenate([scores[self.singles], self._weighted_means(scores)])
+
+    def _weighted_means(self, values: Float) -> Float:
+        return self._sums(self.box * values) / np.maximum(self.weights, TINY)
+
+    def _sums(self, values: Float) -> Float:
+        """Sums over the rows of each shared cluster."""
+        shared = self._column_of >= 0
+        sums = np.bincount(self._column_of[shared], weights=values[shared], minlength=len(self.cluster_of))
+        return np.asarray(sums, dtype=np.float64)
+
+    def spread(self, alpha: Float) -> Float:
+        """Signed coefficients of all rows at an aggregated dual."""
+        shares = alpha[len(self.singles) :] / np.maximum(self.weights, TINY)
+        coef = np.zeros(self.rows.n)
+        coef[self.singles] = alpha[: len(self.singles)]
+        shared = self._column_of >= 0
+        coef[shared] = self.box[shared] * shares[self._column_of[shared]]
+        return self.y * coef
+
+    def scores_of_change(self, before: Float, after: Float) -> Float:
+        """What a change of the coefficients of all rows, in proportion within shared clusters, adds to the scores."""
+        change = after - before
+        added = self.sums @ (self._sums(change) / np.maximum(self.weights, TINY))
+        changed = np.flatnonzero(change * (self._column_of < 0))
+        if len(changed):
+            added += self.rows.times(np.arange(self.rows.n), changed, change[changed, None])[:, 0]
+        return added
+
+    def _signs(self) -> Float:
+        signs = np.ones(len(self.cluster_of))
+        shared = self._column_of >= 0
+        signs[self._column_of[shared]] = self.y[shared]
+        return signs
+
+    def dual(self) -> KernelDual:
+        """The aggregated problem."""
+        y = np.concatenate([self.y[self.singles], self._signs()])
+        box = np.concatenate([self.box[self.singles], self.weights])
+        at_clusters = self._at_clusters()
+        if self.size <= self.max_matrix or not isinstance(self.rows, CompiledRows):
+            return KernelDual(y, box, matrix=self._whole_matrix(at_clusters))
+        self._matrix, self._filled = None, 0
+        columns = int(self.limit / 2 / (self.size * np.dtype(self.rows.dtype).itemsize))
+        return KernelDual(y, box, columns=ColumnsOnDemand(self.rows, self.singles, at_clusters, columns))
+
+    def _at_clusters(self) -> Float:
+        """Kernel values of the shared clusters against all members."""
+        weights = np.maximum(self.weights, TINY)
+        g = len(self.cluster_of)
+        among = np.array([self._weighted_means(column) for column in self.sums.T]).reshape(g, g)
+        among = 0.5 * (among / weights[:, None] + (among / weights[:, None]).T)
+        return np.concatenate([self.sums[self.singles] / weights, among])
+
+    def _whole_matrix(self, at_clusters: Float) -> NDArray[Any]:
+        """All members; rows may be longer than their number. Single rows keep their places."""
+        q, n = len(self.singles), self.size
+        if self._matrix is None or len(self._matrix) < n:
+            # What is never touched costs no memory.
+            capacity = max(n, min(self.max_matrix, GROWTH * n, self.rows.n + LEAST_SHARED))
+            grown = np.empty((capacity, capacity), dtype=self.rows.dtype)
+            if self._matrix is not None:
+                grown[: self._filled, : self._filled] = self._matrix[: self._filled, : self._filled]
+            self._matrix = grown
+        matrix, old = self._matrix, self._filled
+        if q > old:
+            self.rows.block(self.singles[old:], self.singles, out=matrix[old:q])
+            for k in range(0, old, COPIED_ROWS):
+                part = slice(k, min(old, k + COPIED_ROWS))
+                matrix[part, old:q] = matrix[old:q, part].T
+        self._filled = q
+        matrix[:n, q:n] = at_clusters
+        matrix[q:n, :q] = at_clusters[:q].T
+        return matrix[:n]
+
+    def error(self, alpha: Float) -> float:
+        """A bound on the error of ``|w|^2`` at an aggregated dual, from that of the kernel values of each row."""
+        rounding = self.rows.rounding()
+        weighted = alpha * np.concatenate([rounding[self.singles], self._weighted_means(rounding)])
+        if self._matrix is not None and self.rows.kernel.name == "rbf":
+            n = self.size
+            products = [
+                part[:, :n] @ alpha.astype(part.dtype) for part in np.array_split(self._matrix[:n], ERROR_PARTS)
+            ]
+            return float(weighted @ np.concatenate(products))
+        lengths = np.concatenate([self.rows.lengths[self.singles], self._weighted_means(self.rows.lengths)])
+        return float(weighted @ lengths) * float(alpha @ lengths)

@@ -1,0 +1,88 @@
+"""The last digits of the solution of a small dual (see :mod:`aidlearn.kernel.dual`).
+
+SMO and libsvm hardly move in an ill-conditioned kernel matrix: Newton steps on the members strictly inside their
+boxes go on from there, and where they fail too, an interior point on a factor of the matrix.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import linalg
+
+from aidlearn.data.chunk import Float
+from aidlearn.engine.problem import Accuracy
+from aidlearn.kernel.dual import SMALL, KernelDual
+from aidlearn.kernel.matrix import pivoted_cholesky
+from aidlearn.linear.rows import HingeRows
+from aidlearn.linear.solvers import solve_by_interior_point
+
+NEWTON_STEPS = 5
+AT_BOUND = 1e-9
+"""Part of its box within which a variable counts as at a bound."""
+NEWTON_RANK = 1e-13
+"""Relative size from which on a direction of the Newton system counts: below it is rounding."""
+FACTOR_RANK = 1e-14
+"""Part of the largest diagonal entry, for each row, that a direction must have to enter the factor."""
+FACTOR_ACCURACY = 1e-13
+"""Relative gap that is asked of the interior point: all digits that it can have."""
+
+
+def polish(dual: KernelDual, alpha: Float) -> Float:
+    """Newton steps, as long as they help; only of small problems."""
+    if dual.matrix is None or len(alpha) > SMALL:
+        return alpha
+    K = dual.square_float64()
+    gap = dual.gap(alpha, K @ (dual.y * alpha))
+    for _ in range(NEWTON_STEPS):
+        now = _newton_step(dual, K, alpha)
+        now_gap = dual.gap(now, K @ (dual.y * now))
+        if now_gap >= gap:
+            break
+        alpha, gap = now, now_gap
+    return alpha
+
+
+def finish(dual: KernelDual, alpha: Float, accuracy: Accuracy) -> Float:
+    """The best that Newton steps and, where they do not reach the accuracy, the factor make of a solution."""
+    alpha = polish(dual, dual.start(alpha))
+    if dual.matrix is None or len(alpha) > SMALL:
+        return alpha
+    gap = dual.gap(alpha)
+    if gap <= accuracy.relative:
+        return alpha
+    found = solve_by_factor(dual, accuracy.deadline)
+    return found if dual.gap(found) < gap else alpha
+
+
+def _newton_step(dual: KernelDual, K: Float, alpha: Float) -> Float:
+    """Members at a bound stay; the others solve ``K_ff beta_f + b = y_f - K_fB beta_B`` and ``sum beta = 0``."""
+    y, box = dual.y, dual.box
+    free = np.flatnonzero((alpha > AT_BOUND * box) & (alpha < (1 - AT_BOUND) * box))
+    fixed = np.where(alpha >= 0.5 * box, box, 0.0)
+    fixed[free] = 0.0
+    if len(free):
+        system = np.ones((len(free) + 1, len(free) + 1))
+        system[:-1, :-1], system[-1, -1] = K[np.ix_(free, free)], 0.0
+        beta = y * fixed
+        right = np.append(y[free] - K[free] @ beta, -beta.sum())
+        solved = linalg.lstsq(system, right, cond=NEWTON_RANK, check_finite=False, lapack_driver="gelsy")[0]
+        fixed[free] = y[free] * solved[:-1]
+    return dual.start(fixed)
+
+
+def solve_by_factor(dual: KernelDual, deadline: float) -> Float:
+    """The dual of the linear machine on a pivoted Cholesky factor of the matrix."""
+    K = dual.square_float64()
+    n = len(K)
+    factor = pivoted_cholesky(K, FACTOR_RANK * float(np.diag(K).max(initial=0.0)) * n)
+    rank = max(1, factor.rank)
+    features = np.empty((n, rank))
+    features[factor.order] = factor.upper[:rank].T
+    A = dual.y[:, None] * np.column_stack([features, np.ones(n)])
+    used = dual.box > 0
+    n_used = int(used.sum())
+    ridge = np.append(np.ones(rank), 0.0)
+    rows = HingeRows.of_array(A[used], np.ones(n_used), dual.box[used], np.zeros(n_used), ridge)
+    alpha = np.zeros(n)
+    alpha[used] = solve_by_interior_point(rows, None, True, Accuracy(FACTOR_ACCURACY, deadline)).dual
+    return dual.start(alpha)

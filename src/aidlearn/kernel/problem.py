@@ -1,0 +1,307 @@
+"""Kernel SVM (paper, appendix B): clusters live in the space of the kernel and are known by kernel sums alone.
+
+    minimise over (w, b)   1/2 |w|^2 + sum_i s_i max(0, 1 - y_i f(x_i)),     f(x) = <w, phi(x)> + b
+
+A cluster of rows with one label has the mean image of its rows; its dual variable is shared by them in proportion to
+their weights. So an aggregated dual is a dual of the original problem, and its value, computed from the kernel in
+float64, is the bound. Clusters that are expected to have no loss may be left out: their dual variables are zero.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.chunk import Chunk, Float, Int
+from aidlearn.data.run import Run
+from aidlearn.engine.clusters import Clusters
+from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
+from aidlearn.kernel.clusters import KernelClusters
+from aidlearn.kernel.dual import KernelDual, best_intercept
+from aidlearn.kernel.functions import TINY
+from aidlearn.kernel.polish import finish
+from aidlearn.kernel.rows import KernelRows
+from aidlearn.kernel.solvers import DualSolver, Interrupted
+from aidlearn.kernel.values import KernelPoint, Values
+
+NO_LOSS, LOSS = 0, 1
+"""Regions of a row: outside its margin, inside or on the wrong side of it."""
+SEGMENT_STEPS = (0.1, 0.3, 0.6)
+"""Where the segment from the incumbent to the aggregated solution is searched."""
+ENOUGH_VIOLATORS = 0.15
+"""A point on that segment is split at if it finds this part of the violators of the aggregated solution."""
+CERTIFY_FROM = 1.5
+"""Multiple of the tolerance from which on a gap is worth recomputing in float64."""
+LEAST_TOLERANCE = 1e-9
+"""Of that multiple: where the tolerance is 0, every gap that is left by rounding is."""
+REFINEMENTS = 5
+"""Solves of one aggregated problem, each from exact scores of the last solution."""
+WORTHWHILE = 0.5
+"""A refinement that leaves more than this part of the gap is the last."""
+BELOW_HIDDEN = 0.3
+"""Part of what rounding hides of the gap below which a gap is as good as closed."""
+SOLVER_SHARE = 0.1
+"""Part of the tolerance, or of what rounding hides, that the solver of a refinement may leave."""
+STALLED_SHARE = 1e-3
+"""Part of the tolerance that it may leave where nothing is left to split and only digits are missing."""
+LEAST_ACCURACY = 1e-13
+"""Relative gap below which float64 has no digits."""
+ROUGH, ROUGH_SHARE = 1e-2, 0.03
+"""Accuracy of an aggregated solution far from the original optimum: at most, and as part of the gap left to close."""
+INFEASIBLE_CHARGE = 2.0
+"""Tolerances that the objective of a point that is not dual-feasible is raised by: its gap stays above one."""
+
+StartMethod = Callable[["KernelHinge"], Start]
+
+
+@dataclass(frozen=True)
+class KernelSettings:
+    """How a kernel SVM is to be solved."""
+
+    solver: DualSolver
+    start_method: StartMethod
+    """Draws the initial clusters."""
+    separate: bool = True
+    """Rows that violate the optimality condition become clusters of their own, and clusters without loss are left
+    out until one of their rows violates it; otherwise clusters are split in two (the paper's rule)."""
+    tol: float = 1e-4
+    """Gap at which the run will stop."""
+    memory_limit: float = 2e9
+    """Bytes for kernel blocks."""
+    initial_rate: float | None = None
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """What the solver of an aggregated problem has come to."""
+
+    point: KernelPoint
+    alpha: Float
+    interrupted: bool
+    """Whether the user has stopped the solver."""
+
+
+@dataclass(frozen=True)
+class _Width:
+    """Distance from the margin, at a point, up to which violating rows become clusters of their own."""
+
+    point: KernelPoint
+    width: float
+
+
+class KernelHinge(Problem):
+    """The four components of a kernel SVM.
+
+    Parameters
+    ----------
+    run : Run
+        Over entries with target -1 or +1; their weights are the boxes of the dual (C times sample weights).
+    rows : KernelRows
+        The kernel between them.
+    y, box : arrays
+        Targets and weights of all entries.
+    settings : KernelSettings
+        How to solve it.
+    rng : Generator
+        Of the start.
+    """
+
+    trivial_bound = 0.0
+
+    def __init__(
+        self,
+        run: Run,
+        rows: KernelRows,
+        y: Float,
+        box: Float,
+        settings: KernelSettings,
+        rng: np.random.Generator,
+    ) -> None:
+        super().__init__(run)
+        self.rows, self.y, self.box = rows, y, box
+        self.settings, self.rng = settings, rng
+        self.values = Values(rows, y, box)
+        self.kernels = KernelClusters(rows, y, box, settings.memory_limit)
+        self._bound = 0.0
+        self._hidden_gap = 0.0
+        """What rounding hides of the relative gap: no solver can close it."""
+        self._coef = np.zeros(len(y))
+        self._scores = np.zeros(len(y))
+        self._width_at: _Width | None = None
+
+    # 1. Aggregated data
+
+    def aggregate(self, chunk: Chunk, labels: NDArray[Any], n_clusters: int) -> Float:
+        """Sum of the weights of each cluster, and of weight times label."""
+        total = np.bincount(labels, weights=chunk.weight, minlength=n_clusters)
+        signed = np.bincount(labels, weights=chunk.weight * chunk.y, minlength=n_clusters)
+        return np.column_stack([total, signed])
+
+    # 2. Initial clusters
+
+    def start(self) -> Start:
+        """Initial clusters; the machine without any row is there from the beginning."""
+        start = self.settings.start_method(self)
+        if start.incumbent is not None:
+            return start
+        nothing = self.values.point(np.zeros_like(self.y), np.zeros_like(self.y), exact=True)
+        return replace(start, incumbent=Incumbent(nothing, self.objective(nothing)))
+
+    # 3. Aggregated problem
+
+    def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
+        kernels = self.kernels
+        left_out = (clusters.counts > 1) & (clusters.homes == NO_LOSS) & self.settings.separate
+        kernels.update(clusters.labels(), clusters.counts, left_out)
+        self._homes, self._shared = clusters.homes.copy(), clusters.counts > 1
+        self._width_at = None
+        dual = kernels.dual()
+        alpha = dual.start(kernels.collect(np.abs(self._coef)))
+        self._go_to(alpha)
+        best = np.inf if incumbent is None else incumbent.objective
+        reached = self._solved(dual, alpha, best, accuracy)
+        point, alpha = reached.point, reached.alpha
+        self._bound = max(self._bound, float(alpha.sum()) - 0.5 * point.square)
+        square_error = self.values.square_error(point) if point.exact else kernels.error(alpha)
+        lower_bound = self.values.proven(point, square_error)
+        # A cluster that was left out and has a loss as a whole does not split, but it has to come in.
+        to_split = None if self._settled(point) else self._violators(point)
+        return Solution(point, lower_bound, to_split=to_split, interrupted=reached.interrupted)
+
+    def _solved(self, dual: KernelDual, alpha: Float, best: float, accuracy: Accuracy) -> _Reached:
+        """Solve the aggregated problem from alpha; in float64 once the gap to ``best`` or to the point is small."""
+        tol = self.settings.tol
+        relative = self._relative(best, accuracy)
+        last = np.inf
+        for _ in range(REFINEMENTS):
+            alpha, interrupted = self._solved_dual(dual, alpha, Accuracy(relative, accuracy.deadline))
+            self._go_to(alpha)
+            point = self._solution(dual)
+            done = self._settled(point)
+            far = self._gap(point, alpha, best) > CERTIFY_FROM * max(tol, LEAST_TOLERANCE)
+            if not done and far and not interrupted:
+                break
+            self._scores = self.values.recomputed(point).scores
+            point = replace(self._solution(dual), exact=True)
+            gap = self._gap(point, alpha, best)
+            hidden = self.values.rounding(point) + 0.5 * self.values.square_error(point)
+            self._hidden_gap = hidden / max(self.values.value(point), TINY)
+            enough = gap <= max(tol - self._hidden_gap, BELOW_HIDDEN * self._hidden_gap)
+            if not done or enough or gap > WORTHWHILE * last or interrupted or time.monotonic() > accuracy.deadline:
+                break
+            # Only digits of the solution are missing: on from exact scores.
+            relative = max(SOLVER_SHARE * tol, SOLVER_SHARE * self._hidden_gap, LEAST_ACCURACY)
+            last = gap
+        return _Reached(point, alpha, interrupted)
+
+    def _solved_dual(self, dual: KernelDual, alpha: Float, accuracy: Accuracy) -> tuple[Float, bool]:
+        """A solution of the aggregated dual; if the user stops the solver, what it had."""
+        try:
+            alpha = self.settings.solver(dual, alpha, self.kernels.means(self._scores), accuracy)
+            return finish(dual, alpha, accuracy), False
+        except Interrupted as stop:
+            return dual.start(stop.alpha), True
+        except KeyboardInterrupt:
+            return dual.start(alpha), True
+
+    def _relative(self, best: float, accuracy: Accuracy) -> float:
+        """Accuracy of the aggregated solution: far from the original optimum there is no use in a good one."""
+        if accuracy.relative == 0:
+            return max(STALLED_SHARE * self.settings.tol, SOLVER_SHARE * self._hidden_gap, LEAST_ACCURACY)
+        gap = max(0.0, (best - self._bound) / max(best, TINY)) if np.isfinite(best) else 1.0
+        return max(accuracy.relative, min(ROUGH, ROUGH_SHARE * gap) if self._shared.any() else 0.0)
+
+    def _gap(self, point: KernelPoint, alpha: Float, best: float) -> float:
+        """The gap that a point and its dual show."""
+        reached = min(best, self._charge(point) * self.values.value(point))
+        return (reached - float(alpha.sum()) + 0.5 * point.square) / max(reached, TINY)
+
+    def _go_to(self, alpha: Float) -> None:
+        """Coefficients and scores of all rows at an aggregated dual; only what has changed is evaluated."""
+        coef = self.kernels.spread(alpha)
+        self._scores = self._scores + self.kernels.scores_of_change(self._coef, coef)
+        self._coef = coef
+
+    def _solution(self, dual: KernelDual) -> KernelPoint:
+        """The point reached, with regions at the intercept of the aggregated problem."""
+        b = best_intercept(self.kernels.means(self._scores), dual.y, dual.box)
+        return replace(self.values.point(self._coef, self._scores), region_intercept=b)
+
+    # 4. Optimality condition
+
+    def _charge(self, point: KernelPoint) -> float:
+        """Factor on the objective: with it the gap of a point that is not feasible stays above the tolerance."""
+        return 1.0 if point.feasible else 1.0 + INFEASIBLE_CHARGE * self.settings.tol
+
+    def objective(self, point: KernelPoint) -> float:
+        """The value that the run compares points by."""
+        return self._charge(point) * self.values.value(point) + self.values.rounding(point)
+
+    def penalty(self, point: KernelPoint) -> float:
+        return 0.5 * self._charge(point) * point.square + self.values.rounding(point)
+
+    def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
+        here = slice(chunk.start, chunk.stop)
+        slacks = [1.0 - chunk.y * (point.scores[here] + point.intercept) for point in trial.points]
+        losses = [float(chunk.weight @ np.maximum(0.0, z)) for z in slacks]
+        objectives = np.array([self._charge(p) * loss for p, loss in zip(trial.points, losses, strict=True)])
+        at = trial.points[0]
+        z = 1.0 - chunk.y * (at.scores[here] + at.region_intercept)
+        return Evaluation(objectives, _regions(z)[None], np.abs(z) <= self._width(at))
+
+    def _width(self, point: KernelPoint) -> float:
+        """Distance from the margin up to which violating rows become clusters of their own."""
+        if self._width_at is None or self._width_at.point is not point:
+            violators = np.abs(self.values.region_slacks(point)[self._violators(point)])
+            room = self.kernels.room(self.settings.separate)
+            width = np.inf if len(violators) <= room else float(np.partition(violators, room)[room])
+            self._width_at = _Width(point, width if room else -1.0)
+        return self._width_at.width
+
+    def _violators(self, point: KernelPoint) -> Int:
+        """Rows of clusters of several that lie in another region than their cluster is expected to."""
+        labels = self.kernels.labels
+        region = _regions(self.values.region_slacks(point))
+        return np.flatnonzero(self._shared[labels] & (region >= 0) & (region != self._homes[labels]))
+
+    def _settled(self, point: KernelPoint) -> bool:
+        """Whether no split is left to make at this point."""
+        if self.settings.separate:
+            return len(self._violators(point)) == 0
+        region, labels = _regions(self.values.region_slacks(point)), self.kernels.labels
+        size = len(self._shared)
+        sides = [np.bincount(labels[region == side], minlength=size) > 0 for side in (NO_LOSS, LOSS)]
+        return not (self._shared & sides[0] & sides[1]).any()
+
+    def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
+        """Where the solution is worse than the incumbent: the best point between them, if it finds enough violators."""
+        end: KernelPoint = solution.point
+        if not self.settings.separate or incumbent is None or self.objective(end) <= incumbent.objective:
+            return None
+        points = [self._between(incumbent.point, end, step) for step in SEGMENT_STEPS]
+        best = min(points, key=self.objective)
+        enough = ENOUGH_VIOLATORS * len(self._violators(end))
+        return Trial([best]) if len(self._violators(best)) >= enough else None
+
+    def _between(self, origin: KernelPoint, end: KernelPoint, step: float) -> KernelPoint:
+        coef = (1 - step) * origin.coef + step * end.coef
+        scores = (1 - step) * origin.scores + step * end.scores
+        return self.values.point(coef, scores, feasible=origin.feasible and end.feasible)
+
+    # For plots
+
+    def distances(self, clusters: Clusters, point: KernelPoint) -> Float:
+        """Distance of each cluster's mean score from its margin."""
+        weight, signed = clusters.sums.T
+        total = np.bincount(clusters.labels(), weights=self.box * point.scores, minlength=clusters.n_clusters)
+        some = np.where(weight > 0, weight, 1.0)
+        return np.abs(1.0 - signed / some * (total / some + point.intercept))
+
+
+def _regions(slacks: Float) -> NDArray[np.int8]:
+    return np.where(slacks == 0, -1, slacks > 0).astype(np.int8)

@@ -1,0 +1,205 @@
+"""Kernel evaluations of the kernel SVM (paper, appendix B) in cache-sized tiles, compiled by numba.
+
+A block of rows times another goes through BLAS, the kernel function is applied by a vectorised loop while the tile
+is in cache, and the products with the coefficients are summed at once: a kernel matrix is never written to memory
+unless it is asked for. Everything works in the precision of the rows (float32 or float64) with sums in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import float32, int32, njit, types
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from aidlearn.data.chunk import Float
+
+RBF, POLY, LINEAR = 0, 1, 2
+KINDS = {"rbf": RBF, "poly": POLY, "linear": LINEAR}
+
+TILE_ROWS, TILE_COLUMNS = 256, 512
+"""Size of a tile: half a megabyte in float32, which stays in the second-level cache."""
+SUMMED_TERMS = 128
+"""Terms that are summed in the precision of the rows before the sum goes on in float64 (``KernelRows.rounding``)."""
+_SHIFTER = 1.5 * 2.0**52
+"""Added to a float64 it leaves the nearest whole number in the low bits."""
+_P1, _P2, _P3, _P4, _P5, _P6, _P7, _P8, _P9, _P10, _P11, _P12, _P13 = (
+    math.log(2.0) ** k / math.factorial(k) for k in range(1, 14)
+)
+"""Taylor series of ``2**f`` for ``|f| <= 1/2``: exact to float64 after 13 terms."""
+# Sums may be re-ordered and fused except where the order is the method (rounding by adding and subtracting).
+_IN_ORDER = {"contract", "nnan", "ninf", "nsz"}
+
+
+class KernelFunction(NamedTuple):
+    """A kernel and its constants, as compiled code takes them."""
+
+    kind: int
+    gamma: float
+    coef0: float
+    degree: int
+
+
+class Block(NamedTuple):
+    """Rows, and their squared lengths in float64 (read by the rbf kernel only)."""
+
+    rows: NDArray[Any]
+    squares: Float
+
+
+class _Terms(NamedTuple):
+    """A kernel is a function of ``factor * x'z + of_x + of_z``; all are of the type of the rows."""
+
+    factor: NDArray[Any]
+    of_x: NDArray[Any]
+    of_z: NDArray[Any]
+
+
+def _exp2(t: Any) -> Any:
+    """2**t for t <= 0, in the type of t."""
+    raise TypeError("only compiled code can call this")
+
+
+@overload(_exp2, jit_options={"fastmath": _IN_ORDER})
+def _exp2_typed(t: Any) -> Any:
+    def single(t: Any) -> Any:  # relative error below 2.5e-7; 2**-125 for smaller results
+        t = max(min(t, float32(0.0)), float32(-125.0))
+        whole = np.floor(t + float32(0.5))
+        f = t - whole
+        p = float32(1.5403530e-4)
+        p = p * f + float32(1.3333558e-3)
+        p = p * f + float32(9.6181291e-3)
+        p = p * f + float32(5.5504109e-2)
+        p = p * f + float32(2.4022651e-1)
+        p = p * f + float32(6.9314718e-1)
+        p = p * f + float32(1.0)
+        bits = np.int32((int32(whole) + int32(127)) << int32(23))
+        return p * bits.view(np.float32)
+
+    def double(t: Any) -> Any:  # relative error 3e-16; 2**-1020 for smaller results
+        t = max(min(t, 0.0), -1020.0)
+        shifted = t + _SHIFTER
+        f = t - (shifted - _SHIFTER)
+        p = _P13 * f + _P12
+        p = p * f + _P11
+        p = p * f + _P10
+        p = p * f + _P9
+        p = p * f + _P8
+        p = p * f + _P7
+        p = p * f + _P6
+        p = p * f + _P5
+        p = p * f + _P4
+        p = p * f + _P3
+        p = p * f + _P2
+        p = p * f + _P1
+        p = p * f + 1.0
+        bits = np.float64(p).view(np.int64) + (np.float64(shifted).view(np.int64) << np.int64(52))
+        return np.int64(bits).view(np.float64)
+
+    return single if t == types.float32 else double
+
+
+@njit(cache=True, nogil=True, fastmath=_IN_ORDER)
+def _apply(kind, degree, products, shift, shifts, out):
+    """Kernel values of one row of a tile from its scaled products; ``products`` and ``out`` must not overlap."""
+    size = products.shape[0]
+    if kind == RBF:
+        for j in range(size):
+            out[j] = _exp2(products[j] + shift + shifts[j])
+    elif kind == POLY:
+        if degree == 2:
+            for j in range(size):
+                value = products[j] + shift
+                out[j] = value * value
+        elif degree == 3:
+            for j in range(size):
+                value = products[j] + shift
+                out[j] = value * value * value
+        else:
+            for j in range(size):
+                value = products[j] + shift
+                power = value
+                for _ in range(degree - 1):
+                    power *= value
+                out[j] = power
+    else:
+        for j in range(size):
+            out[j] = products[j]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _dot(values, coef):
+    total = values[0] * coef[0]
+    for j in range(1, values.shape[0]):
+        total += values[j] * coef[j]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _terms(function, X, Z):
+    """The terms of two blocks; the exponent of rbf is that of a power of 2, the constant of poly goes to x."""
+    dtype = X.rows.dtype
+    of_x, of_z = np.zeros(X.rows.shape[0], dtype=dtype), np.zeros(Z.rows.shape[0], dtype=dtype)
+    factor = np.ones(1, dtype=dtype)
+    if function.kind == RBF:
+        factor[0] = 2.0 * function.gamma / math.log(2.0)
+        for i in range(of_x.shape[0]):
+            of_x[i] = -function.gamma / math.log(2.0) * X.squares[i]
+        for j in range(of_z.shape[0]):
+            of_z[j] = -function.gamma / math.log(2.0) * Z.squares[j]
+    elif function.kind == POLY:
+        factor[0] = function.gamma
+        of_x[:] = function.coef0
+    return _Terms(factor, of_x, of_z)
+
+
+@njit(cache=True, nogil=True)
+def times(function, X, Z, coef):
+    """``out[i, :] = sum_j K(x_i, z_j) coef[j, :]`` in float64."""
+    n, nz, q = X.rows.shape[0], Z.rows.shape[0], coef.shape[1]
+    out = np.zeros((n, q))
+    terms = _terms(function, X, Z)
+    typed = np.empty((q, nz), dtype=X.rows.dtype)
+    for j in range(nz):
+        for c in range(q):
+            typed[c, j] = coef[j, c]
+    buffer = np.empty(TILE_ROWS * TILE_COLUMNS, dtype=X.rows.dtype)
+    values = np.empty(TILE_COLUMNS, dtype=X.rows.dtype)
+    for i0 in range(0, n, TILE_ROWS):
+        i1 = min(i0 + TILE_ROWS, n)
+        block = X.rows[i0:i1] * terms.factor[0]
+        for j0 in range(0, nz, TILE_COLUMNS):
+            j1 = min(j0 + TILE_COLUMNS, nz)
+            tile = buffer[: (i1 - i0) * (j1 - j0)].reshape(i1 - i0, j1 - j0)
+            row = values[: j1 - j0]
+            np.dot(block, Z.rows[j0:j1].T, tile)
+            for i in range(i1 - i0):
+                _apply(function.kind, function.degree, tile[i], terms.of_x[i0 + i], terms.of_z[j0:j1], row)
+                for c in range(q):
+                    total = 0.0
+                    for p0 in range(0, j1 - j0, SUMMED_TERMS):
+                        part = row[p0 : p0 + SUMMED_TERMS]
+                        total += np.float64(_dot(part, typed[c, j0 + p0 : j1][:SUMMED_TERMS]))
+                    out[i0 + i, c] += total
+    return out
+
+
+@njit(cache=True, nogil=True)
+def block_into(function, X, Z, out):
+    """Write the kernel values of all pairs of rows into the first columns of ``out``, of the type of the rows."""
+    n, nz = X.rows.shape[0], Z.rows.shape[0]
+    terms = _terms(function, X, Z)
+    buffer = np.empty(TILE_ROWS * TILE_COLUMNS, dtype=X.rows.dtype)
+    for i0 in range(0, n, TILE_ROWS):
+        i1 = min(i0 + TILE_ROWS, n)
+        block = X.rows[i0:i1] * terms.factor[0]
+        for j0 in range(0, nz, TILE_COLUMNS):
+            j1 = min(j0 + TILE_COLUMNS, nz)
+            tile = buffer[: (i1 - i0) * (j1 - j0)].reshape(i1 - i0, j1 - j0)
+            np.dot(block, Z.rows[j0:j1].T, tile)
+            for i in range(i1 - i0):
+                target = out[i0 + i, j0:j1]
+                _apply(function.kind, function.degree, tile[i], terms.of_x[i0 + i], terms.of_z[j0:j1], target)

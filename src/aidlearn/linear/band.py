@@ -1,0 +1,363 @@
+"""The default initial clustering: rows near the sharpened hyperplane alone, far rows binned by distance."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aidlearn.data.arrays import ArraySource
+from aidlearn.data.chunk import Chunk, Float, join
+from aidlearn.data.memory import fewest_rows
+from aidlearn.data.run import Run, Systematic
+from aidlearn.engine.clusters import Assignment, Clusters
+from aidlearn.engine.problem import Incumbent, Start
+from aidlearn.linear.design import Design
+from aidlearn.linear.newton import (
+    HEAVY,
+    Damping,
+    Metric,
+    Model,
+    NormalEquations,
+    at_quantile,
+    balanced_sample,
+    bounded_step,
+    local_model,
+    quantile_width,
+    solved_point,
+    thinning,
+    uncertain_fraction,
+)
+from aidlearn.linear.passes import CARRIES, Split, passes_of
+from aidlearn.linear.problem import PiecewiseLinear
+
+SMALL = 1000
+"""Up to this many entries there is nothing to gain from aggregation."""
+NEAR_OF_ALL = 4.0
+"""Nor where the rows in doubt, about this many times sqrt(p n), are all of them."""
+VIEW_ROWS = 10_000
+"""Rows that quantiles of distances are read from."""
+
+# Samples
+SAMPLE_RATIO = 7
+"""Between the sizes of nested samples: a step on the next one halves the error more than once."""
+GRAM_FLOPS = 2e9
+"""Of the Gram matrix of a sample that is worth its accuracy."""
+GRAM_ROWS = 20_000
+"""More rows than this make no Gram matrix better."""
+ROWS_PER_VARIABLE = 20
+"""Fewest rows of a Gram matrix, for columns within some ten percent."""
+BALANCED_ROWS = 2000
+"""Of the sample with equal classes that a classifier is first fitted to, at least."""
+
+# Newton steps
+MAX_FULL_STEPS = 6
+"""On all rows."""
+FIRST_STEPS = 8
+"""On the smallest sample."""
+FIRST_ERROR = 0.25
+"""Assumed error (p over rows) of a cheap starting point."""
+ERROR_AFTER_STEP = 1 / 16
+"""What a Newton step leaves of the squared error: a quarter of the width, which shrinks with the error's root."""
+LEAST_CONTRACTION = 0.3
+"""A step is not taken to shrink the next one by more than this, whatever the last two say."""
+SHORT, SHORT_UNEVEN = 0.2, 0.05
+"""Steps below this part of the final accuracy end sharpening. Where rows differ in leverage, some coefficients lag
+behind the typical one."""
+UNSURE = 0.3
+"""Part of the rows in doubt at the optimum that stay in doubt after a converged step."""
+DAMPED_ON_SAMPLES = 1e-2
+"""Least damping on a sample, which says little of rare columns: there the Gram matrix of all rows keeps its weight."""
+
+# Clusters
+MARGIN, MARGIN_UNEVEN = 3.0, 9.0
+"""Newton steps end with an error of about (p/n)^(1/4) of the doubt; some coefficients err by more, the more so where
+rows differ in leverage."""
+FEWEST_SINGLE = (5, 50)
+"""Single rows at least: so many per variable, and so many more."""
+MOST_SINGLE = 3.0
+"""Single rows at most, in sqrt(p n), and at most half of the rows: K rows cost about K p / n passes to solve for."""
+CHEAP_SINGLE = 5.0
+"""Single rows over n / p that cost no more than so many passes."""
+PASSES_FOR_SINGLE = 10.0
+"""Passes that single rows may cost to solve for where they are sparse: about those of the start."""
+MOST_BINS = 32
+"""Far clusters of a region: their rows seldom violate, and those that do split off anyway."""
+BINNED = 0.98
+"""Bins of equal width reach to this quantile of the distances."""
+
+
+class Band:
+    """Sharpen a cheap start on all rows, then cluster around it.
+
+    One object serves several problems on the same entries (quantiles, classes): samples and leverages are
+    kept, and sharpening starts from the solution that :meth:`continue_from` was given last.
+    """
+
+    def __init__(self) -> None:
+        self._sharpening: _Sharpening | None = None
+        self._point: Float | None = None
+
+    def continue_from(self, point: Float) -> None:
+        self._point = point
+
+    @staticmethod
+    def plan_sample(run: Run, n_variables: int, rng: np.random.Generator) -> None:
+        """Choose the sample, so that the next pass can bring it along."""
+        if not few_entries(run.n_entries, n_variables):
+            run.plan_sample(largest_sample(run, n_variables, rng))
+
+    def __call__(self, problem: PiecewiseLinear) -> Start:
+        if few_entries(problem.run.n_entries, problem.design.n_variables):
+            return singletons(problem)
+        if self._sharpening is None:
+            self._sharpening = _Sharpening(problem.run, problem.design, problem.procedure.rng)
+        sharp = self._sharpening
+        sharp.design, sharp.run = problem.design, problem.run
+        try:
+            point, reach = sharp.on_all_entries(sharp.on_samples(self._point))
+            return _cluster(problem, sharp, point, reach)
+        finally:
+            # The run ends with the fit: a way back would keep its rows until the garbage collector comes.
+            del sharp.run
+
+
+def largest_sample(run: Run, p: int, rng: np.random.Generator | None) -> Systematic:
+    """Step (a prime) and offset of the largest sample."""
+    n = run.n_entries
+    step = _prime_from(n // run.budget.sample_rows(n, p))
+    return Systematic(step, int((rng or np.random.default_rng()).integers(step)))
+
+
+def few_entries(n: int, p: int) -> bool:
+    """Whether there is nothing to gain from aggregation."""
+    return n <= max(SMALL, NEAR_OF_ALL * math.sqrt(p * n))
+
+
+def _prime_from(number: int) -> int:
+    """The smallest prime that is at least ``number``."""
+    candidate = max(2, number)
+    while any(candidate % factor == 0 for factor in range(2, math.isqrt(candidate) + 1)):
+        candidate += 1
+    return candidate
+
+
+def singletons(problem: PiecewiseLinear) -> Start:
+    """Every entry its own cluster: the aggregated problem is the original one."""
+
+    def assign(chunk: Chunk, state: Any) -> Assignment:
+        rows = chunk.n_entries
+        return Assignment(np.zeros(rows, dtype=np.int32), np.arange(rows))
+
+    return Start(Clusters.build(problem, assign, 1)[0])
+
+
+@dataclass(frozen=True)
+class _View:
+    """Margins of a sample at a point, as a stand-in for those of all rows."""
+
+    design: Design
+    z: Float
+    leverage: Float
+
+    def fraction(self, ratio: float) -> float:
+        """Rows in doubt, relative to all, at an error of ``sqrt(ratio)``."""
+        return uncertain_fraction(self.design, self.z, ratio)
+
+    def width(self, fraction: float) -> float:
+        """Distance (in leverages) within which a fraction of the rows lies."""
+        return quantile_width(self.design, self.z, self.leverage, fraction)
+
+    def share(self, width: float) -> float:
+        """Fraction of the rows within a distance (in leverages)."""
+        return float(np.mean(self.design.loss.distance(self.z) <= width * self.leverage))
+
+
+@dataclass
+class _Level:
+    """Rows that Newton steps are taken on: a sample that stands for all, or all of them."""
+
+    run: Run
+    leverages: list[Any] | None = None
+    is_sample: bool = True
+
+
+class _Sharpening:
+    """Nested samples, the metric, and the passes of the sharpened start.
+
+    Samples are systematic (every k-th row, k prime). Periodic data could mislead them, which costs iterations,
+    never correctness.
+    """
+
+    def __init__(self, run: Run, design: Design, rng: np.random.Generator | None) -> None:
+        self.run, self.design = run, design
+        p = design.n_variables
+        fewest = fewest_rows(run.n_entries, p)
+        whole = run.sample(lambda: largest_sample(run, p, rng))
+        self.samples = [whole.weighing(design.weight)]
+        while self.samples[0].n_entries > SAMPLE_RATIO * fewest:
+            self.samples.insert(0, self._thinned(SAMPLE_RATIO))
+        affordable = max(ROWS_PER_VARIABLE * p, min(GRAM_ROWS, int(GRAM_FLOPS / p**2)))
+        few = whole.select(slice(None, None, max(1, whole.n_entries // affordable))).weighing(design.weight)
+        equations = NormalEquations.of(design, few, run.n_jobs)
+        shown = equations.shows_all_columns(design)
+        if not shown:
+            equations = NormalEquations.of_all(design, run)
+            self.samples = self.samples[-1:]  # smaller ones would mislead
+        self.metric = Metric.of(design, equations.gram, run.n_jobs)
+        self.least_squares = design.step(self.metric.solve(equations.right))
+        if shown:
+            self.metric = self.metric.settled(design, few)
+        self.leverages = self._find_leverages() if self.metric.constant is None else None
+        self.largest = self.samples[-1]
+        thin = max(1, self.largest.n_entries // VIEW_ROWS)
+        self.viewed = self.largest.select(slice(None, None, thin))
+        self.viewed_leverage = np.asarray(self.metric.leverage(design, self.viewed))
+
+    def _thinned(self, step: int) -> Chunk:
+        return self.samples[0].select(slice(None, None, step)).weighing(self.design.weight)
+
+    def _find_leverages(self) -> list[Any]:
+        """Leverage of all rows, by one pass; the few rows that carry a fit by themselves join every sample."""
+        design, metric, compiled = self.design, self.metric, self.run.compiled
+        heavy: list[Chunk] = []
+
+        def measure(chunk: Chunk, state: Any) -> tuple[Chunk, Any]:
+            leverage = metric.leverage(design, chunk, compiled).astype(np.float32, copy=False)
+            return chunk.select(np.flatnonzero(chunk.weight * leverage**2 > HEAVY)), leverage
+
+        leverages = self.run.map(measure, collect=heavy.append)
+        self.samples = [join([sample, *heavy]) for sample in self.samples]
+        return leverages
+
+    def on_samples(self, point: Float | None) -> Float:
+        """Newton steps on samples of growing size, from a given point or a cheap one."""
+        design, p = self.design, self.design.n_variables
+        if design.loss.classifies:
+            few = balanced_sample(design, self.largest, max(ROWS_PER_VARIABLE * p, BALANCED_ROWS))
+            point = solved_point(design, few)
+        else:
+            point = at_quantile(design, self.samples[0], self.least_squares if point is None else point)
+        error, steps = FIRST_ERROR, FIRST_STEPS
+        for sample in self.samples:
+            rows = Run(
+                ArraySource(sample.X, sample.y, sample.weight), n_jobs=self.run.n_jobs, compiled=self.run.compiled
+            )
+            smallest = p / design.effective * self.run.n_entries / sample.n_entries
+            point, _ = self._descend(_Level(rows), point, max(error, smallest), smallest, steps)
+            error, steps = 4 * smallest, 1 if self.metric.constant is not None else 2
+        return point
+
+    def on_all_entries(self, point: Float) -> tuple[Float, float]:
+        """Newton steps on all rows; the point, and a distance within which rows may still change sides."""
+        everything = _Level(self.run, self.leverages, is_sample=False)
+        smallest = self.design.n_variables / self.design.effective
+        error = 4 * smallest * self.run.n_entries / self.largest.n_entries
+        found = self._descend(everything, point, error, smallest, MAX_FULL_STEPS)
+        self.leverages = everything.leverages
+        return found
+
+    def at(self, point: Float) -> _View:
+        """A sample seen from a point."""
+        return _View(self.design, self.design.margins(self.viewed, point), self.viewed_leverage)
+
+    def _descend(self, level: _Level, point: Float, error: float, smallest: float, steps: int) -> tuple[Float, float]:
+        """Damped Newton steps on the rows of a level until the next one would be short.
+
+        ``error`` is the assumed error of the point (p over rows), ``smallest`` that of the level's optimum: the
+        smoothing width follows the length of the steps from one to the other. Returns the point and a distance
+        (in leverages) within which rows may still change sides.
+        """
+        design, previous = self.design, math.inf
+        damping = Damping(least=DAMPED_ON_SAMPLES) if level.is_sample else Damping()
+        short = SHORT if self.metric.constant is not None or design.loss.classifies else SHORT_UNEVEN
+        view = self.at(point)
+        kappa = view.width(view.fraction(error))
+        model = self._model(level, point, kappa, view.fraction(error))
+        length = unit = kappa
+        for remaining in reversed(range(steps)):
+            if time.monotonic() > self.run.deadline:
+                break
+            step, length = bounded_step(design, point, model, kappa, damping, self.metric)
+            trial = point + design.step(step)
+            view = self.at(trial)
+            unit = view.width(view.fraction(smallest))
+            # What is left to go after this step, if the next one shrinks as this one did.
+            left = length * min(1.0, max(LEAST_CONTRACTION, length / previous))
+            if damping.negligible and (left <= short * unit or (remaining == 0 and level.is_sample)):
+                return trial, max(length, view.width(UNSURE * view.fraction(smallest)))
+            previous = length
+            error = max(smallest, error * ERROR_AFTER_STEP)
+            # An undamped step leaves a fraction of its length to go, a damped one as much again.
+            width = max(view.width(view.fraction(error)), min(left if damping.negligible else length, kappa))
+            there = self._model(level, trial, width, view.share(width))
+            if there.objective > model.objective:
+                damping.more()
+                continue
+            damping.less()
+            point, model, kappa = trial, there, width
+        return point, max(length, 2 * unit)
+
+    def _model(self, level: _Level, point: Float, kappa: float, fraction: float) -> Model:
+        """The model at a point, where about a given fraction of the rows is near a kink."""
+        design, metric, compiled, passes = self.design, self.metric, level.run.compiled, passes_of(level.run)
+        n = level.run.n_entries
+        # What a pass over the rows costs is worth having in the Hessian, too: sparse rows are hardly ever left out.
+        enough = 0.0 if design.layout is None else design.layout.rows_for_passes(n, 1, steps=1)
+        thin = thinning(fraction * n, design.n_variables, enough)
+        total = Model(0.0, np.zeros(design.n_variables), [], 0.0)
+
+        def measure(chunk: Chunk, leverage: Any) -> tuple[Model, Any]:
+            if leverage is None:
+                leverage = metric.leverage(design, chunk, compiled)
+            sums = passes.model(design, chunk, point, leverage, kappa)
+            return local_model(design, chunk, sums, leverage, thin), leverage
+
+        level.leverages = level.run.map(measure, level.leverages, total.add)
+        total.objective += design.penalty(point)
+        return total
+
+
+def _near_distance(problem: PiecewiseLinear, sharp: _Sharpening, view: _View, reach: float) -> float:
+    """Distance (in leverages) up to which rows stay alone: ``reach``, within what pays and what memory allows."""
+    n, p = problem.run.n_entries, problem.design.n_variables
+    rate = problem.procedure.initial_rate
+    if rate is not None:
+        fewest = most = max(p + 1, rate * n - problem.n_regions * p) / n
+    else:
+        doubt, layout = math.sqrt(p / n), problem.design.layout
+        margin = min(1.0, (MARGIN if sharp.metric.constant is not None else MARGIN_UNEVEN) * math.sqrt(doubt))
+        least = (FEWEST_SINGLE[0] * p + FEWEST_SINGLE[1]) / n
+        fewest, most = max(least, min(margin * doubt, CHEAP_SINGLE / p)), min(0.5, MOST_SINGLE * doubt)
+        if layout is not None:
+            affordable = layout.rows_for_passes(n, PASSES_FOR_SINGLE) / n
+            fewest, most = max(least, min(doubt, affordable)), max(least, min(most, affordable))
+        most = max(least, min(most, problem.run.budget.clusters / (p * n)))
+        fewest = min(fewest, most)
+    return min(max(reach, view.width(fewest)), view.width(most))
+
+
+def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: float) -> Start:
+    """Label all rows at a point; the objective there comes with the same pass."""
+    design, loss, n_regions = problem.design, problem.design.loss, problem.n_regions
+    view = sharp.at(point)
+    near = _near_distance(problem, sharp, view, reach)
+    nearness = loss.distance(view.z) / view.leverage
+    far = nearness[nearness > near]
+    n_bins = max(1, min(MOST_BINS, design.n_variables, len(far) // 4))
+    scale = n_bins / max(float(np.quantile(far, BINNED)) if len(far) else 1.0, 1e-300)
+
+    n_groups = n_regions * n_bins * (2 if loss.classifies else 1)
+    split = Split(near, scale, n_bins, problem.cuts, n_groups, CARRIES if design.layout is None else HEAVY)
+    passes = passes_of(problem.run)
+
+    def assign(chunk: Chunk, leverage: Any) -> Assignment:
+        found = passes.groups(design, chunk, point, leverage, split)
+        return Assignment(found.labels, found.alone, found.objective, found.counts, found.sums)
+
+    homes = np.tile(np.repeat(np.arange(n_regions, dtype=np.int16), n_bins), 2 if loss.classifies else 1)
+    clusters, objective = Clusters.build(problem, assign, n_groups, homes, sharp.leverages)
+    return Start(clusters, Incumbent(point, objective + design.penalty(point)))

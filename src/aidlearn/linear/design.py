@@ -1,0 +1,317 @@
+"""How entries become rows of a linear model: the one place that knows the formulas of margins, rows and sums.
+
+    minimise over (w, b)   1/2 w'Pw + l1 |w|_1 + sum_i s_i loss(z_i),     z_i = e_i - sign_i (x_i'w + b)
+
+A design is small and travels to where the rows are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.moments import Moments
+from aidlearn.engine.sums import Sums
+from aidlearn.linear.layout import Layout
+from aidlearn.linear.losses import Loss
+from aidlearn.linear.matrix import Dense, Hybrid, Matrix, joined
+from aidlearn.linear.rows import EPS, HingeRows, power_of_two
+
+EXACT_FIT = 1e-10
+"""Part of the targets' size below which an objective may be that of an exact fit, spoilt by rounding."""
+NOISE = 8 * EPS
+"""Rounding of a margin, relative to the numbers it is the difference of."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """The model that is fitted, and what its formulas need to know of the columns.
+
+    Points are slopes with the intercept last. With an intercept, starts work on centred columns: slopes stay,
+    ``b' = b + centre'w``.
+    """
+
+    loss: Loss
+    fit_intercept: bool
+    ridge: float
+    """Diagonal of P on the slopes (1 for an SVM)."""
+    l1: float
+    """Weight of the l1 penalty on the slopes."""
+    centre: Float
+    """Means of the columns with an intercept, else 0; 0 for sparse columns, which stay as they are."""
+    column_squares: Float
+    """Weighted sum of squares of each variable's (centred) column."""
+    constant: NDArray[np.bool_]
+    """Variables without information (constant columns, next to an intercept): their coefficients stay 0."""
+    weight: float
+    """Sum of the weights."""
+    effective: float
+    """Kish's effective number of entries."""
+    raw_squares: Float
+    """Weighted sum of squares of each column about zero."""
+    typical_margin: float = 1.0
+    """What a residual is compared with before there is one. Margins of classes are about 1."""
+    offset: float = 0.0
+    """Taken from the targets; the intercept gives it back."""
+    layout: Layout | None = None
+    """Which columns single rows keep dense, where the others are sparse (None: all)."""
+
+    @classmethod
+    def of(
+        cls,
+        loss: Loss,
+        moments: Moments,
+        *,
+        fit_intercept: bool = True,
+        ridge: float = 0.0,
+        l1: float = 0.0,
+        offset: float = 0.0,
+    ) -> Design:
+        """The design of a model of columns that were measured."""
+        centre = moments.mean if fit_intercept else np.zeros(len(moments.mean))
+        squares = np.append(moments.squares, moments.weight) if fit_intercept else moments.raw_squares
+        layout = Layout.of(moments.density, fit_intercept)
+        if layout is not None and fit_intercept:
+            centre = centre.copy()
+            centre[layout.sparse] = 0.0
+            squares[layout.sparse] = moments.raw_squares[layout.sparse]
+        return cls(
+            loss=loss,
+            fit_intercept=fit_intercept,
+            ridge=ridge,
+            l1=l1,
+            centre=centre,
+            column_squares=squares,
+            constant=squares == 0,
+            weight=moments.weight,
+            effective=moments.effective,
+            raw_squares=moments.raw_squares,
+            typical_margin=1.0 if loss.classifies else _mean_deviation(moments.targets),
+            offset=offset,
+            layout=layout,
+        )
+
+    @property
+    def n_attributes(self) -> int:
+        return len(self.centre)
+
+    @property
+    def n_variables(self) -> int:
+        """Slopes, and the intercept last."""
+        return self.n_attributes + self.fit_intercept
+
+    @property
+    def ridge_diagonal(self) -> Float:
+        diagonal = np.full(self.n_variables, float(self.ridge))
+        diagonal[self.n_attributes :] = 0.0
+        return diagonal
+
+    def penalty(self, point: Float) -> float:
+        """The part of the objective that does not depend on the entries."""
+        slopes = point[: self.n_attributes]
+        return float(0.5 * self.ridge * slopes @ slopes + self.l1 * np.abs(slopes).sum())
+
+    # Rows
+
+    def margins(self, chunk: Chunk, point: Float) -> Float:
+        """``z = e - sign * (X w + b)`` of the entries of a chunk."""
+        score = chunk @ point[: self.n_attributes]
+        if self.fit_intercept:
+            score += self.intercept(point)
+        sign, e = self.loss.fold(chunk.y)
+        if sign is not None:
+            score *= sign
+        return e - score
+
+    def intercept(self, point: Float) -> float:
+        """That of a point as it will be returned: what rounding leaves of it beside the offset of the targets."""
+        return float((point[-1] + self.offset) - self.offset)
+
+    def losses(self, chunk: Chunk, z: Float) -> float:
+        """Sum of the losses of margins, rounded up by what float64 predictions make of it once the offset is back."""
+        exact = float(chunk.weight @ self.loss.values(z))
+        if not self.offset:
+            return exact
+        predicted = (chunk.y + self.offset) - ((chunk.y - z) + self.offset)
+        return exact + abs(float(chunk.weight @ self.loss.values(predicted)) - exact)
+
+    def objective_error(self, point: Float) -> float:
+        """``4 eps sum_i s_i (|x_i|'|w| + |b|) scale``, with ``(sum_i s_i |x_ij|)^2 <= sum_i s_i sum_i s_i x_ij^2``."""
+        size = float(np.sqrt(self.weight * self.raw_squares) @ np.abs(point[: self.n_attributes]))
+        if self.fit_intercept:
+            size += self.weight * abs(point[-1] + self.offset)
+        return 4 * EPS * self.loss.scale * size
+
+    def rows(self, chunk: Chunk, select: NDArray[np.integer] | slice) -> Matrix:
+        """The selected rows ``a_i = sign_i (x_i - centre, 1)``."""
+        if self.layout is not None:
+            return self._sparse_rows(chunk.select(select), self.layout)
+        block = chunk.dense_rows(select)
+        rows = np.empty((len(block), self.n_variables))
+        np.subtract(block, self.centre, out=rows[:, : self.n_attributes])
+        if self.fit_intercept:
+            rows[:, -1] = 1.0
+        sign, _ = self.loss.fold(chunk.y[select])
+        if sign is not None:
+            rows *= sign[:, None]
+        rows[:, self.constant] = 0.0
+        return Dense(rows)
+
+    def _sparse_rows(self, chunk: Chunk, layout: Layout) -> Hybrid:
+        from aidlearn.linear.compiled_rows import canonical, split_columns
+
+        sign, _ = self.loss.fold(chunk.y)
+        sign = np.ones(chunk.n_entries) if sign is None else sign
+        position = layout.position(self.n_variables)
+        dense, others = split_columns(canonical(chunk.X), sign, position, len(layout.dense), len(layout.sparse))
+        slopes = layout.dense[: len(layout.dense) - self.fit_intercept]
+        dense[:, : len(slopes)] -= np.outer(sign, self.centre[slopes])
+        if self.fit_intercept:
+            dense[:, -1] = sign
+        dense[:, self.constant[layout.dense]] = 0.0
+        return Hybrid(dense, others, *_no_groups(layout))
+
+    def centred_forces(self, forces: Float) -> Float:
+        """``sum_i slope_i a_i`` on centred rows, from ``sum_i slope_i sign_i (x_i, 1)``: minus the gradient."""
+        total = forces[: self.n_variables].copy()
+        if self.fit_intercept:
+            total[:-1] -= self.centre * forces[-1]
+        total[self.constant] = 0.0
+        return total
+
+    def step(self, centred: Float) -> Float:
+        """A change of the point from one in centred coordinates."""
+        if not self.fit_intercept:
+            return centred
+        change = centred.copy()
+        change[-1] -= self.centre @ centred[:-1]
+        return change
+
+    def may_be_exact(self, objective: float, target_size: float) -> bool:
+        """Whether an objective may be that of an exact fit, spoilt by rounding (``target_size`` is sum s_i |e_i|)."""
+        return objective <= EXACT_FIT * target_size
+
+    def objective_at(self, chunk: Chunk, point: Float, z: Float) -> float:
+        """The chunk's part of the objective; margins below their own rounding error count as zero."""
+        objective = self.losses(chunk, z)
+        _, e = self.loss.fold(chunk.y)
+        size = np.broadcast_to(np.abs(e), chunk.n_entries)
+        if not self.may_be_exact(objective, float(chunk.weight @ size)):
+            return objective
+        # Those of the point are errors of every row: coefficients are known to the rounding of a typical target.
+        absolute = Chunk(0, chunk.n_entries, abs(chunk.X), chunk.y, chunk.weight)
+        size = size + size.mean() + absolute @ np.abs(point[: self.n_attributes])
+        noise = NOISE * (size + (abs(point[-1]) + abs(self.offset) if self.fit_intercept else 0.0))
+        return float(chunk.weight @ self.loss.values(np.where(np.abs(z) <= noise, 0.0, z)))
+
+    # Sums of rows
+
+    def aggregate(self, chunk: Chunk, labels: NDArray[np.integer], n_clusters: int) -> Float:
+        """Sums by cluster; columns: sum of s_i a_i, sum of s_i e_i, sum of s_i."""
+        sign, e = self.loss.fold(chunk.y)
+        signed = chunk.weight if sign is None else chunk.weight * sign
+        m = self.n_attributes
+        sums = np.empty((n_clusters, self.n_variables + 2))
+        sums[:, :m] = chunk.sums_by(labels, n_clusters, signed)
+        if self.fit_intercept:
+            sums[:, m] = np.bincount(labels, weights=signed, minlength=n_clusters)
+        sums[:, -2] = np.bincount(labels, weights=chunk.weight * e, minlength=n_clusters)
+        sums[:, -1] = np.bincount(labels, weights=chunk.weight, minlength=n_clusters)
+        return sums
+
+    def sums_alone(self, chunk: Chunk) -> Any:
+        """The same for entries that are clusters of their own; a CSR matrix where rows are sparse."""
+        n = chunk.n_entries
+        if self.layout is None:
+            return self.aggregate(chunk, np.arange(n), n)
+        from aidlearn.linear.compiled_rows import sums_alone
+
+        sign, e = self.loss.fold(chunk.y)
+        signed = chunk.weight if sign is None else chunk.weight * sign
+        return sums_alone(chunk.X, signed, np.broadcast_to(e, n), chunk.weight, self.fit_intercept)
+
+    def aggregated_rows(self, sums: Sums, n_jobs: int = 1) -> HingeRows:
+        """Each cluster gives one row per kink; the l1 penalty adds one row per slope."""
+        total = sums.column(-1)
+        used = total > 0
+        weight = total[used]
+        means = self._means(sums, used)
+        e = sums.column(-2)[used] / weight
+        blocks = [
+            (means, e - kink, self.loss.scale * weight, np.full(len(weight), tilt))
+            for kink, tilt in zip(self.loss.kinks, self.loss.tilts, strict=True)
+        ]
+        if self.l1 > 0:
+            # l1 |w_j| = 2 l1 max(z / 2, -z / 2) at z = 0 - w_j
+            m = self.n_attributes
+            # In the size that a slope has in margins, so that these rows are comparable with the others.
+            size = np.array([power_of_two(math.sqrt(square / self.weight)) for square in self.column_squares[:m]])
+            blocks.append((self._slopes(size, sums), np.zeros(m), 2 * self.l1 / size, np.full(m, 0.5)))
+        if len(blocks) == 1:
+            return HingeRows(*blocks[0], self.ridge_diagonal, n_jobs=n_jobs)
+        A, *others = zip(*blocks, strict=True)
+        e, s, c = map(np.concatenate, others)
+        return HingeRows(joined(A), e, s, c, self.ridge_diagonal, n_jobs=n_jobs)
+
+    def _means(self, sums: Sums, used: NDArray[np.bool_]) -> Matrix:
+        """Mean rows of the clusters with weight."""
+        layout = self.layout
+        if layout is None or sums.singles is None:
+            means = sums.dense[used, :-2] / sums.dense[used, -1:]
+            means[:, self.constant] = 0.0
+            return Dense(means)
+        from aidlearn.linear.compiled_rows import split_columns
+
+        alone = np.zeros(sums.shape[0], dtype=bool)
+        alone[sums.first : sums.first + sums.n_singles] = True
+        groups = sums.dense[used[~alone]]
+        groups = groups[:, :-2] / groups[:, -1:]
+        groups[:, self.constant] = 0.0
+        weight = sums.column(-1)[alone]
+        kept = used[alone]
+        position = layout.position(sums.shape[1])
+        inverse = np.divide(1.0, weight, out=np.zeros_like(weight), where=kept)
+        q = len(layout.dense)
+        cells, others = split_columns(sums.singles, inverse, position, q + 2, len(layout.sparse))
+        if not kept.all():
+            cells, others = cells[kept], others[np.flatnonzero(kept)]
+        dense = np.empty((int(used.sum()), q))
+        here = alone[used]
+        dense[here], dense[~here] = cells[:, :q], groups[:, layout.dense]
+        dense[:, self.constant[layout.dense]] = 0.0
+        return Hybrid.of_parts(dense, others, groups[:, layout.sparse], np.flatnonzero(~here), layout)
+
+    def _slopes(self, size: Float, sums: Sums) -> Matrix:
+        """A row for each slope, with a number in its column."""
+        m, layout = self.n_attributes, self.layout
+        if layout is None or sums.singles is None:
+            penalty = np.zeros((m, self.n_variables))
+            penalty[np.arange(m), np.arange(m)] = size
+            return Dense(penalty)
+        dense = np.zeros((m, len(layout.dense)))
+        slopes = layout.dense[: len(layout.dense) - self.fit_intercept]
+        dense[slopes, np.arange(len(slopes))] = size[slopes]
+        r = len(layout.sparse)
+        others = sparse.csr_array((size[layout.sparse], (layout.sparse, np.arange(r))), shape=(m, r))
+        return Hybrid(dense, others, *_no_groups(layout))
+
+    def mean_margins(self, sums: Sums, point: Float) -> Float:
+        """Margins of the means of clusters (0 for those without weight)."""
+        weight = sums.column(-1)
+        return (sums.column(-2) - sums.times(point)) / np.where(weight > 0, weight, 1.0)
+
+
+def _no_groups(layout: Layout) -> tuple[Float, NDArray[np.intp], Any]:
+    """What a hybrid matrix without full rows has of them."""
+    return np.zeros((0, len(layout.sparse))), np.empty(0, dtype=np.intp), (layout.dense, layout.sparse)
+
+
+def _mean_deviation(targets: Float) -> float:
+    """Mean distance from the median; 1 where all are equal."""
+    return float(np.abs(targets - np.median(targets)).mean()) or 1.0

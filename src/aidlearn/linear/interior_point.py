@@ -1,0 +1,236 @@
+"""Primal-dual interior point for a weighted sum of tilted hinges (see :mod:`aidlearn.linear.rows`).
+
+With z = e - A w = xi - t, xi >= 0, t >= 0 and u = p + c s in [0, s], the optimality conditions are
+
+    P w + q = A'u,    q = A'(c s),    u t = 0,    (s - u) xi = 0.
+
+Mehrotra's predictor-corrector solves their perturbation with one Cholesky factor of P + A'DA per iteration.
+Steps are regularised by a proximal term; bounds come from :mod:`aidlearn.linear.certificate` alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import linalg
+
+from aidlearn.data.chunk import Float
+from aidlearn.linear.certificate import Certificate, certify
+from aidlearn.linear.polish import polish
+from aidlearn.linear.rows import EPS, HingeRows
+
+MAX_ITERATIONS = 80
+STEP_TO_BOUNDARY = 0.995
+TINY = 1e-200
+EXACT = 1e-10
+"""Accuracy asked for up to which an optimum is to be verified."""
+NEARLY = 1e-9
+"""Relative gap of an interior point from which polishing mostly finds the optimum."""
+CAUTIOUS = 100.0
+"""Multiple of the usual slack that a cautious attempt begins with."""
+VERIFIED = 1e-10
+"""Proven relative gap up to which an aggregated solution counts as optimal."""
+
+
+@dataclass(frozen=True)
+class AggregatedSolution:
+    """A primal point, a dual-feasible point and their values for a :class:`HingeRows` problem."""
+
+    w: Float
+    value: float
+    certificate: Certificate
+    verified: bool = False
+
+    @property
+    def gap(self) -> float:
+        return self.value - self.certificate.bound
+
+
+@dataclass
+class _Iterate:
+    """w, u = p + c s, and the two parts of the margins z = xi - t; also used for steps."""
+
+    w: Float
+    u: Float
+    xi: Float
+    t: Float
+
+
+class _Newton:
+    """The Newton system of the optimality conditions at an iterate, factored once."""
+
+    def __init__(self, rows: HingeRows, it: _Iterate, linear: Float) -> None:
+        self.rows, self.it = rows, it
+        self.coupled = bool(rows.ridge.any())
+        self.v = rows.weight - it.u
+        self.primal_residual = rows.e - rows.A @ it.w - it.xi + it.t
+        self.dual_residual = rows.A.T @ it.u - rows.ridge * it.w - linear
+        # A floor against 0/0 where a row's products have reached the smallest numbers.
+        self.D = 1.0 / np.maximum(it.xi / self.v + it.t / it.u, TINY)
+        self.factor = _factor(rows.gram(self.D), rows.ridge)
+
+    def direction(self, ut: Float | float, vxi: Float | float) -> _Iterate:
+        """The step towards complementarity products ``ut`` and ``vxi``."""
+        it, v, A, D = self.it, self.v, self.rows.A, self.D
+        shift = self.primal_residual - (vxi / v - it.xi) + (ut / it.u - it.t)
+        assert self.factor is not None
+        dw, _ = linalg.lapack.dpotrs(self.factor, self.dual_residual + A.T @ (D * shift))
+        du = D * (shift - A @ dw)
+        return _Iterate(dw, du, (vxi - v * it.xi + it.xi * du) / v, (ut - it.u * it.t - it.t * du) / it.u)
+
+    def longest(self, step: _Iterate, fraction: float) -> tuple[float, float]:
+        """Longest primal and dual steps that stay inside; one common length when P couples the two."""
+        it = self.it
+        primal = _longest(min((step.xi / it.xi).min(), (step.t / it.t).min()), fraction)
+        dual = _longest(min((step.u / it.u).min(), -(step.u / self.v).max()), fraction)
+        return (min(primal, dual),) * 2 if self.coupled else (primal, dual)
+
+    def corrected(self, mu: float) -> _Iterate:
+        """Mehrotra's direction: predict with no centring, then centre as much as the prediction needs."""
+        it, v = self.it, self.v
+        ahead = self.direction(0.0, 0.0)
+        primal, dual = self.longest(ahead, 1.0)
+        after = (it.u + dual * ahead.u) @ (it.t + primal * ahead.t)
+        after += (v - dual * ahead.u) @ (it.xi + primal * ahead.xi)
+        centred = mu * (float(after) / (2 * len(v) * mu)) ** 3
+        return self.direction(centred - ahead.u * ahead.t, centred + ahead.u * ahead.xi)
+
+
+def solve(
+    rows: HingeRows,
+    w: Float,
+    relative: float,
+    deadline: float = math.inf,
+    max_iterations: int = MAX_ITERATIONS,
+) -> AggregatedSolution:
+    """Minimise to a proven relative gap; ``relative = 0`` asks for an optimum verified up to rounding.
+
+    Stops early at the deadline or when precision is exhausted; whatever it returns, its bound is proven.
+    """
+    rounding = float(rows.weight @ (EPS * np.abs(rows.e) + rows.noise))
+    exact = relative < EXACT
+    wanted = max(relative, 1e-13)
+    best = AggregatedSolution(w, rows.value(w), Certificate(np.zeros_like(rows.weight), 0.0))
+    # A verified optimum is most cheaply had from a fair interior point; a cautious last attempt starts far from every
+    # bound, where the first steps cannot be blocked.
+    for target, slack in ((NEARLY, 1.0), (wanted, 1.0), (wanted, CAUTIOUS))[0 if exact else 1 :]:
+        found, dual = _iterate(rows, best.w if slack > 1 else w, slack, target, rounding, deadline, max_iterations)
+        best = _better(best, found)
+        polished = polish(rows, best.w, dual) if exact else None
+        if polished is not None:
+            best = _better(best, AggregatedSolution(polished.w, rows.value(polished.w), polished.certificate))
+        enough = VERIFIED if exact and target == NEARLY else wanted
+        if best.gap <= enough * abs(best.value) + rounding or time.monotonic() > deadline:
+            break
+    if exact:
+        best = replace(best, verified=best.gap <= VERIFIED * abs(best.value))
+    return _snapped(rows, best)
+
+
+def _snapped(rows: HingeRows, solution: AggregatedSolution) -> AggregatedSolution:
+    """The same with duals exactly at their bounds off the kink, where the proof hardly suffers.
+
+    An interior point leaves every row a tiny dual; what counts as a support vector should not.
+    """
+    p, z = solution.certificate.dual, rows.margins(solution.w)
+    bound = np.where(z > 0, rows.upper, rows.lower)
+    for near in (1e-2, 1e-4, 1e-6):
+        certificate = certify(rows, np.where(np.abs(p - bound) <= near * rows.weight, bound, p), solution.w)
+        if certificate.bound >= solution.certificate.bound - 0.1 * max(solution.gap, 0.0):
+            return replace(solution, certificate=certificate)
+    return solution
+
+
+def _iterate(
+    rows: HingeRows,
+    w: Float,
+    slack: float,
+    target: float,
+    rounding: float,
+    deadline: float,
+    max_iterations: int,
+) -> tuple[AggregatedSolution, Float]:
+    """Predictor-corrector steps from w; the best certified pair and the last (uncertified) dual."""
+    s, tilt = rows.weight, rows.tilt
+    linear = rows.A.T @ (tilt * s)
+    it = _starting_point(rows, w, slack)
+    best = AggregatedSolution(it.w, rows.value(it.w), Certificate(np.zeros_like(s), 0.0))
+    without_progress = 0
+    for iteration in range(max_iterations):
+        v = s - it.u
+        complementarity = float(it.u @ it.t + v @ it.xi)
+        last = iteration == max_iterations - 1 or time.monotonic() > deadline
+        if last or without_progress or complementarity <= 2 * target * abs(best.value) + rounding:
+            gap = best.gap
+            best = _better(best, _certified(rows, it))
+            without_progress = 0 if best.gap < 0.5 * gap else without_progress + 1
+            if last or best.gap <= target * abs(best.value) + rounding or without_progress > 3:
+                break
+        newton = _Newton(rows, it, linear)
+        if newton.factor is None:
+            break
+        step = newton.corrected(complementarity / (2 * len(s)))
+        if not (np.isfinite(step.w).all() and np.isfinite(step.u).all()):
+            break
+        primal, dual = newton.longest(step, STEP_TO_BOUNDARY)
+        if max(primal, dual) < 1e-3:
+            without_progress += 1
+        it = _Iterate(
+            it.w + primal * step.w,
+            np.clip(it.u + dual * step.u, EPS * EPS * s, s * (1 - EPS)),
+            np.maximum(it.xi + primal * step.xi, TINY),
+            np.maximum(it.t + primal * step.t, TINY),
+        )
+    return best, it.u - tilt * s
+
+
+def _starting_point(rows: HingeRows, w: Float, slack: float) -> _Iterate:
+    """The point of the central path for the margins at w: ``u t = (s - u) xi = mu`` and ``xi - t = z``.
+
+    With u = s theta and a = z s / mu this is ``a theta^2 + (2 - a) theta - 1 = 0``; the smaller of theta and
+    1 - theta is computed, so that weights of any size keep their digits.
+    """
+    s, z = rows.weight, rows.margins(w)
+    mu = max(slack * float(s @ np.abs(z)) / len(s), TINY)
+    size = np.minimum(np.abs(z) * s / mu, 1e12)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        smaller = (size + 2 - np.sqrt(size**2 + 4)) / (2 * size)
+    smaller = np.where(size < 1e-4, 0.5 - size / 8, np.where(size > 1e6, 1 / np.maximum(size, 1.0), smaller))
+    u, v = np.where(z > 0, s * (1 - smaller), s * smaller), np.where(z > 0, s * smaller, s * (1 - smaller))
+    return _Iterate(w.copy(), u, np.maximum(mu / v, TINY), np.maximum(mu / u, TINY))
+
+
+def _factor(normal: Float, ridge: Float) -> Float | None:
+    """Upper Cholesky factor of P + A'DA, with the smallest proximal term with which it exists.
+
+    The term slows the dual residual down in weak directions, so none is tried first.
+    """
+    diagonal = normal.diagonal() + ridge
+    if not (diagonal > 0).all():
+        diagonal = np.where(diagonal > 0, diagonal, max(float(diagonal.max(initial=0.0)), TINY))
+    for relative in (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7):
+        np.fill_diagonal(normal, diagonal * (1 + relative))
+        factor, failed = linalg.lapack.dpotrf(normal, clean=0)
+        if not failed:
+            return np.asarray(factor)
+    return None
+
+
+def _longest(steepest: float, fraction: float) -> float:
+    """A fraction of the step up to where the steepest relative decrease ends at 0; at most the whole step."""
+    return 1.0 if steepest >= -fraction else float(-fraction / steepest)
+
+
+def _certified(rows: HingeRows, it: _Iterate) -> AggregatedSolution:
+    certificate = certify(rows, it.u - rows.tilt * rows.weight, it.w)
+    return AggregatedSolution(it.w, rows.value(it.w), certificate)
+
+
+def _better(one: AggregatedSolution, two: AggregatedSolution) -> AggregatedSolution:
+    """The better primal with the better dual."""
+    primal = two if two.value <= one.value else one
+    dual = two if two.certificate.bound >= one.certificate.bound else one
+    return AggregatedSolution(primal.w, primal.value, dual.certificate)

@@ -1,0 +1,88 @@
+"""Which columns of sparse rows are worth keeping dense: decided once a fit, by what a Gram matrix costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.chunk import Float
+
+# Nanoseconds on one core; only their ratios matter. Those of Gram matrices are round numbers inside the ranges that
+# were measured on one machine (AMD EPYC, 3 to 38 non-zeros a row, 150 to 2,000 columns). Those of rows, passes and
+# steps are estimates.
+DENSE_NS = 0.04
+"""By BLAS, for each cell of a dense row squared: 0.06 for 50 columns, 0.02 for 1,000."""
+MIXED_NS = 0.4
+"""For each non-zero times each dense cell: 0.2 to 0.8."""
+SPARSE_NS = 1.2
+"""For each non-zero times each other one: 0.3 to 1.5 up to 465 columns, 1.7 to 5.7 for 2,000, out of cache."""
+ROW_NS = 120.0
+"""Whatever the row: some thirty vectors of one number for each row are read or written in a step of the solver."""
+PASS_NS, PASS_NS_STORED = 40.0, 3.0
+"""Of a row in a pass, and of each of its stored numbers."""
+SOLVER_STEPS = 25
+"""Of an interior point, one Gram matrix each: 8 to 45 were seen."""
+MOSTLY_THERE = 0.5
+"""Columns that fill more than this part of the rows are dense and centred: their mean would hide their spread."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Variables of a linear model: those that every row keeps, the intercept among them, and the sparse others."""
+
+    dense: NDArray[np.intp]
+    sparse: NDArray[np.intp]
+    filled: float
+    """Non-zeros of a row in sparse columns, on average."""
+    stored: float
+    """Those of a row in all columns."""
+
+    @classmethod
+    def of(cls, density: Float | None, fit_intercept: bool) -> Layout | None:
+        """The cheapest one for columns of which these parts are stored; None where all columns had better be dense.
+
+        With the q fullest columns dense and k non-zeros a row in the others, a row costs
+        ``DENSE q^2 + MIXED q k + SPARSE k^2``.
+        """
+        if density is None:
+            return None
+        m = len(density)
+        order = np.argsort(-density, kind="stable")
+        q = np.arange(m + 1) + fit_intercept
+        k = np.maximum(density.sum() - np.concatenate([[0.0], np.cumsum(density[order])]), 0.0)
+        cost = DENSE_NS * q**2 + MIXED_NS * q * k + SPARSE_NS * k**2
+        least = int((density > MOSTLY_THERE).sum())
+        n_dense = least + int(np.argmin(cost[least:]))
+        if n_dense == m:
+            return None
+        dense = np.sort(order[:n_dense])
+        intercept = [m] if fit_intercept else []
+        variables = np.append(dense, intercept).astype(np.intp)
+        return cls(variables, np.sort(order[n_dense:]), float(k[n_dense]), float(k[0]))
+
+    @property
+    def n_variables(self) -> int:
+        return len(self.dense) + len(self.sparse)
+
+    @property
+    def row_cost(self) -> float:
+        """Nanoseconds that a single row takes in a step of the solver."""
+        q, k = len(self.dense), self.filled
+        return ROW_NS + DENSE_NS * q**2 + MIXED_NS * q * k + SPARSE_NS * k**2
+
+    def rows_for_passes(self, n: int, n_passes: float, steps: int = SOLVER_STEPS) -> float:
+        """Single rows that take no longer in some steps of a solver than n rows in some passes."""
+        return n * n_passes * (PASS_NS + PASS_NS_STORED * self.stored) / (steps * self.row_cost)
+
+    def position(self, n_columns: int) -> NDArray[np.int64]:
+        """Number of each of ``n_columns`` columns among the sparse ones, or -1 minus that among the dense ones.
+
+        What comes behind the variables is dense too.
+        """
+        position = np.empty(n_columns, dtype=np.int64)
+        position[self.sparse] = np.arange(len(self.sparse))
+        position[self.dense] = -1 - np.arange(len(self.dense))
+        position[self.n_variables :] = -1 - np.arange(len(self.dense), n_columns - len(self.sparse))
+        return position

@@ -1,0 +1,130 @@
+"""Losses as sums of tilted hinges at their kinks.
+
+    loss(z) = scale * sum_j max((1 - c_j)(z - k_j), -c_j (z - k_j))
+
+A loss is described by its kinks k_j (ascending) and their tilts c_j; the region of an entry is the linear
+piece its margin z lies on. Convexity makes the aggregated problem a lower bound (Jensen).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.chunk import Float
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A convex piecewise-linear loss of the margin ``z = e - sign * (x'w + b)``."""
+
+    scale: float
+    kinks: tuple[float, ...]
+    tilts: tuple[float, ...]
+
+    @property
+    def n_regions(self) -> int:
+        return len(self.kinks) + 1
+
+    def fold(self, y: Float) -> tuple[Float | None, Float | float]:
+        """``sign, e`` of entries with target y; a sign of None means 1 for all."""
+        return None, y
+
+    @property
+    def classifies(self) -> bool:
+        """Whether targets are classes (folded into the sign) rather than numbers."""
+        return False
+
+    def position(self, y: Float, z: Float) -> Float:
+        """Columns: a group never clustered with others, then what the paper's k-means compares."""
+        return np.column_stack([np.zeros_like(z), z, y])
+
+    def paper_rate(self, n: int, m: int) -> float:
+        """Initial aggregation rate r^0 of the paper's section 4."""
+        return max((3 if m * n > 5e8 else 2) * m / n, 0.0005)
+
+    def values(self, z: Float) -> Float:
+        """Loss of each margin."""
+        total = np.zeros_like(z)
+        for kink, tilt in zip(self.kinks, self.tilts, strict=True):
+            from_kink = z - kink if kink else z
+            total += np.maximum((1 - tilt) * from_kink, -tilt * from_kink)
+        return total if self.scale == 1 else self.scale * total
+
+    def regions(self, z: Float) -> NDArray[np.int8]:
+        """Index of the linear piece; a margin on a kink belongs to the piece below it."""
+        pieces = (z > self.kinks[0]).astype(np.int8)
+        for kink in self.kinks[1:]:
+            pieces += z > kink
+        return pieces
+
+    def distance(self, z: Float) -> Float:
+        """Distance of each margin to the nearest kink."""
+        nearest = np.abs(z - self.kinks[0])
+        for kink in self.kinks[1:]:
+            np.minimum(nearest, np.abs(z - kink), out=nearest)
+        return nearest
+
+    def smoothed(self, z: Float, width: Float) -> tuple[Float, NDArray[np.intp], Float]:
+        """Slope of the loss with every kink rounded off over ``+- width``, and where it is curved.
+
+        Returns the slope of every margin, the rows within the width of a kink and their second derivative,
+        ``scale / (2 width)`` for each such kink.
+        """
+        slope = np.full_like(z, 0.5 * len(self.kinks) - sum(self.tilts))
+        rows = []
+        for kink in self.kinks:
+            relative = (z - kink if kink else z) / width
+            rows.append(np.flatnonzero(np.abs(relative) < 1))
+            np.minimum(relative, 1.0, out=relative)
+            np.maximum(relative, -1.0, out=relative)
+            relative *= 0.5
+            slope += relative
+        near, times = np.unique(np.concatenate(rows), return_counts=True) if len(rows) > 1 else (rows[0], 1)
+        if self.scale != 1:
+            slope *= self.scale
+        return slope, near, self.scale * times / (2 * width[near])
+
+
+def pinball(quantile: float) -> Loss:
+    """Check function of quantile regression: ``max(tau z, (tau - 1) z)``."""
+    return Loss(1.0, (0.0,), (1.0 - quantile,))
+
+
+def absolute() -> Loss:
+    """``|z|``, twice the check function of the median."""
+    return Loss(2.0, (0.0,), (0.5,))
+
+
+@dataclass(frozen=True)
+class Hinge(Loss):
+    """``C max(0, 1 - label * score)``; the label is +1 for the class with index ``positive``, else -1."""
+
+    positive: float = 1.0
+
+    def fold(self, y: Float) -> tuple[Float | None, Float | float]:
+        return np.where(y == self.positive, 1.0, -1.0), 1.0
+
+    @property
+    def classifies(self) -> bool:
+        return True
+
+    def position(self, y: Float, z: Float) -> Float:
+        return np.column_stack([y == self.positive, z])
+
+    def paper_rate(self, n: int, m: int) -> float:
+        return max(1.1 * m / n, 0.0001)
+
+
+def hinge(C: float, positive: float = 1.0) -> Hinge:
+    """Hinge loss of the SVM."""
+    return Hinge(C, (0.0,), (0.0,), positive)
+
+
+def epsilon_insensitive(C: float, epsilon: float) -> Loss:
+    """``C max(0, |z| - epsilon)``, as a hinge on either side of the tube."""
+    if epsilon == 0:
+        return Loss(2 * C, (0.0,), (0.5,))
+    return Loss(C, (-epsilon, epsilon), (1.0, 0.0))

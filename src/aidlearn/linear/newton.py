@@ -1,0 +1,322 @@
+"""A sharp start: Newton steps on the smoothed loss, on growing samples first and then on all entries.
+
+Every width and distance is measured in units of leverage, ``s_i = |a_i|`` in the norm of the inverse Gram
+matrix, which makes the start invariant to linear changes of the columns and lets rare columns move.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from aidlearn.data.chunk import Chunk, Float, join
+from aidlearn.data.run import Run
+from aidlearn.engine.problem import Accuracy
+from aidlearn.engine.sums import Sums
+from aidlearn.linear.design import Design
+from aidlearn.linear.matrix import Matrix, joined
+from aidlearn.linear.passes import LocalSums
+from aidlearn.linear.solvers import solve_by_interior_point as interior_point_solution
+
+SKETCH_COLUMNS = 8
+HEAVY = 0.02
+"""Leverage from which a row always counts, whatever the sample: at most 50 rows per variable have it."""
+SMALLEST = 1e-12
+"""Squared leverage over the sum of weights that every row has at least."""
+TRUST = 4.0
+"""Longest step in smoothing widths."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Gram matrix of the (centred) rows, and from it the leverage of each row.
+
+    Leverages come from a Gaussian sketch: ``|a_i|_{G^-1} ~ |a_i' R^-1 g| / sqrt(k)``.
+    """
+
+    gram: Float
+    size: Float
+    factor: Float
+    sketch: Float
+    constant: float | None = None
+    """The leverage of every row, where rows hardly differ in it."""
+    n_jobs: int = 1
+    """Threads for matrices of this size."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pass needs where the entries are: leverages come from the sketch alone."""
+        return {**self.__dict__, "gram": None, "factor": None}
+
+    @classmethod
+    def of(cls, design: Design, gram: Float, n_jobs: int = 1) -> Metric:
+        diagonal = np.diag_indices_from(gram)
+        # A ridge holds a coefficient as rows would: 0.3 scale per row and typical margin is about the loss's curvature.
+        gram[diagonal] += design.ridge_diagonal * (design.typical_margin / (0.3 * design.loss.scale))
+        gram[diagonal] = np.maximum(gram[diagonal], 1e-12 * design.column_squares)
+        gram[design.constant, design.constant] = 1.0
+        size = np.sqrt(gram[diagonal])
+        scaled = gram / np.outer(size, size)
+        factor = _regularised_cholesky(scaled)
+        normal = np.random.default_rng(0).standard_normal((len(gram), SKETCH_COLUMNS))
+        half = linalg.solve_triangular(factor, normal, check_finite=False)
+        half[design.constant] = 0.0
+        return cls(gram, size, factor, half / (size[:, None] * math.sqrt(SKETCH_COLUMNS)), n_jobs=n_jobs)
+
+    def solve(self, right: Float) -> Float:
+        """``G^-1 right``."""
+        return np.asarray(linalg.cho_solve((self.factor, False), right / self.size) / self.size)
+
+    def settled(self, design: Design, sample: Chunk) -> Metric:
+        """This metric with one leverage for all rows, if a sample shows that they hardly differ."""
+        leverage = np.asarray(self.leverage(design, sample))
+        middle = float(np.median(leverage))
+        # A sketch of k columns scatters by 1/sqrt(2k) even where the leverages are equal.
+        alike = np.quantile(leverage, [0.001, 0.999]) / middle
+        if alike[0] < 0.25 or alike[1] > 2.5:
+            return self
+        return replace(self, constant=middle)
+
+    def leverage(self, design: Design, chunk: Chunk, compiled: bool = False) -> Any:
+        """Leverages of the rows of a chunk, or the one number that is that of all."""
+        if self.constant is not None:
+            return self.constant
+        m = design.n_attributes
+        offset = -design.centre @ self.sketch[:m]
+        offset = offset + self.sketch[m] if design.fit_intercept else offset
+        # A row of zeros moves with no coefficient; a tiny leverage keeps distances finite.
+        least = SMALLEST / design.weight
+        if compiled:
+            from aidlearn.data.compiled import leverages
+
+            return leverages(chunk.X, chunk.weight, np.column_stack([self.sketch[:m].T, offset]), least)
+        projected = np.asarray(chunk.X @ self.sketch[:m]) + offset
+        square = np.einsum("ij,ij->i", projected, projected, dtype=np.float64)
+        # As if the row itself were part of the Gram matrix: no leverage exceeds 1 (for weight 1).
+        square /= 1 + chunk.weight * square
+        return np.sqrt(np.maximum(square, least))
+
+    def length(self, step: Float) -> float:
+        """Typical ``|a_i'd| / s_i`` of a step in centred coordinates."""
+        return math.sqrt(max(float(step @ self.gram @ step), 0.0) / len(step))
+
+
+def _regularised_cholesky(scaled: Float) -> Float:
+    """Upper Cholesky factor of a matrix with unit diagonal, with the smallest ridge with which it exists."""
+    diagonal = np.diag_indices_from(scaled)
+    for ridge in (1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4):
+        scaled[diagonal] = 1 + ridge
+        try:
+            return np.asarray(linalg.cholesky(scaled, check_finite=False))
+        except linalg.LinAlgError:
+            continue
+    return np.eye(len(scaled))
+
+
+@dataclass(frozen=True)
+class NormalEquations:
+    """Gram matrix of the (centred) rows and their product with the target."""
+
+    gram: Float
+    right: Float
+
+    @classmethod
+    def of(cls, design: Design, chunk: Chunk, n_jobs: int = 1) -> NormalEquations:
+        rows = design.rows(chunk, slice(None))
+        right = rows.T @ (chunk.weight * chunk.y)
+        return cls(rows.gram(chunk.weight, n_jobs), right)
+
+    @classmethod
+    def of_all(cls, design: Design, run: Run) -> NormalEquations:
+        """By one pass over all rows."""
+        p = design.n_variables
+        total = cls(np.zeros((p, p)), np.zeros(p))
+
+        def measure(chunk: Chunk, state: Any) -> tuple[NormalEquations, None]:
+            return cls.of(design, chunk), None
+
+        def collect(part: NormalEquations) -> None:
+            total.gram[:] += part.gram
+            total.right[:] += part.right
+
+        run.map(measure, collect=collect)
+        return total
+
+    def shows_all_columns(self, design: Design) -> bool:
+        """Whether a sample's columns have about the norm they have on all entries.
+
+        Rare dummies and heavy tails are what a sample gets wrong.
+        """
+        ratio = np.diag(self.gram)[~design.constant] / design.column_squares[~design.constant]
+        return bool(((ratio > 0.6) & (ratio < 1.7)).all())
+
+
+@dataclass
+class Model:
+    """Sums over rows: true objective, minus gradient, and the rows that make up the Hessian."""
+
+    objective: float
+    forces: Float
+    near_rows: list[Matrix]
+    """``sqrt(curvature_i) a_i`` of the rows near a kink: the Hessian is their Gram matrix."""
+    curvature: float
+    _hessian: Float | None = None
+
+    def add(self, other: Model) -> None:
+        self.objective += other.objective
+        self.forces = self.forces + other.forces
+        self.near_rows += other.near_rows
+        self.curvature += other.curvature
+
+    def hessian(self, n_jobs: int = 1) -> Float:
+        """Gram matrix of the near rows, once all of them are there."""
+        if self._hessian is None:
+            self._hessian = joined(self.near_rows).gram(n_jobs=n_jobs)
+        return self._hessian
+
+
+def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int) -> Model:
+    """The model of one chunk; the Hessian uses every ``thin``-th row near a kink."""
+    near, curvature = sums.near, sums.curvature
+    if thin > 1:
+        # Rows that carry a coefficient by themselves are never left out.
+        of_near = leverage if np.ndim(leverage) == 0 else leverage[near]
+        light = chunk.weight[near] * np.asarray(of_near, dtype=np.float64) ** 2 <= HEAVY
+        dropped = light.copy()
+        dropped[::thin] = False
+        kept = float(curvature[light & ~dropped].sum())
+        curvature = np.where(light, curvature * (float(curvature[light].sum()) / kept if kept > 0 else 1.0), curvature)
+        near, curvature = near[~dropped], curvature[~dropped]
+    rows = design.rows(chunk, near).scaled_rows(np.sqrt(curvature))
+    return Model(sums.objective, design.centred_forces(sums.forces), [rows], sums.total_curvature)
+
+
+@dataclass
+class Damping:
+    """Levenberg term relative to the columns' norms on all entries."""
+
+    size: float = 1e-2
+    least: float = 1e-6
+
+    def more(self) -> None:
+        """After a step that was too long."""
+        self.size *= 10
+
+    def less(self) -> None:
+        """After a good one."""
+        self.size = max(self.least, self.size / 10)
+
+    @property
+    def negligible(self) -> bool:
+        """Whether a short step means a close optimum rather than a damped step."""
+        return self.size <= 1e-2
+
+
+def newton_step(
+    design: Design,
+    point: Float,
+    model: Model,
+    kappa: float,
+    damping: Damping,
+    metric: Metric,
+) -> Float:
+    """Solve ``(H + damping) d = -gradient`` for the smoothed objective, in centred coordinates."""
+    ridge = design.ridge_diagonal
+    hessian = model.hessian(metric.n_jobs).copy()
+    gradient = ridge * point - model.forces
+    # The Gram matrix has every column, also those without a row near a kink.
+    # As if at least a few rows in ten thousand were near a kink, at the typical leverage sqrt(p / n).
+    typical = kappa * math.sqrt(len(point) / design.weight)
+    curvature = max(model.curvature, 1e-4 * design.loss.scale * design.weight / typical)
+    hessian += (damping.size * curvature / design.weight) * metric.gram
+    diagonal = np.diag_indices_from(hessian)
+    hessian[diagonal] += ridge
+    if design.l1 > 0:
+        m = design.n_attributes
+        # Width of the rounded |w_j|: what a kink of unit leverage would have in that coordinate.
+        width = kappa / np.sqrt(np.maximum(design.column_squares[:m], 1e-300))
+        gradient[:m] += design.l1 * np.clip(point[:m] / width, -1, 1)
+        hessian[np.arange(m), np.arange(m)] += design.l1 * (np.abs(point[:m]) < width) / width
+    size = np.sqrt(np.maximum(hessian[diagonal], 1e-300))
+    scaled = hessian / np.outer(size, size)
+    factor = _regularised_cholesky(scaled)
+    return np.asarray(-linalg.cho_solve((factor, False), gradient / size, check_finite=False) / size)
+
+
+def bounded_step(
+    design: Design,
+    point: Float,
+    model: Model,
+    kappa: float,
+    damping: Damping,
+    metric: Metric,
+) -> tuple[Float, float]:
+    """A Newton step and its length, damped until it stays where the smoothed model says something."""
+    while True:
+        step = newton_step(design, point, model, kappa, damping, metric)
+        length = metric.length(step)
+        if length <= TRUST * kappa or damping.size >= 1e6:
+            return step, length
+        damping.more()
+
+
+def thinning(n_near: float, p: int, enough: float = 0.0) -> int:
+    """Every how many-th near row is enough for a Hessian within some ten percent (and at least ``enough`` rows)."""
+    return max(1, int(n_near / max(40 * p, 5000, enough)))
+
+
+def quantile_width(design: Design, z: Float, leverage: Float, fraction: float) -> float:
+    """Width (in leverages) within which a given fraction of the rows lies next to a kink."""
+    nearness = design.loss.distance(z) / leverage
+    rank = min(len(z) - 1, max(0, math.ceil(fraction * len(z)) - 1))
+    # Rows tied on a kink would make the width zero; no smoothing is not a smoothing.
+    return max(float(np.partition(nearness, rank)[rank]), 1e-6 * float(nearness.mean()), 1e-150)
+
+
+def uncertain_fraction(design: Design, z: Float, ratio: float) -> float:
+    """Fraction of rows whose side is in doubt at a point with an error of ``sqrt(ratio)`` (ratio = p / rows).
+
+    A proportion s of rows on the smaller side of the kinks is known to ``sqrt(s (1 - s) ratio)``; at an
+    extreme quantile, or for a rare class, far fewer rows are in doubt than at the median.
+    """
+    above = float(np.mean(z > design.loss.kinks[-1]))
+    below = float(np.mean(z <= design.loss.kinks[0]))
+    small = max(min(above, below), 1 / (1 + len(z)))
+    return min(small, 2 * math.sqrt(small * (1 - small) * ratio))
+
+
+def at_quantile(design: Design, sample: Chunk, point: Float) -> Float:
+    """The same slopes with the intercept at the wanted quantile of the sample's residuals."""
+    if not design.fit_intercept or len(design.loss.kinks) != 1:
+        return point
+    shifted = point.copy()
+    residual = design.margins(sample, point)
+    shifted[-1] += float(np.quantile(residual, 1 - design.loss.tilts[0]))
+    return shifted
+
+
+def balanced_sample(design: Design, sample: Chunk, size: int) -> Chunk:
+    """Rows of a sample with the classes as equal in number as possible, weighted to stand for all of it."""
+    sign, _ = design.loss.fold(sample.y)
+    assert sign is not None
+    classes = [np.flatnonzero(sign > 0), np.flatnonzero(sign < 0)]
+    rare = min(len(rows) for rows in classes)
+    parts = []
+    for rows in classes:
+        wanted = max(size // 2, size - rare) if len(rows) > rare else size // 2
+        if len(rows) == 0:
+            continue
+        chosen = sample.select(rows[:: max(1, len(rows) // max(wanted, 1))])
+        total = float(sample.weight[rows].sum())
+        if chosen.weight.sum() > 0:
+            parts.append(chosen.weighing(total))
+    return join(parts)
+
+
+def solved_point(design: Design, sample: Chunk) -> Float:
+    """The model fitted to a sample by the aggregated solver."""
+    rows = design.aggregated_rows(Sums.of(np.zeros((0, design.n_variables + 2)), [design.sums_alone(sample)]))
+    return np.asarray(interior_point_solution(rows, None, design.fit_intercept, Accuracy(1e-3, math.inf)).point)

@@ -1,0 +1,61 @@
+"""Passes over the rows of a linear model in NumPy: for small data, and as what the compiled ones are tested against."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.chunk import Chunk, Float
+from aidlearn.linear.passes import WIDER_BY_LEVERAGE, Groups, LocalSums, Split
+
+if TYPE_CHECKING:
+    from aidlearn.linear.design import Design
+
+
+def model(design: Design, chunk: Chunk, point: Float, leverage: Any, kappa: float) -> LocalSums:
+    """Loss, forces and curvature of a chunk with every kink rounded off over ``kappa * leverage``.
+
+    ``leverage`` holds one number for each row, or is a single one for all.
+    """
+    z = design.margins(chunk, point)
+    width = np.broadcast_to(kappa * np.asarray(leverage, dtype=np.float64), len(z))
+    slope, near, curvature = design.loss.smoothed(z, width)
+    slope *= chunk.weight
+    curvature = curvature * chunk.weight[near]
+    sign, _ = design.loss.fold(chunk.y)
+    signed = slope if sign is None else slope * sign
+    forces = np.append(chunk.transposed_times(signed), signed.sum())
+    objective = float(chunk.weight @ design.loss.values(z))
+    return LocalSums(objective, forces, near, curvature, float(curvature.sum()))
+
+
+def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Split) -> Groups:
+    """Groups of a chunk by side and distance, which rows stay alone, and the sums of the groups.
+
+    The group of a row is its region, and in it the bin of its distance in leverages; the positive class comes behind
+    the other.
+    """
+    loss = design.loss
+    z = design.margins(chunk, point)
+    distance = loss.distance(z) / leverage
+    labels = _regions(z, split.cuts).astype(np.int32) * split.n_bins
+    labels += np.minimum(distance * split.bins, split.n_bins - 1).astype(np.int32)
+    sign, _ = loss.fold(chunk.y)
+    if sign is not None:
+        labels[sign > 0] += (len(split.cuts) + 1) * split.n_bins
+    share = chunk.weight * np.asarray(leverage, dtype=np.float64) ** 2
+    alone = (distance <= split.near * (1 + WIDER_BY_LEVERAGE * share)) | (share > split.carries)
+    together = np.flatnonzero(~alone)
+    sums = design.aggregate(chunk.select(together), labels[together], split.n_groups)
+    counts = np.bincount(labels[together], minlength=split.n_groups)
+    return Groups(design.objective_at(chunk, point, z), labels, np.flatnonzero(alone), counts, sums)
+
+
+def _regions(z: Float, cuts: Float) -> NDArray[np.int16]:
+    """Number of cuts below each margin."""
+    regions = np.zeros(len(z), dtype=np.int16)
+    for cut in cuts:
+        regions += z > cut
+    return regions

@@ -1,0 +1,211 @@
+"""Linear models with piecewise-linear loss: LAD and quantile regression (paper, section 3.1), SVM (3.2).
+
+The four components of AID; the formulas are those of :mod:`aidlearn.linear.design`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.chunk import Chunk, Float, Int
+from aidlearn.data.run import Run
+from aidlearn.engine.clusters import Clusters
+from aidlearn.engine.problem import (
+    Accuracy,
+    Evaluation,
+    Incumbent,
+    Moved,
+    Problem,
+    Solution,
+    Start,
+    Trial,
+)
+from aidlearn.linear.design import NOISE, Design
+from aidlearn.linear.rows import HingeRows
+
+ON_KINK = 1e-7
+"""Margins up to this count as on the kink in the three-way split."""
+THREE_WAY_CUTS = np.array([np.nextafter(-ON_KINK, -1.0), ON_KINK])
+ONE_STEP = np.ones(1)
+ACCURATE = 1e-9
+"""Accuracy of the aggregated solver that keeps the bounds of the paper's procedure visibly non-decreasing."""
+
+AggregatedSolver = Callable[[HingeRows, Float | None, bool, Accuracy], Solution]
+StartMethod = Callable[["PiecewiseLinear"], Start]
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """How a linear model is fitted: the choices of the paper's section 4, and ours beside them."""
+
+    solver: AggregatedSolver
+    """Solver of the aggregated problem."""
+    start: StartMethod
+    """Draws the initial clusters."""
+    paper_split: bool = False
+    """Split at the aggregated solution only (the paper's rule). Otherwise also at a point close to the incumbent on
+    the segment between the two, along which the objective is searched."""
+    three_way: bool = False
+    """Split below, on and above the kink (the paper's dual procedure for the SVM): then the dual of each entry is its
+    share of the dual of its cluster, and satisfies the optimality conditions entry by entry."""
+    initial_rate: float | None = None
+    """Number of initial clusters over the number of entries (r^0); the start's own rule by default."""
+    rng: np.random.Generator | None = None
+
+
+@dataclass(frozen=True)
+class Segment(Trial):
+    """Points ``end + (1 - t)(origin - end)``: margins are affine, so all cost two products."""
+
+    STEPS: ClassVar[tuple[float, ...]] = (1.0, 0.1, 0.5, 0.25, 0.03)
+
+    origin: Float | None = None
+
+    @classmethod
+    def between(cls, origin: Float, end: Float) -> Segment:
+        points = [origin + t * (end - origin) for t in cls.STEPS]
+        points[0] = end
+        return cls(points, n_split=2, origin=origin)
+
+
+class PiecewiseLinear(Problem):
+    """The four components for a linear model."""
+
+    trivial_bound = 0.0
+
+    def __init__(self, run: Run, design: Design, procedure: Procedure) -> None:
+        super().__init__(run)
+        self.design, self.procedure = design, procedure
+        self.three_way = procedure.three_way
+        self.compiled = run.compiled
+        self.cuts = THREE_WAY_CUTS if procedure.three_way else np.array(design.loss.kinks)
+        """Margins that separate the regions."""
+        self.n_regions = len(self.cuts) + 1
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pass needs where the entries are: the formulas, neither the fit nor its procedure."""
+        return {**self.__dict__, "run": None, "procedure": None}
+
+    # 1. Aggregated data
+
+    def aggregate(self, chunk: Chunk, labels: NDArray[Any], n_clusters: int) -> Float:
+        return self.design.aggregate(chunk, labels, n_clusters)
+
+    def sums_alone(self, chunk: Chunk) -> Any:
+        return self.design.sums_alone(chunk)
+
+    # 2. Initial clusters
+
+    def start(self) -> Start:
+        return self.procedure.start(self)
+
+    # 3. Aggregated problem
+
+    def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
+        """The same model on the weighted means of the clusters."""
+        point = None if incumbent is None else incumbent.point
+        if self.procedure.paper_split:
+            # Refined clusters never lower F; an accurate solver keeps that visible in the proven bounds.
+            accuracy = replace(accuracy, relative=min(accuracy.relative, ACCURATE))
+        rows = self.design.aggregated_rows(clusters.store, self.run.n_jobs)
+        return self.procedure.solver(rows, point, self.design.fit_intercept, accuracy)
+
+    # 4. Optimality condition
+
+    def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
+        if self.procedure.paper_split or incumbent is None or incumbent.point is solution.point:
+            return None
+        return Segment.between(incumbent.point, solution.point)
+
+    def find_moved(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16]) -> Moved:
+        design, end = self.design, trial.points[0]
+        if not self.compiled or design.offset:  # beside an offset objectives are rounded up entry by entry
+            return super().find_moved(chunk, trial, homes)
+        from aidlearn.linear import compiled
+
+        points, steps = [end], ONE_STEP
+        if isinstance(trial, Segment) and trial.origin is not None:
+            points, steps = [end, trial.origin], np.array(Segment.STEPS)
+        tolerance = -1.0 if self.three_way else NOISE
+        found = compiled.moves(design, chunk, points, compiled.Check(steps, trial.n_split, self.cuts, tolerance, homes))
+        if design.may_be_exact(float(found.objectives[0]), found.target_size):
+            found.objectives[0] = design.objective_at(chunk, end, design.margins(chunk, end))
+        return Moved(found.objectives, found.rows, found.codes)
+
+    def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
+        design = self.design
+        end = design.margins(chunk, trial.points[0])
+        if isinstance(trial, Segment) and trial.origin is not None:
+            origin = design.margins(chunk, trial.origin)
+            change = end - origin
+            margins = [end] + [origin + t * change for t in Segment.STEPS[1:]]
+            if design.offset:
+                first, last = design.intercept(trial.origin), design.intercept(trial.points[0])
+                for z, point, t in zip(margins[1:], trial.points[1:], Segment.STEPS[1:], strict=True):
+                    z -= design.intercept(point) - (first + t * (last - first))
+        else:
+            margins = [end]
+        others = [design.losses(chunk, z) for z in margins[1:]]
+        objectives = np.array([design.objective_at(chunk, trial.points[0], end), *others])
+        regions = np.stack([self._regions(chunk, z) for z in margins[: trial.n_split]])
+        return Evaluation(objectives, regions)
+
+    def region_of(self, z: Float) -> NDArray[np.int8]:
+        """The region of each margin; one on a cut belongs to the region below it."""
+        return np.searchsorted(self.cuts, z, side="left").astype(np.int8)
+
+    def _regions(self, chunk: Chunk, z: Float) -> NDArray[np.int8]:
+        """The same, with -1 where an entry fits every region: on a kink, or with weight 0."""
+        regions = self.region_of(z)
+        _, e = self.design.loss.fold(chunk.y)
+        fits_all = chunk.weight == 0
+        if not self.three_way:
+            fits_all |= self.design.loss.distance(z) <= NOISE * np.abs(e)
+        if fits_all.any():
+            regions[fits_all] = -1
+        return regions
+
+    def objective_error(self, point: Float) -> float:
+        return self.design.objective_error(point)
+
+    def penalty(self, point: Float) -> float:
+        return self.design.penalty(point)
+
+    # What the sums of the clusters tell
+
+    def entry_duals(self, clusters: Clusters, dual: Float) -> tuple[Int, Float]:
+        """Entries with a dual that is not zero, and the duals times their signs.
+
+        ``alpha_i = alpha_k s_i / s_k`` for i in cluster k is feasible for the original problem and has the value
+        of the aggregated dual, because the entries of a cluster enter both only through their weighted sum.
+        """
+        loss = self.design.loss
+        weight = clusters.store.column(-1)
+        used = weight > 0
+        share = np.zeros(clusters.n_clusters)
+        n_kinks = len(loss.kinks)
+        total = dual[: n_kinks * used.sum()].reshape(n_kinks, -1).sum(axis=0)
+        share[used] = total / weight[used]
+        entries: list[Int] = []
+        duals: list[Float] = []
+
+        def spread(chunk: Chunk, labels: NDArray[np.int32]) -> tuple[Int, Float]:
+            alpha = chunk.weight * share[labels]
+            rows = np.flatnonzero(alpha > 0)
+            sign, _ = loss.fold(chunk.y)
+            return rows + chunk.start, alpha[rows] if sign is None else alpha[rows] * sign[rows]
+
+        def collect(value: tuple[Int, Float]) -> None:
+            entries.append(value[0])
+            duals.append(value[1])
+
+        clusters.map(spread, collect)
+        return np.concatenate(entries), np.concatenate(duals)
+
+    def distances(self, clusters: Clusters, point: Float) -> Float:
+        return self.design.loss.distance(self.design.mean_margins(clusters.store, point))

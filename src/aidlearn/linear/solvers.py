@@ -1,0 +1,93 @@
+"""Solvers of the aggregated problem by name: our interior point and adapters (paper, section 4)."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+from scipy import optimize
+
+from aidlearn.data.chunk import Float
+from aidlearn.engine.problem import Accuracy, Solution
+from aidlearn.linear import interior_point
+from aidlearn.linear.adapters import solve_by_liblinear, solve_by_libsvm
+from aidlearn.linear.certificate import Certificate, certify
+from aidlearn.linear.rows import Basis, HingeRows
+
+SMALL = 500
+"""Up to this many rows the verified optimum costs next to nothing."""
+
+
+MOST_ROWS_FOR_HIGHS = 20_000
+LARGEST_COST = 2.0**20
+"""In typical margins. HiGHS compares costs with 1e-7 and has ended the process at 1e12; a row further from its kink
+than this is on its side whatever the number."""
+
+
+def solve_by_interior_point(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
+    """Solve around ``point`` in scaled coordinates."""
+    basis, scaled = _scaled(rows, point, has_intercept)
+    start = np.zeros(len(basis.scale)) if point is None else basis.to_coordinates(point)
+    relative = 0.0 if len(rows.e) <= SMALL else accuracy.relative
+    found = interior_point.solve(scaled, start, relative, accuracy.deadline)
+    if found.gap > 1e-3 * abs(found.value) and not rows.ridge.any() and len(rows.e) <= MOST_ROWS_FOR_HIGHS:
+        # Nearly collinear columns: a simplex method keeps digits that normal equations lose.
+        other = solve_by_highs(rows, point, has_intercept, accuracy)
+        if other.lower_bound > found.certificate.bound:
+            return other
+    return _solution(basis, _without_dust(scaled, found), found.certificate, found.verified)
+
+
+def solve_by_highs(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
+    """Solve the dual linear program with HiGHS; the bound is the value of its repaired dual."""
+    if rows.ridge.any():
+        raise ValueError("solver='highs' solves linear programs only; use solver='auto' for this model.")
+    basis, scaled = _scaled(rows, point, has_intercept)
+    left = max(accuracy.deadline - time.monotonic(), 0.01)
+    used = scaled.A.maxima() > 0
+    answer = optimize.linprog(
+        -np.clip(scaled.e, -LARGEST_COST, LARGEST_COST),
+        A_eq=scaled.A.transposed(used),
+        b_eq=np.zeros(int(used.sum())),
+        bounds=np.column_stack([scaled.lower, scaled.upper]),
+        method="highs",
+        options={"time_limit": left} if math.isfinite(left) else {},
+    )
+    if answer.x is None or answer.eqlin is None or len(answer.eqlin.marginals) == 0:
+        return Solution(basis.to_point(np.zeros(len(used))), 0.0)
+    w = np.zeros(len(used))
+    w[used] = -answer.eqlin.marginals
+    certificate = certify(scaled, answer.x, w)
+    value = scaled.value(w)
+    verified = value - certificate.bound <= interior_point.VERIFIED * abs(value)
+    return _solution(basis, w, certificate, verified)
+
+
+def _without_dust(rows: HingeRows, found: interior_point.AggregatedSolution) -> Float:
+    """The solution, or the one without slopes if that is no worse: an interior point never quite reaches 0."""
+    level = np.where(rows.free, found.w, 0.0)
+    return level if not rows.free.all() and rows.value(level) <= found.value else found.w
+
+
+def _solution(basis: Basis, w: Float, certificate: Certificate, verified: bool) -> Solution:
+    """What was found in the coordinates and units of a basis, in those of the problem."""
+    bound = certificate.bound * basis.unit * basis.mass
+    return Solution(basis.to_point(w), bound, verified, basis.to_dual(certificate.dual))
+
+
+def _scaled(rows: HingeRows, point: Float | None, has_intercept: bool) -> tuple[Basis, HingeRows]:
+    """Coordinates around the point; without one, around the weighted least squares solution."""
+    if point is None and rows.free.all():
+        point = rows.A.least_squares(np.sqrt(rows.weight / rows.weight.max()), rows.e)
+    basis = Basis.of(rows, point, has_intercept)
+    return basis, basis.apply(rows)
+
+
+SOLVERS = {
+    "auto": solve_by_interior_point,
+    "interior-point": solve_by_interior_point,
+    "highs": solve_by_highs,
+    "libsvm": solve_by_libsvm,
+    "liblinear": solve_by_liblinear,
+}

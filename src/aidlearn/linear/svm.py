@@ -1,0 +1,19 @@
+"""The linear SVM as a part of other fits: on the features of a kernel, or on labelled rows alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aidlearn.data.moments import inspect
+from aidlearn.data.run import Run
+from aidlearn.linear.band import Band
+from aidlearn.linear.design import Design
+from aidlearn.linear.losses import hinge
+from aidlearn.linear.problem import PiecewiseLinear, Procedure
+from aidlearn.linear.solvers import SOLVERS
+
+
+def svm_problem(run: Run, C: float, rng: np.random.Generator) -> PiecewiseLinear:
+    """The SVM of entries with targets 1 and others, with the default procedure."""
+    design = Design.of(hinge(C), inspect(run), ridge=1.0)
+    return PiecewiseLinear(run, design, Procedure(SOLVERS["auto"], Band(), rng=rng))

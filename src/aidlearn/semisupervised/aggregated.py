@@ -1,0 +1,67 @@
+"""Aggregated data of the semi-supervised SVM (paper, section 3.3): sums of clusters, and the problem on their means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from aidlearn.data.chunk import Float, Int
+from aidlearn.semisupervised.branch_and_bound import SemiSupervisedRows
+
+
+@dataclass(frozen=True)
+class ClusterSums:
+    """The columns of the aggregated data: sums of s_i x_i, of s_i and of s_i y_i over the entries of each cluster."""
+
+    attributes: Float
+    weight: Float
+    signed: Float
+
+    @classmethod
+    def of(cls, sums: Float) -> ClusterSums:
+        return cls(sums[:, :-2], sums[:, -2], sums[:, -1])
+
+    @property
+    def labels(self) -> Float:
+        """-1 or 1; 0 for unlabelled clusters (labelled entries of two classes never share one)."""
+        return np.sign(self.signed)
+
+    def means(self, which: Int) -> Float:
+        """Mean attributes of some clusters with a weight."""
+        return self.attributes[which] / self.weight[which, None]
+
+    def scores(self, point: Float) -> Float:
+        """Of the means of all clusters; b alone without a weight."""
+        return self.attributes @ point[:-1] / np.where(self.weight > 0, self.weight, 1.0) + point[-1]
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Mean of the unlabelled entries and the score it must have."""
+
+    mean: Float
+    score: float
+
+    def point(self, w: Float) -> Float:
+        """The hyperplane with this w that is balanced."""
+        return np.append(w, self.score - self.mean @ w)
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """The aggregated problem in coordinates of its own, at most one per row: ``w = basis v``."""
+
+    rows: SemiSupervisedRows
+    unlabelled: Int
+    """Clusters of the unlabelled rows."""
+    centre: Float
+    basis: Float | None
+
+    def point(self, v: Float, b: float) -> Float:
+        w = v if self.basis is None else self.basis @ v
+        return np.append(w, b - self.centre @ w)
+
+    def coordinates(self, point: Float) -> tuple[Float, float]:
+        w = point[:-1]
+        return (w if self.basis is None else self.basis.T @ w), float(point[-1] + self.centre @ w)

@@ -1,0 +1,300 @@
+"""Branch and bound on the labels of unlabelled clusters: the aggregated S3VM (paper, section 3.3).
+
+    minimise over v, b   1/2 |v|^2 + sum_l s_l max(0, 1 - y_l z_l) + sum_u s_u max(0, 1 - |z_u|),     z = A v + b
+
+A node has decided the labels of some unlabelled rows and counts the losses of the others as 0, which bounds its
+subtree from below. Branching is on the row whose decision is expected to lift that bound most; nodes are taken best
+bound first, each followed down to a leaf. What is returned is the best point found and the bound that the
+open nodes prove, also when a limit ends the search.
+
+With ``cut`` a third state is allowed (see :class:`Cut`); the result is then a bound on the original problem.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.chunk import Float
+from aidlearn.kernel.functions import TINY
+from aidlearn.semisupervised.node_qp import NodeRows, NodeSolution, NodeSolver, node_solver
+
+FREE, PLUS, MINUS, CUT = 0, 1, -1, 2
+"""What a node has decided of an unlabelled row: nothing, its label, or (with cuts) that it has entries of both."""
+States = NDArray[np.int8]
+WRONG_SIDE = 1e-3
+"""Weight of the dearer label when the row to branch on is chosen: it decides among equals."""
+LOCAL_SEARCH_NODES = 64
+"""Nodes after which the search looks for a better point around the current one again."""
+SWITCHES = 20
+"""Most times that all rows are labelled by their side and solved again."""
+SWITCH_GAIN = 1e-9
+"""Relative decrease of the objective below which that has settled."""
+TUBE_PRICE = 10
+"""Price of leaving the tube of a cut cluster, in units of the known value for each width of it: never worth it."""
+LEAST_WIDTH = 1e-3
+"""Of a tube when it is priced: prices stay finite."""
+ROUNDING = 1e-12
+"""By which a bound may miss the tolerance and yet meet it."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The state of a cluster with entries on both sides of the hyperplane.
+
+    Then its mean has a score of at most ``width`` in absolute value, and its entries lose ``loss`` at least.
+    """
+
+    width: Float
+    loss: Float
+
+
+@dataclass(frozen=True)
+class SemiSupervisedRows:
+    """Labelled rows first, then the unlabelled ones; ``intercept`` as in :class:`NodeRows`."""
+
+    A: Float
+    weight: Float
+    labels: Float
+    intercept: float | None = None
+
+    @property
+    def n_unlabelled(self) -> int:
+        return len(self.weight) - len(self.labels)
+
+    @property
+    def nodes(self) -> NodeRows:
+        """The rows without their labels."""
+        return NodeRows(self.A, self.weight, self.intercept)
+
+    def value(self, v: Float, z: Float) -> float:
+        """The objective at a point with scores z."""
+        n = len(self.labels)
+        labelled = self.weight[:n] @ np.maximum(0.0, 1.0 - self.labels * z[:n])
+        return float(0.5 * v @ v + labelled + self.weight[n:] @ np.maximum(0.0, 1.0 - np.abs(z[n : len(self.weight)])))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop a search: relative gap, nodes, ``time.monotonic()``."""
+
+    relative: float = 1e-6
+    nodes: int = 100_000
+    deadline: float = math.inf
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A node that needs no more decisions: those it has made, and the scores of the unlabelled rows at its solution."""
+
+    states: States
+    scores: Float
+
+
+@dataclass
+class Search:
+    """Result of a search (and its state while it runs)."""
+
+    v: Float
+    b: float
+    value: float
+    """Objective at (v, b); in a search with cuts the value that was given."""
+    bound: float = 0.0
+    n_nodes: int = 0
+    closed: bool = False
+    """Whether the bound meets the value within the tolerance asked for."""
+    spent: bool = False
+    """Whether a limit ended the search."""
+    settled: bool = False
+    """Whether labelling every row by its side and solving again leaves the point where it is: a local optimum."""
+    bounding: Leaf | None = None
+    """The leaf with the smallest bound, if it determines that of the search."""
+    root_bound: float = 0.0
+    """Proven by the labelled rows alone."""
+
+
+@dataclass(frozen=True, order=True)
+class _Node:
+    """An open node: its proven bound, and the order of creation among nodes of the same."""
+
+    bound: float
+    order: int
+    states: States = field(compare=False)
+    solution: NodeSolution = field(compare=False)
+
+
+class _Tree:
+    """The rows of one search, and what its nodes share."""
+
+    def __init__(self, rows: SemiSupervisedRows, cut: Cut | None, solver: NodeSolver) -> None:
+        self.rows, self.cut, self.solver = rows, cut, solver
+        self.n_labelled, self.n_free = len(rows.labels), rows.n_unlabelled
+        self.weight = rows.weight[self.n_labelled :]
+        centred = rows.A[self.n_labelled : len(rows.weight)] - rows.A[: len(rows.weight)].mean(axis=0)
+        self.squares = np.maximum((centred**2).sum(axis=1), TINY)
+        self.lower = np.full(len(solver.rows.weight), -np.inf)
+        self.upper = np.full(len(solver.rows.weight), np.inf)
+        self.lower[: self.n_labelled][rows.labels > 0] = 1.0
+        self.upper[: self.n_labelled][rows.labels < 0] = -1.0
+
+    def solve(self, states: States) -> NodeSolution:
+        lower, upper = self.lower.copy(), self.upper.copy()
+        first, last = self.n_labelled, self.n_labelled + self.n_free
+        lower[first:last][states == PLUS] = 1.0
+        upper[first:last][states == MINUS] = -1.0
+        constant = 0.0
+        if self.cut is not None:
+            is_cut = states == CUT
+            lower[last:][is_cut] = -self.cut.width[is_cut]
+            upper[last:][is_cut] = self.cut.width[is_cut]
+            constant = float(self.cut.loss[is_cut].sum())
+        found = self.solver.solve(lower, upper)
+        return NodeSolution(found.v, found.b, found.z, found.value + constant, found.bound + constant)
+
+    def at(self, v: Float, b: float) -> NodeSolution:
+        """A point that is not the solution of a node, with the objective as its value."""
+        z = self.rows.nodes.scores(v, b)
+        return NodeSolution(v, b, z, self.rows.value(v, z), 0.0)
+
+    def unlabelled(self, z: Float) -> Float:
+        return z[self.n_labelled : self.n_labelled + self.n_free]
+
+    def branch(self, states: States, z: Float) -> int | None:
+        """The undecided row to decide next, or None if deciding more cannot lift the bound."""
+        z = np.abs(self.unlabelled(z))
+        undecided = states == FREE
+        # A label takes the score to 1 at a price of half the squared distance over |a|^2, or pays the loss.
+        right = self._price(np.maximum(0.0, 1.0 - z))
+        wrong = self._price(1.0 + z)
+        if self.cut is not None:
+            can = z <= self.cut.width
+            right = np.where(can, np.minimum(right, self.cut.loss), right)
+        score = np.where(undecided, right + WRONG_SIDE * np.where(right > 0, wrong, 0.0), -1.0)
+        k = int(score.argmax()) if len(score) else 0
+        return k if len(score) and score[k] > 0 else None
+
+    def _price(self, distance: Float) -> Float:
+        """What it costs at least to move a row's score by a distance, or to pay its loss."""
+        w, g = self.weight, self.squares
+        return np.where(distance > w * g, w * (distance - 0.5 * w * g), distance**2 / (2 * g))
+
+    def children(self, states: States, k: int) -> Iterator[States]:
+        options = [PLUS, MINUS]
+        if self.cut is not None and self.cut.width[k] > 0:
+            options.append(CUT)
+        for option in options:
+            child = states.copy()
+            child[k] = option
+            yield child
+
+
+def search(rows: SemiSupervisedRows, limits: Limits, known: tuple[Float, float] | None = None) -> Search:
+    """Solve the aggregated problem; ``known`` is a point to start from."""
+    tree = _Tree(rows, None, node_solver(rows.nodes))
+    root = tree.solve(np.zeros(tree.n_free, dtype=np.int8))
+    best = Search(root.v, root.b, rows.value(root.v, root.z))
+    _local_search(tree, root, best, limits.deadline)
+    if known is not None:
+        _local_search(tree, tree.at(*known), best, limits.deadline)
+    _explore(tree, root, best, limits)
+    best.settled = _local_search(tree, tree.at(best.v, best.b), best, limits.deadline)
+    return best
+
+
+def switch_labels(rows: SemiSupervisedRows, v: Float, b: float, deadline: float) -> tuple[Float, float]:
+    """The local optimum that labelling every row by its side and solving again leads to from (v, b)."""
+    tree = _Tree(rows, None, node_solver(rows.nodes))
+    start = tree.at(v, b)
+    best = Search(v, b, start.value)
+    _local_search(tree, start, best, deadline)
+    return best.v, best.b
+
+
+def bound(rows: SemiSupervisedRows, cut: Cut, value: float, limits: Limits) -> Search:
+    """A lower bound on the original problem, of which ``value`` is an upper bound (see :class:`Cut`)."""
+    n = len(rows.labels)
+    # The tube of a cut cluster is a row of its own with a price that is high, but finite: the bound stays one.
+    price = np.full(rows.n_unlabelled, TUBE_PRICE * value) / np.maximum(cut.width, LEAST_WIDTH)
+    stacked = NodeRows(np.concatenate([rows.A, rows.A[n:]]), np.concatenate([rows.weight, price]), rows.intercept)
+    tree = _Tree(rows, cut, node_solver(stacked))
+    root = tree.solve(np.zeros(tree.n_free, dtype=np.int8))
+    return _explore(tree, root, Search(root.v, root.b, value), limits)
+
+
+def _explore(tree: _Tree, root: NodeSolution, best: Search, limits: Limits) -> Search:
+    """Best bound first, with dives."""
+    order = itertools.count()
+    nothing = np.zeros(tree.n_free, dtype=np.int8)
+    heap = [_Node(root.bound, next(order), nothing, root)]
+    leaf = math.inf  # smallest bound of a node that needs no more decisions
+
+    def cutoff() -> float:
+        return min(best.value * (1 - limits.relative), leaf)
+
+    def spent() -> bool:
+        return best.n_nodes >= limits.nodes or time.monotonic() >= limits.deadline
+
+    while heap and heap[0].bound < cutoff() and not spent():
+        node = heapq.heappop(heap)
+        while True:
+            k = tree.branch(node.states, node.solution.z)
+            if k is None:
+                if tree.cut is None:
+                    _improve(tree, node.solution, best)
+                if node.bound < leaf:
+                    leaf = node.bound
+                    best.bounding = Leaf(node.states, tree.unlabelled(node.solution.z))
+                break
+            children = []
+            for states in tree.children(node.states, k):
+                found = tree.solve(states)
+                best.n_nodes += 1
+                if tree.cut is None:
+                    _improve(tree, found, best)
+                children.append(_Node(max(node.bound, found.bound), next(order), states, found))
+            if tree.cut is None and best.n_nodes % LOCAL_SEARCH_NODES < 2:
+                _local_search(tree, children[0].solution, best, limits.deadline)
+            children = sorted(child for child in children if child.bound < cutoff())
+            for other in children[1:]:
+                heapq.heappush(heap, other)
+            if not children:
+                break
+            if spent():
+                heapq.heappush(heap, children[0])
+                break
+            node = children[0]
+    best.spent = bool(heap) and heap[0].bound < cutoff()
+    best.root_bound = root.bound
+    best.bound = max(root.bound, min(heap[0].bound if heap else math.inf, cutoff()))
+    best.closed = best.bound >= best.value * (1 - limits.relative) * (1 - ROUNDING)
+    return best
+
+
+def _improve(tree: _Tree, node: NodeSolution, best: Search) -> None:
+    """Keep the node's point if it is the best so far."""
+    value = tree.rows.value(node.v, node.z)
+    if value < best.value:
+        best.v, best.b, best.value = node.v, node.b, value
+
+
+def _local_search(tree: _Tree, node: NodeSolution, best: Search, deadline: float) -> bool:
+    """Label every row by the side it lies on, solve, and repeat while the objective falls; whether it has settled."""
+    value = math.inf
+    for _ in range(SWITCHES):
+        _improve(tree, node, best)
+        now = tree.rows.value(node.v, node.z)
+        if now >= value * (1 - SWITCH_GAIN):
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        value = now
+        side = np.where(tree.unlabelled(node.z) >= 0, PLUS, MINUS).astype(np.int8)
+        node = tree.solve(side)
+    return False

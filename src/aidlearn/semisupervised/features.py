@@ -1,0 +1,119 @@
+"""Kernels as features: what turns the semi-supervised SVM (paper, section 3.3) with a kernel into a linear one.
+
+With K = F F' the linear machine on the rows of F is the kernel machine. Pivoted Cholesky gives F = K(:, P) R^-1 for
+pivots P with K(P, P) = R'R: all directions of the matrix for a few thousand rows, those of a sample of rows
+(Nystroem's approximation) beyond. The graph kernel is ``exp(-t L)`` with unit diagonal, the heat kernel of a graph of
+nearest neighbours of all rows, labelled or not; L is its normalised Laplacian, and its features are eigenvectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import linalg, sparse
+from sklearn.neighbors import NearestNeighbors
+
+from aidlearn.data.chunk import Float
+from aidlearn.kernel.functions import TINY, Kernel
+from aidlearn.kernel.matrix import factor_gram, gram_matrix
+
+EXACT_ROWS = 3000
+"""Up to this number of rows the whole Gram matrix is factored."""
+LANDMARKS = 1000
+"""Rows that represent the others beyond."""
+BLOCK_ROWS = 4096
+"""Rows whose kernel with the landmarks is held at once."""
+DENSE_ROWS = 4000
+"""Up to this number of rows all eigenvectors of the graph are computed."""
+EIGENVECTORS = 300
+"""Smoothest eigenvectors that are kept beyond."""
+EIGENVALUE_ACCURACY = 1e-6
+"""Relative accuracy of these: features need no more digits than data have."""
+DECAY = 15
+"""Eigenvectors with a factor of less than exp(-15) times the largest are left out."""
+
+
+@dataclass(frozen=True)
+class KernelFeatures:
+    """Features of the training rows, and what new rows need."""
+
+    kernel: Kernel
+    features: Float
+    landmarks: Any
+    """Rows of the pivots (their indices if the kernel is precomputed)."""
+    triangle: Float
+
+    def scores(self, X: Any, expansion: Float) -> Float:
+        """``K(X, landmarks) @ expansion'``, a block of rows at a time."""
+        parts = [X[k : k + BLOCK_ROWS] for k in range(0, X.shape[0], BLOCK_ROWS)]
+        return np.concatenate([self.kernel.block(part, self.landmarks) @ expansion.T for part in parts])
+
+    def expansion(self, w: Float) -> Float:
+        """Coefficients of the landmarks: ``w'f(x) = K(x, landmarks) @ expansion``."""
+        return linalg.solve_triangular(self.triangle, w, check_finite=False)
+
+
+def kernel_features(kernel: Kernel, X: Any, n_components: int | None, rng: np.random.Generator) -> KernelFeatures:
+    """Factor the Gram matrix of the rows of X, or of a sample of them."""
+    n = X.shape[0]
+    everything = n <= EXACT_ROWS if n_components is None else n_components >= n
+    rows = np.arange(n) if everything else np.sort(rng.choice(n, n_components or LANDMARKS, replace=False))
+    gram = gram_matrix(kernel, X, rows)
+    factor = factor_gram(gram)
+    pivots, triangle = factor.pivots, factor.triangle
+    chosen = rows[pivots]
+    landmarks = chosen if kernel.precomputed else X[chosen]
+    if everything:
+        columns = gram[:, pivots]
+    else:
+        parts = [X[k : k + BLOCK_ROWS] for k in range(0, n, BLOCK_ROWS)]
+        columns = np.concatenate([kernel.block(part, landmarks) for part in parts])
+    features = linalg.solve_triangular(triangle, columns.T, trans="T", check_finite=False).T
+    return KernelFeatures(kernel, np.ascontiguousarray(features), landmarks, triangle)
+
+
+@dataclass(frozen=True)
+class GraphFeatures:
+    """Features of the rows of the graph, and its index of neighbours."""
+
+    features: Float
+    index: NearestNeighbors
+    width: float
+    n_neighbors: int
+
+    def extend(self, X: Any, values: Float) -> Float:
+        """Values of new rows from those of the rows of the graph: weighted means over neighbours."""
+        distances, rows = self.index.kneighbors(X, self.n_neighbors)
+        # Relative to the nearest, so that a row far from all others has weights too.
+        squares = (distances / self.width) ** 2
+        weights = np.exp(squares.min(axis=1, keepdims=True) - squares)
+        return np.asarray((weights * values[rows]).sum(axis=1) / weights.sum(axis=1))
+
+
+def graph_features(X: Any, n_neighbors: int, diffusion: float) -> GraphFeatures:
+    """Features whose inner products are the heat kernel after time ``diffusion``."""
+    n = X.shape[0]
+    k = min(n_neighbors, n - 1)
+    index = NearestNeighbors(n_neighbors=max(1, k)).fit(X)
+    graph = index.kneighbors_graph(mode="distance") if k else sparse.csr_array((n, n))
+    positive = graph.data[graph.data > 0]
+    width = float(np.median(positive)) if len(positive) else 1.0
+    graph.data = np.exp(-((graph.data / width) ** 2))
+    graph = sparse.csr_array(graph.maximum(graph.T))
+    degree = np.maximum(np.asarray(graph.sum(axis=1)).ravel(), TINY)
+    scaling = sparse.diags_array(1 / np.sqrt(degree))
+    smooth = scaling @ graph @ scaling  # I - L
+    if n <= DENSE_ROWS:
+        values, vectors = linalg.eigh(smooth.toarray(), check_finite=False, driver="evd")
+        kept = values > values[-1] - 2 * DECAY / diffusion
+        values, vectors = values[kept], vectors[:, kept]
+    else:
+        start = np.random.default_rng(0).standard_normal(n)
+        n_kept = min(EIGENVECTORS, n - 2)
+        values, vectors = sparse.linalg.eigsh(smooth, n_kept, which="LA", v0=start, tol=EIGENVALUE_ACCURACY)
+    features = vectors * np.exp(0.5 * diffusion * (values - 1))
+    norms = np.sqrt(np.einsum("ij,ij->i", features, features))
+    features /= np.where(norms > 0, norms, 1.0)[:, None]
+    return GraphFeatures(np.ascontiguousarray(features), index, width, max(1, k))

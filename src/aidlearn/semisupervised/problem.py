@@ -1,0 +1,311 @@
+"""Semi-supervised SVM (paper, section 3.3): labelled and unlabelled entries, four regions.
+
+    minimise over (w, b)   1/2 |w|^2 + C sum_l s_i max(0, 1 - y_i z_i) + C_u sum_u s_i max(0, 1 - |z_i|)
+
+with z = x'w + b. The loss of an unlabelled entry is not convex across z = 0, so the aggregated optimum is NO lower
+bound where the hyperplane cuts an unlabelled cluster, and a solution with every cluster in one region is a local
+optimum only (the paper's proposition on optimality does not hold). Bounds reported here are true ones:
+
+- the labelled entries alone, with every loss of an unlabelled entry counted as 0;
+- with ``certify``, branch and bound over three states of each unlabelled cluster: all entries on the + side, all on
+  the - side (Jensen), or cut. A solution better than a known value E has |w| <= W = sqrt(2 E); if it cuts a cluster
+  of radius r, the score of the mean is at most r W and each of its n entries loses 1 - 2 r W at least.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.chunk import Chunk, Float, Int
+from aidlearn.data.run import Run
+from aidlearn.engine.clusters import Clusters
+from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
+from aidlearn.engine.result import Status
+from aidlearn.linear.rows import EPS
+from aidlearn.semisupervised import branch_and_bound
+from aidlearn.semisupervised.aggregated import Aggregated, Balance, ClusterSums
+from aidlearn.semisupervised.branch_and_bound import CUT, FREE, Cut, SemiSupervisedRows
+
+CLOSED = 1e-6
+"""Relative gap at which the branch and bound counts an aggregated problem as solved."""
+NODE_WORK = 2e7
+"""Nodes times squared rows that one aggregated problem is allowed by default."""
+FEWEST_NODES, MOST_NODES = 30, 2000
+"""Nodes that it is allowed whatever its size."""
+PATIENCE = 4
+"""Factor on the nodes of the search that proves a bound, and on that factor each time they were not enough."""
+ON_MARGIN = 8
+"""Roundings within which a labelled entry lies on its margin, and so in both regions."""
+MEAN_ROUNDINGS = 8
+"""Of the mean of a cluster, for each attribute."""
+
+
+@dataclass(frozen=True)
+class Bisection(Trial):
+    """A trial that also halves some clusters: entries beyond the mean in a direction leave their cluster."""
+
+    clusters: Int = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    means: Float = field(default_factory=lambda: np.empty((0, 0)))
+    directions: Float = field(default_factory=lambda: np.empty((0, 0)))
+
+    def halves(self, chunk: Chunk) -> NDArray[np.int8]:
+        """The half of its cluster that each entry lies in; -1 in clusters that stay."""
+        assert chunk.labels is not None
+        if len(self.clusters) == 0:
+            return np.full(chunk.n_entries, -1, dtype=np.int8)
+        place = np.minimum(np.searchsorted(self.clusters, chunk.labels), len(self.clusters) - 1)
+        rows = np.flatnonzero(self.clusters[place] == chunk.labels)
+        half = np.full(chunk.n_entries, -1, dtype=np.int8)
+        away = chunk.dense_rows(rows) - self.means[place[rows]]
+        half[rows] = np.einsum("ij,ij->i", away, self.directions[place[rows]]) > 0
+        return half
+
+
+@dataclass(frozen=True)
+class SemiSupervisedSettings:
+    """Which semi-supervised SVM is to be solved, and how."""
+
+    C: float
+    """Weight of the losses of labelled entries (M_l in the paper)."""
+    C_unlabeled: float
+    """Weight of the losses of the others (M_u)."""
+    start_method: Callable[[SemiSupervised], Start]
+    """Draws the initial clusters; labelled entries of different classes, and unlabelled ones, never share one."""
+    balance: bool = False
+    """Whether the mean score of the unlabelled entries has to be the mean label of the labelled ones."""
+    certify: bool = False
+    """Whether to bound the original problem by three states, and to split until the bound meets the objective."""
+    node_limit: int | None = None
+    """Nodes of one branch and bound."""
+    initial_rate: float | None = None
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """Radius of unlabelled clusters around their means, and the way to the entry furthest out."""
+
+    radius: Float
+    furthest: Float
+
+
+class SemiSupervised(Problem):
+    """The four components; the target of an entry is its label, -1 or 1, or 0 if it has none.
+
+    Parameters
+    ----------
+    run : Run
+    settings : SemiSupervisedSettings
+    rng : Generator
+        Of the start.
+    """
+
+    n_regions = 4
+    trivial_bound = 0.0
+    gap_status = Status.certified
+
+    def __init__(self, run: Run, settings: SemiSupervisedSettings, rng: np.random.Generator) -> None:
+        super().__init__(run)
+        self.n_attributes = run.n_attributes
+        self.settings, self.rng = settings, rng
+        self._patience = PATIENCE
+        self._n_clusters_halved = 0
+
+    # 1. Aggregated data
+
+    def aggregate(self, chunk: Chunk, labels: NDArray[Any], n_clusters: int) -> Float:
+        """The columns of :class:`ClusterSums`."""
+        sums = np.empty((n_clusters, self.n_attributes + 2))
+        sums[:, :-2] = chunk.sums_by(labels, n_clusters, chunk.weight)
+        sums[:, -2] = np.bincount(labels, weights=chunk.weight, minlength=n_clusters)
+        sums[:, -1] = np.bincount(labels, weights=chunk.weight * chunk.y, minlength=n_clusters)
+        return sums
+
+    # 2. Initial clusters
+
+    def start(self) -> Start:
+        return self.settings.start_method(self)
+
+    # 3. Aggregated problem
+
+    def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
+        small = self.aggregated(clusters.sums)
+        n_rows = len(small.rows.weight)
+        nodes = self.settings.node_limit or int(np.clip(NODE_WORK / n_rows**2, FEWEST_NODES, MOST_NODES))
+        limits = branch_and_bound.Limits(CLOSED, nodes, accuracy.deadline)
+        known = None if incumbent is None else small.coordinates(incumbent.point)
+        found = branch_and_bound.search(small.rows, limits, known)
+        point = small.point(found.v, found.b)
+        if not self.settings.certify:
+            return Solution(point, found.root_bound, verified=found.settled)
+        limits = replace(limits, relative=accuracy.relative, nodes=nodes * self._patience)
+        lower_bound, to_split = self._three_states(clusters, small, incumbent, limits, point)
+        return Solution(point, max(lower_bound, found.root_bound), verified=found.settled, to_split=to_split)
+
+    def aggregated(self, sums: Float) -> Aggregated:
+        """Rows of the aggregated problem: labelled clusters first."""
+        settings, data = self.settings, ClusterSums.of(sums)
+        weight, sign = data.weight, data.labels
+        labelled = np.flatnonzero((sign != 0) & (weight > 0))
+        unlabelled = np.flatnonzero((sign == 0) & (weight > 0))
+        which = np.concatenate([labelled, unlabelled])
+        means = data.means(which)
+        intercept = None
+        centred = which
+        if settings.balance and len(unlabelled):
+            # The mean score of the unlabelled entries is fixed: it is the intercept once they are centred.
+            centred = unlabelled
+            intercept = float(data.signed.sum() / weight[labelled].sum())
+        centre = data.attributes[centred].sum(axis=0) / weight[centred].sum()
+        if settings.C_unlabeled == 0:
+            unlabelled = unlabelled[:0]
+            which, means = labelled, means[: len(labelled)]
+        A = means - centre
+        basis = None
+        if A.shape[1] > A.shape[0]:
+            basis, triangle = np.linalg.qr(A.T)
+            A = np.ascontiguousarray(triangle.T)
+        scale = np.concatenate([np.full(len(labelled), settings.C), np.full(len(unlabelled), settings.C_unlabeled)])
+        rows = SemiSupervisedRows(A, scale * weight[which], sign[labelled], intercept)
+        return Aggregated(rows, unlabelled, centre, basis)
+
+    def balance_of_source(self) -> Balance | None:
+        """The balance that all entries ask for (None: no balance)."""
+        if not self.settings.balance:
+            return None
+        total = np.zeros((2, self.n_attributes + 2))
+
+        def measure(chunk: Chunk, state: Any) -> tuple[Float, None]:
+            return self.aggregate(chunk, (chunk.y != 0).astype(np.int32), 2), None
+
+        def collect(sums: Float) -> None:
+            total[:] += sums
+
+        self.run.map(measure, collect=collect)
+        free, known = total
+        return Balance(free[:-2] / free[-2], float(known[-1] / known[-2])) if free[-2] > 0 else None
+
+    # Three states
+
+    def _three_states(
+        self,
+        clusters: Clusters,
+        small: Aggregated,
+        incumbent: Incumbent | None,
+        limits: branch_and_bound.Limits,
+        point: Float,
+    ) -> tuple[float, Bisection | None]:
+        """A bound on the original problem, and what to halve so that it can rise (None: nothing is left to do)."""
+        extent = self._extent(clusters)
+        value = min(self._simple_value(small.rows), math.inf if incumbent is None else incumbent.objective)
+        weight = small.rows.weight[len(small.rows.labels) :]
+        radius = extent.radius[small.unlabelled]
+        largest = math.sqrt(2 * value)
+        cut = Cut(radius * largest, weight * np.maximum(0.0, 1.0 - 2 * radius * largest))
+        found = branch_and_bound.bound(small.rows, cut, value, limits)
+        if found.spent and self.settings.node_limit is None:
+            # The search and not the size of the clusters limits the bound: search longer next time.
+            self._patience *= PATIENCE
+            return found.bound, Bisection([point], 2)
+        to_halve = radius > 0
+        if found.bounding is not None:
+            leaf = found.bounding
+            undecided = (leaf.states == FREE) & (np.abs(leaf.scores) <= cut.width)
+            to_blame = to_halve & ((leaf.states == CUT) | undecided)
+            to_halve = to_blame if to_blame.any() else to_halve
+        which = small.unlabelled[to_halve]
+        # Copies of one row whose mean was rounded cannot be halved.
+        stuck = clusters.n_clusters == self._n_clusters_halved
+        self._n_clusters_halved = clusters.n_clusters
+        if len(which) == 0 or stuck:
+            return found.bound, None
+        means = ClusterSums.of(clusters.sums).means(which)
+        return found.bound, Bisection([point], 2, which, means, extent.furthest[which])
+
+    def _simple_value(self, rows: SemiSupervisedRows) -> float:
+        """Objective of the best hyperplane with w = 0, the same for any clustering."""
+        n = len(rows.labels)
+        labelled, unlabelled = rows.weight[:n], rows.weight[n:].sum()
+        options = [1.0, -1.0] if rows.intercept is None else [rows.intercept]
+        return min(
+            float(labelled @ np.maximum(0.0, 1.0 - rows.labels * b) + unlabelled * max(0.0, 1.0 - abs(b)))
+            for b in options
+        )
+
+    def _extent(self, clusters: Clusters) -> _Extent:
+        """Radii of the unlabelled clusters, in one pass."""
+        data = ClusterSums.of(clusters.sums)
+        means = data.attributes / np.where(data.weight > 0, data.weight, 1.0)[:, None]
+        radius = np.zeros(clusters.n_clusters)
+        furthest = np.zeros_like(means)
+
+        def measure(chunk: Chunk, labels: NDArray[np.int32]) -> tuple[Int, Float, Float]:
+            rows = np.flatnonzero((chunk.y == 0) & (chunk.weight > 0))
+            away = chunk.dense_rows(rows) - means[labels[rows]]
+            distance = np.sqrt(np.einsum("ij,ij->i", away, away))
+            order = np.lexsort((-distance, labels[rows]))
+            here, first = np.unique(labels[rows][order], return_index=True)
+            best = order[first]
+            return here.astype(np.int64), distance[best], away[best]
+
+        def collect(value: tuple[Int, Float, Float]) -> None:
+            here, distance, away = value
+            further = distance > radius[here]
+            radius[here[further]] = distance[further]
+            furthest[here[further]] = away[further]
+
+        clusters.map(measure, collect)
+        size = np.abs(means).max(axis=1, initial=0.0)
+        # What rounding of the mean may have hidden; duplicates of one row are a point.
+        rounding = MEAN_ROUNDINGS * EPS * size * math.sqrt(means.shape[1])
+        alone = clusters.counts == 1
+        return _Extent(np.where(alone | (radius <= rounding), 0.0, radius + rounding), furthest)
+
+    # 4. Optimality condition
+
+    def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
+        return solution.to_split
+
+    def one_region(self, solution: Solution, gap: float, tol: float) -> Status | None:
+        """A local optimum, and not more, unless the bound says so."""
+        if gap <= tol:
+            return Status.certified
+        return Status.one_region if solution.verified and solution.to_split is None else None
+
+    def scores(self, chunk: Chunk, point: Float) -> Float:
+        return (chunk @ point[:-1]) + point[-1]
+
+    def loss_weights(self, chunk: Chunk) -> Float:
+        """Factor on the loss of each entry."""
+        return chunk.weight * np.where(chunk.y != 0, self.settings.C, self.settings.C_unlabeled)
+
+    def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
+        labelled = chunk.y != 0
+        weight = self.loss_weights(chunk)
+        objectives = np.empty(len(trial.points))
+        regions = []
+        for k, point in enumerate(trial.points):
+            z = self.scores(chunk, point)
+            slack = 1.0 - np.where(labelled, chunk.y * z, np.abs(z))
+            objectives[k] = weight @ np.maximum(slack, 0.0)
+            # Labelled: below or beyond the margin. Unlabelled: the same on either side of the hyperplane.
+            region = (slack > 0).astype(np.int8) + 2 * (~labelled & (z > 0)).astype(np.int8)
+            region[(weight == 0) | (labelled & (np.abs(slack) <= ON_MARGIN * EPS))] = -1
+            regions.append(region)
+        if isinstance(trial, Bisection):
+            regions.append(trial.halves(chunk))
+        return Evaluation(objectives, np.stack(regions[: trial.n_split]))
+
+    def distances(self, clusters: Clusters, point: Float) -> Float:
+        data = ClusterSums.of(clusters.sums)
+        z, labels = data.scores(point), data.labels
+        beyond = np.abs(1.0 - np.where(labels != 0, labels * z, np.abs(z)))
+        return np.where(labels != 0, beyond, np.minimum(beyond, np.abs(z)))
+
+    def penalty(self, point: Float) -> float:
+        return 0.5 * float(point[:-1] @ point[:-1])
