@@ -11,8 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.chunk import Chunk, Float, Int
 from aidlearn.data.source import DataSource
+from aidlearn.data.threads import n_threads, pool
+
+FETCHED_AT_ONCE = 1 << 20
+"""Numbers that one thread copies as fast as several."""
 
 
 class ArraySource(DataSource):
@@ -34,7 +38,22 @@ class ArraySource(DataSource):
     def every(self, step: int, offset: int) -> Chunk:
         # By numbers: products with a view of every k-th row differ in their last bits from those with a copy.
         rows = np.arange(offset, self.n_entries, step)
-        return Chunk(0, len(rows), self.X[rows], self.y[rows], self.weight[rows])
+        return Chunk(0, len(rows), self._rows(rows), self.y[rows], self.weight[rows])
+
+    def _rows(self, rows: Int) -> Any:
+        """Copies of rows; of many, by all threads: each row is a wait for memory."""
+        X, n_jobs = self.X, n_threads(self.n_jobs)
+        if n_jobs == 1 or self.is_sparse or len(rows) * X.shape[1] < FETCHED_AT_ONCE or not X.flags.c_contiguous:
+            return X[rows]
+        out = np.empty((len(rows), X.shape[1]), dtype=X.dtype)
+        size = -(-len(rows) // (4 * n_jobs))
+
+        def fetch(first: int) -> None:
+            part = slice(first, first + size)
+            np.take(X, rows[part], axis=0, out=out[part], mode="clip")
+
+        list(pool(n_jobs).map(fetch, range(0, len(rows), size)))
+        return out
 
 
 def csr_rows(X: Any, start: int, stop: int) -> Any:

@@ -8,6 +8,7 @@ these passes, for small data, are in :mod:`aidlearn.linear.plain`.
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -287,9 +288,22 @@ def _check(
 # For callers in Python
 
 
-def _scratch() -> Float:
-    """Memory for one block."""
-    return np.zeros(_SCRATCH)
+class _Memory(threading.local):
+    """Memory of a thread that every chunk uses again: taking it anew costs as much as a pass over narrow rows."""
+
+    def __init__(self) -> None:
+        self.block = np.zeros(_SCRATCH)
+        self._held: dict[str, NDArray[Any]] = {}
+
+    def of(self, name: str, n: int, dtype: Any) -> NDArray[Any]:
+        """An array of n numbers; what is kept of it is copied."""
+        held = self._held.get(name)
+        if held is None or len(held) < n or held.dtype != dtype:
+            held = self._held[name] = np.empty(n, dtype)
+        return held[:n]
+
+
+_memory = _Memory()
 
 
 def _loss(design: Design) -> Float:
@@ -313,7 +327,7 @@ def model(design: Design, chunk: Chunk, point: Float, leverage: Any, kappa: floa
     """See :func:`aidlearn.linear.plain.model`."""
     n = chunk.n_entries
     scalars, forces = np.empty(2), np.zeros(design.n_attributes + 1)
-    near, curvature = np.empty(n, dtype=np.int32), np.empty(n)
+    near, curvature = _memory.of("rows", n, np.int32), _memory.of("curvature", n, np.float64)
     found = _model(
         rows_of(chunk.X),
         vector(chunk.y),
@@ -322,7 +336,7 @@ def model(design: Design, chunk: Chunk, point: Float, leverage: Any, kappa: floa
         _loss(design),
         _leverage(leverage),
         kappa,
-        _scratch(),
+        _memory.block,
         scalars,
         forces,
         near,
@@ -336,7 +350,7 @@ def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Spl
     if design.offset:  # objectives are rounded up entry by entry
         return plain.groups(design, chunk, point, leverage, split)
     n = chunk.n_entries
-    scalars, labels, alone = np.empty(2), np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
+    scalars, labels, alone = np.empty(2), np.empty(n, dtype=np.int32), _memory.of("rows", n, np.int32)
     counts, sums = np.zeros(split.n_groups, dtype=np.int64), np.zeros((split.n_groups, design.n_attributes + 3))
     found = _assign(
         rows_of(chunk.X),
@@ -350,7 +364,7 @@ def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Spl
         split.bins,
         float(split.n_bins),
         split.carries,
-        _scratch(),
+        _memory.block,
         scalars,
         labels,
         alone,
@@ -400,7 +414,7 @@ def moves(design: Design, chunk: Chunk, points: list[Float], check: Check) -> Mo
     """
     n = chunk.n_entries
     scalars, objectives = np.empty(1), np.zeros(len(check.steps))
-    moved, codes = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int16)
+    moved, codes = _memory.of("rows", n, np.int32), _memory.of("codes", n, np.int16)
     assert chunk.labels is not None
     found = _check(
         rows_of(chunk.X),
@@ -414,7 +428,7 @@ def moves(design: Design, chunk: Chunk, points: list[Float], check: Check) -> Mo
         check.tolerance,
         vector(chunk.labels),
         check.homes,
-        _scratch(),
+        _memory.block,
         scalars,
         objectives,
         moved,
