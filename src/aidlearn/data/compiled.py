@@ -378,3 +378,22 @@ def leverages(X: Any, weight: Any, sketch: Any, least: float) -> Any:
     norms = np.empty(len(weight), dtype=np.float32)
     _scores(rows_of(X), sketch, vector(weight), least, np.empty(len(sketch) * BLOCK), _NO_SCORES, norms)
     return norms
+
+
+@compiled
+def _columns_before(indices, indptr, before):
+    m = before.shape[0]
+    for i in range(indptr.shape[0] - 1):
+        last = np.int64(-1)
+        for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
+            j = np.int64(indices[k])
+            # A row whose columns do not ascend tells nothing: no range with this column is known to be exclusive.
+            before[j] = max(before[j], last if j > last else m)
+            last = j
+
+
+def columns_before(X: Any) -> Any:
+    """For each column of a CSR matrix the largest one that a row has before it, or -1."""
+    before = np.full(X.shape[1], -1, dtype=np.int64)
+    _columns_before(vector(X.indices), vector(X.indptr), before)
+    return before

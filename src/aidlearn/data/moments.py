@@ -40,6 +40,9 @@ class Moments:
     """Of every chunk, if it was asked for: other rows, or the same in another order, have another one."""
     density: Float | None = None
     """Part of each column that is stored, where rows are sparse and worth compiled passes."""
+    exclusive: range = range(0)
+    """The longest range of sparse columns of which no row has two: the levels of a factor, maybe."""
+    n_entries: int = 0
 
 
 def inspect(run: Run, centred: bool = True, digest: bool = False) -> Moments:
@@ -53,6 +56,7 @@ def inspect(run: Run, centred: bool = True, digest: bool = False) -> Moments:
     m = source.n_attributes
     total = np.zeros(2 * m + 2)
     stored: Float | None = None
+    before: NDArray[np.int64] | None = None
     step = max(1, source.n_entries // 10_000)
     targets: list[Float] = []
 
@@ -69,12 +73,13 @@ def inspect(run: Run, centred: bool = True, digest: bool = False) -> Moments:
                 f"sample_weight must be non-negative, got {chunk.weight[row]:g} at row {chunk.start + row}."
             )
         some = chunk.y[-chunk.start % step :: step].copy()
-        return _ChunkMoments(sums, some, _seal(chunk) if digest else b"", _stored(compiled, chunk)), None
+        return _ChunkMoments(sums, some, _seal(chunk) if digest else b"", *_stored(compiled, chunk)), None
 
     def collect(part: _ChunkMoments) -> None:
-        nonlocal stored
-        if part.stored is not None:
+        nonlocal stored, before
+        if part.stored is not None and part.before is not None:
             stored = part.stored if stored is None else stored + part.stored
+            before = part.before if before is None else np.maximum(before, part.before)
         total[:m] += part.sums.sums
         total[m : 2 * m] += part.sums.squares
         total[2 * m :] += part.sums.weight, part.sums.weight_squares
@@ -111,6 +116,8 @@ def inspect(run: Run, centred: bool = True, digest: bool = False) -> Moments:
         sampled,
         hashed.hexdigest() if digest else "",
         None if stored is None else stored / source.n_entries,
+        range(0) if before is None else longest_exclusive(before),
+        source.n_entries,
     )
 
 
@@ -141,6 +148,8 @@ class _ChunkMoments:
     seal: bytes
     stored: Float | None
     """Cells of each column that are stored."""
+    before: NDArray[np.int64] | None
+    """Largest column that a row with this one has before it, or -1."""
 
 
 def _measured_by(run: Run) -> Callable[[Chunk], Measured]:
@@ -167,10 +176,25 @@ def _measured(chunk: Chunk) -> Measured:
         )
 
 
-def _stored(compiled: bool, chunk: Chunk) -> Float | None:
+def _stored(compiled: bool, chunk: Chunk) -> tuple[Float, NDArray[np.int64]] | tuple[None, None]:
+    """Cells of each column that are stored, and the largest column before it in a row, of sparse rows."""
     if not (compiled and sparse.issparse(chunk.X)):
-        return None
-    return np.bincount(chunk.X.indices, minlength=chunk.X.shape[1]).astype(np.float64)
+        return None, None
+    stored = np.bincount(chunk.X.indices, minlength=chunk.X.shape[1]).astype(np.float64)
+    return stored, load("aidlearn.data.compiled").columns_before(chunk.X)
+
+
+def longest_exclusive(before: NDArray[np.int64]) -> range:
+    """The longest range of columns of which no row has two.
+
+    A range from ``first`` on is exclusive up to the first column j with ``before[j] >= first``.
+    """
+    best, first = range(0), 0
+    for j, last in enumerate(before.tolist()):
+        first = max(first, last + 1)
+        if j + 1 - first > len(best):
+            best = range(first, j + 1)
+    return best
 
 
 def _seal(chunk: Chunk) -> bytes:

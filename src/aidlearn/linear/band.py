@@ -111,7 +111,8 @@ class Band:
             run.plan_sample(largest_sample(run, n_variables, rng))
 
     def __call__(self, problem: PiecewiseLinear) -> Start:
-        if few_entries(problem.run.n_entries, problem.design.n_variables):
+        layout = problem.design.layout
+        if few_entries(problem.run.n_entries, problem.design.n_variables) or (layout and layout.levels):
             return singletons(problem)
         if self._sharpening is None:
             self._sharpening = _Sharpening(problem.run, problem.design, problem.procedure.rng)

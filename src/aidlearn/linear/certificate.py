@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
 
 from aidlearn.data.chunk import Float
 from aidlearn.linear.matrix import Matrix
@@ -101,14 +100,13 @@ def _absorb(rows: HingeRows, A: Matrix, p: Float, target: Float, rounds: int = 6
             break
         room = np.minimum(p - lower, upper - p)
         weighted = A.scaled_rows(room)
-        normal = weighted.gram(n_jobs=rows.n_jobs)
-        normal[np.diag_indices_from(normal)] += 1e-13 * np.trace(normal) / len(normal) + 1e-300
-        try:
-            factor = linalg.cho_factor(normal, check_finite=False)
-        except linalg.LinAlgError:
+        normal = weighted.normal(n_jobs=rows.n_jobs)
+        diagonal = normal.diagonal()
+        factor = normal.factor(np.full(len(diagonal), 1e-13 * float(diagonal.mean()) + 1e-300))
+        if factor is None:
             break
         for _ in range(3):
-            step = room * (weighted @ linalg.cho_solve(factor, residual, check_finite=False))
+            step = room * (weighted @ factor.solve(residual))
             trial = p - step
             left = A.T @ trial - target
             if np.abs(left).max() >= np.abs(residual).max():

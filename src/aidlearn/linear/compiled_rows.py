@@ -93,7 +93,101 @@ def _alone(data, indices, indptr, signed, offset, weight, has_intercept, m, out,
         starts[i + 1] = at
 
 
+@compiled
+def _level_places(indices, indptr, first, last, level, place, others_place, columns, starts):
+    """Split the numbers of each row into that of a level in ``first:last`` and those of other columns."""
+    at = 0
+    for i in range(indptr.shape[0] - 1):
+        level[i] = -1
+        place[i] = 0
+        for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
+            j = np.int64(indices[k])
+            if first <= j < last:
+                level[i] = j - first
+                place[i] = k
+            else:
+                others_place[at] = k
+                columns[at] = j if j < first else j - (last - first)
+                at += 1
+        starts[i + 1] = at
+    return at
+
+
+@compiled
+def _level_pattern(rows, starts, indices, indptr, mark, found, target):
+    """Different other columns of the rows of each level, ascending, into ``found``; places of all numbers there."""
+    at = 0
+    bounds = np.zeros(starts.shape[0], dtype=np.int64)
+    for level in range(starts.shape[0] - 1):
+        begin = at
+        for s in range(starts[level], starts[level + 1]):
+            i = rows[s]
+            for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
+                j = np.uintp(indices[k])
+                if mark[j] < begin + 1:
+                    mark[j] = begin + 1
+                    found[at] = j
+                    at += 1
+        found[begin:at].sort()
+        for f in range(begin, at):
+            mark[np.uintp(found[f])] = f
+        for s in range(starts[level], starts[level + 1]):
+            i = rows[s]
+            for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
+                target[k] = mark[np.uintp(indices[k])]
+        for f in range(begin, at):
+            mark[np.uintp(found[f])] = 0
+        bounds[level + 1] = at
+    return bounds
+
+
+@compiled
+def _level_sums(level, own, weight, dense, others, indptr, target, d, with_dense, with_sparse):
+    q = dense.shape[1]
+    for i in range(level.shape[0]):
+        if level[i] < 0:
+            continue
+        at, signed = np.uintp(level[i]), weight[i] * own[i]
+        d[at] += signed * own[i]
+        for j in range(q):
+            with_dense[at, j] += signed * dense[i, j]
+        for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
+            with_sparse[np.uintp(target[k])] += signed * others[k]
+
+
 # For callers in Python
+
+
+def level_places(S: Any, first: int, last: int) -> tuple[Any, ...]:
+    """Level (-1: none) and its place in the data of each row, places and CSR structure of all other columns."""
+    K, nnz = S.shape[0], S.nnz
+    level, place = np.empty(K, dtype=np.int64), np.empty(K, dtype=np.int64)
+    others_place, columns = np.empty(nnz, dtype=np.int64), np.empty(nnz, dtype=S.indices.dtype)
+    starts = np.zeros(K + 1, dtype=S.indptr.dtype)
+    n = _level_places(vector(S.indices), vector(S.indptr), first, last, level, place, others_place, columns, starts)
+    return level, place, others_place[:n].copy(), columns[:n].copy(), starts
+
+
+def level_pattern(rows: Any, starts: Any, others: Any, n_rows: int) -> tuple[Any, Any]:
+    """CSR structure of levels x other columns, and the place there of every number of the other columns.
+
+    ``rows[starts[l]:starts[l + 1]]`` are the rows of level l.
+    """
+    indices, indptr = vector(others.indices), vector(others.indptr)
+    found, target = np.empty(others.nnz, dtype=indices.dtype), np.zeros(others.nnz, dtype=np.int64)
+    mark = np.zeros(others.shape[1], dtype=np.int64)
+    bounds = _level_pattern(rows, starts, indices, indptr, mark, found, target)
+    return csr(np.zeros(bounds[-1]), found[: bounds[-1]].copy(), bounds, others.shape[1]), target
+
+
+def level_sums(level: Any, own: Any, weight: Any, dense: Any, others: Any, target: Any, *sums: Any) -> None:
+    """Add to three sums what every row has of its level: with itself, with dense columns, with other sparse ones.
+
+    ``others`` are the numbers of the other columns, with the row boundaries of their CSR matrix.
+    """
+    data, indptr = others
+    dense = np.ascontiguousarray(dense)
+    _level_sums(level, own, weight, dense, data, vector(indptr), target, *sums)
 
 
 def sparse_gram(rows: Any, D: Float, n_jobs: int = 1) -> Float:

@@ -18,9 +18,10 @@ from scipy import sparse
 from aidlearn.data.chunk import Chunk, Float
 from aidlearn.data.moments import Moments
 from aidlearn.engine.sums import Sums
+from aidlearn.linear.hybrid import Hybrid, joined
 from aidlearn.linear.layout import Layout
 from aidlearn.linear.losses import Loss
-from aidlearn.linear.matrix import Dense, Hybrid, Matrix, joined
+from aidlearn.linear.matrix import Dense, Matrix
 from aidlearn.linear.rows import EPS, HingeRows, power_of_two
 
 EXACT_FIT = 1e-10
@@ -76,7 +77,10 @@ class Design:
         """The design of a model of columns that were measured."""
         centre = moments.mean if fit_intercept else np.zeros(len(moments.mean))
         squares = np.append(moments.squares, moments.weight) if fit_intercept else moments.raw_squares
+        factor = moments.exclusive
         layout = Layout.of(moments.density, fit_intercept)
+        if layout is not None and layout.worth_eliminating(moments.n_entries, len(factor)):
+            layout = Layout.of(moments.density, fit_intercept, factor)
         if layout is not None and fit_intercept:
             centre = centre.copy()
             centre[layout.sparse] = 0.0
@@ -175,7 +179,7 @@ class Design:
         if self.fit_intercept:
             dense[:, -1] = sign
         dense[:, self.constant[layout.dense]] = 0.0
-        return Hybrid(dense, others, *_no_groups(layout))
+        return Hybrid(dense, others, *_no_groups(layout), layout.levels)
 
     def centred_forces(self, forces: Float) -> Float:
         """``sum_i slope_i a_i`` on centred rows, from ``sum_i slope_i sign_i (x_i, 1)``: minus the gradient."""
@@ -299,7 +303,7 @@ class Design:
         dense[slopes, np.arange(len(slopes))] = size[slopes]
         r = len(layout.sparse)
         others = sparse.csr_array((size[layout.sparse], (layout.sparse, np.arange(r))), shape=(m, r))
-        return Hybrid(dense, others, *_no_groups(layout))
+        return Hybrid(dense, others, *_no_groups(layout), layout.levels)
 
     def mean_margins(self, sums: Sums, point: Float) -> Float:
         """Margins of the means of clusters (0 for those without weight)."""

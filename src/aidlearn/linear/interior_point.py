@@ -15,10 +15,10 @@ import time
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import linalg
 
 from aidlearn.data.chunk import Float
 from aidlearn.linear.certificate import Certificate, certify
+from aidlearn.linear.normal import Factor, Normal
 from aidlearn.linear.polish import polish
 from aidlearn.linear.rows import EPS, HingeRows
 
@@ -70,14 +70,14 @@ class _Newton:
         self.dual_residual = rows.A.T @ it.u - rows.ridge * it.w - linear
         # A floor against 0/0 where a row's products have reached the smallest numbers.
         self.D = 1.0 / np.maximum(it.xi / self.v + it.t / it.u, TINY)
-        self.factor = _factor(rows.gram(self.D), rows.ridge)
+        self.factor = _factor(rows.normal(self.D), rows.ridge)
 
     def direction(self, ut: Float | float, vxi: Float | float) -> _Iterate:
         """The step towards complementarity products ``ut`` and ``vxi``."""
         it, v, A, D = self.it, self.v, self.rows.A, self.D
         shift = self.primal_residual - (vxi / v - it.xi) + (ut / it.u - it.t)
         assert self.factor is not None
-        dw, _ = linalg.lapack.dpotrs(self.factor, self.dual_residual + A.T @ (D * shift))
+        dw = self.factor.solve(self.dual_residual + A.T @ (D * shift))
         du = D * (shift - A @ dw)
         return _Iterate(dw, du, (vxi - v * it.xi + it.xi * du) / v, (ut - it.u * it.t - it.t * du) / it.u)
 
@@ -203,19 +203,18 @@ def _starting_point(rows: HingeRows, w: Float, slack: float) -> _Iterate:
     return _Iterate(w.copy(), u, np.maximum(mu / v, TINY), np.maximum(mu / u, TINY))
 
 
-def _factor(normal: Float, ridge: Float) -> Float | None:
-    """Upper Cholesky factor of P + A'DA, with the smallest proximal term with which it exists.
+def _factor(normal: Normal, ridge: Float) -> Factor | None:
+    """A factor of P + A'DA, with the smallest proximal term with which it exists.
 
     The term slows the dual residual down in weak directions, so none is tried first.
     """
     diagonal = normal.diagonal() + ridge
-    if not (diagonal > 0).all():
-        diagonal = np.where(diagonal > 0, diagonal, max(float(diagonal.max(initial=0.0)), TINY))
+    # Variables that no row has are held where they are.
+    extra = ridge + np.where(diagonal > 0, 0.0, max(float(diagonal.max(initial=0.0)), TINY))
     for relative in (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7):
-        np.fill_diagonal(normal, diagonal * (1 + relative))
-        factor, failed = linalg.lapack.dpotrf(normal, clean=0)
-        if not failed:
-            return np.asarray(factor)
+        factor = normal.factor(extra + relative * diagonal)
+        if factor is not None:
+            return factor
     return None
 
 

@@ -24,6 +24,8 @@ PASS_NS, PASS_NS_STORED = 40.0, 3.0
 """Of a row in a pass, and of each of its stored numbers."""
 SOLVER_STEPS = 25
 """Of an interior point, one Gram matrix each: 8 to 45 were seen."""
+START_STEPS = 10
+"""Of Newton steps in a start."""
 MOSTLY_THERE = 0.5
 """Columns that fill more than this part of the rows are dense and centred: their mean would hide their spread."""
 
@@ -38,16 +40,33 @@ class Layout:
     """Non-zeros of a row in sparse columns, on average."""
     stored: float
     """Those of a row in all columns."""
+    levels: range | None = None
+    """Sparse columns (by their numbers among these) that are the levels of a factor to be eliminated."""
 
     @classmethod
-    def of(cls, density: Float | None, fit_intercept: bool) -> Layout | None:
+    def of(cls, density: Float | None, fit_intercept: bool, factor: range | None = None) -> Layout | None:
         """The cheapest one for columns of which these parts are stored; None where all columns had better be dense.
 
         With the q fullest columns dense and k non-zeros a row in the others, a row costs
-        ``DENSE q^2 + MIXED q k + SPARSE k^2``.
+        ``DENSE q^2 + MIXED q k + SPARSE k^2``. The columns of a ``factor`` are sparse whatever they cost.
         """
         if density is None:
             return None
+        if factor is not None:
+            others = np.delete(density, slice(factor.start, factor.stop))
+            found = cls.of(others, fit_intercept)
+            m, n_levels = len(density), len(factor)
+            numbers = np.delete(np.arange(m + 1), slice(factor.start, factor.stop))
+            dense = np.arange(len(others) + fit_intercept) if found is None else found.dense
+            rest = np.empty(0, dtype=np.intp) if found is None else found.sparse
+            before = int(np.searchsorted(numbers[rest], factor.start))
+            return cls(
+                dense=numbers[dense],
+                sparse=np.insert(numbers[rest], before, np.arange(factor.start, factor.stop)),
+                filled=0.0 if found is None else found.filled,
+                stored=float(density.sum()),
+                levels=range(before, before + n_levels),
+            )
         m = len(density)
         order = np.argsort(-density, kind="stable")
         q = np.arange(m + 1) + fit_intercept
@@ -75,6 +94,16 @@ class Layout:
     def rows_for_passes(self, n: int, n_passes: float, steps: int = SOLVER_STEPS) -> float:
         """Single rows that take no longer in some steps of a solver than n rows in some passes."""
         return n * n_passes * (PASS_NS + PASS_NS_STORED * self.stored) / (steps * self.row_cost)
+
+    def worth_eliminating(self, n: int, n_levels: int) -> bool:
+        """Whether all n rows with the levels of a factor eliminated cost less than a matrix of all variables.
+
+        Cholesky factors of p variables take ``DENSE p^3 / 3`` each, in the start and in two aggregated problems.
+        """
+        p = self.n_variables
+        others = p - n_levels
+        with_all = (START_STEPS + 2 * SOLVER_STEPS) * DENSE_NS * p**3 / 3
+        return n_levels > 1 and SOLVER_STEPS * (n * self.row_cost + DENSE_NS * others**3 / 3) < with_all
 
     def position(self, n_columns: int) -> NDArray[np.int64]:
         """Number of each of ``n_columns`` columns among the sparse ones, or -1 minus that among the dense ones.

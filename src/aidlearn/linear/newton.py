@@ -18,7 +18,8 @@ from aidlearn.data.run import Run
 from aidlearn.engine.problem import Accuracy
 from aidlearn.engine.sums import Sums
 from aidlearn.linear.design import Design
-from aidlearn.linear.matrix import Matrix, joined
+from aidlearn.linear.hybrid import joined
+from aidlearn.linear.matrix import Matrix
 from aidlearn.linear.passes import LocalSums
 from aidlearn.linear.solvers import solve_by_interior_point as interior_point_solution
 

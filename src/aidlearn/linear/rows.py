@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from aidlearn.data.chunk import Float
 from aidlearn.linear.matrix import Dense, Matrix
+from aidlearn.linear.normal import Normal
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -56,9 +57,9 @@ class HingeRows:
         """Rows of an array."""
         return cls(Dense(A), e, weight, tilt, ridge)
 
-    def gram(self, D: Float) -> Float:
+    def normal(self, D: Float) -> Normal:
         """``A' diag(D) A``."""
-        return self.A.gram(D, self.n_jobs)
+        return self.A.normal(D, self.n_jobs)
 
     @property
     def free(self) -> NDArray[np.bool_]:
