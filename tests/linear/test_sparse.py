@@ -16,9 +16,9 @@ from aidlearn.engine.problem import Trial
 from aidlearn.engine.sums import Sums
 from aidlearn.linear.band import Band
 from aidlearn.linear.design import Design
+from aidlearn.linear.hybrid import Hybrid, joined
 from aidlearn.linear.layout import Layout
 from aidlearn.linear.losses import absolute
-from aidlearn.linear.hybrid import Hybrid, joined
 from aidlearn.linear.matrix import Dense
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
 from aidlearn.linear.solvers import SOLVERS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from aidlearn.linear.problem import PiecewiseLinear, Procedure, StartMethod
 from aidlearn.linear.solvers import SOLVERS
 from aidlearn.linear.starts import PAPER, start_method
 
+MOST_COUPLED = 16_000
+"""Columns of a matrix of columns x columns: 2 GB, of which a fit holds a few."""
 LARGE_OFFSET = 100
 """Targets whose middle is this many times their spread away from 0 lose digits in sums."""
 
@@ -41,9 +44,12 @@ class LinearEstimator(AIDEstimator):
 
     def _measure(self, run: Run) -> Moments:
         """Validate and measure the data, in one pass that brings the start's sample along where that takes a pass."""
-        if isinstance(self.init, str) and self.init in ("auto", "band"):
+        sharpened = isinstance(self.init, str) and self.init in ("auto", "band")
+        if sharpened:
             Band.plan_sample(run, run.n_attributes + self.fit_intercept, generator(self.random_state))
-        return inspect(run, self.fit_intercept, digest=self.checkpoint is not None)
+        moments = inspect(run, self.fit_intercept, digest=self.checkpoint is not None)
+        # Groups of rows span levels: only a start that leaves every row alone can eliminate a factor.
+        return moments if sharpened else replace(moments, exclusive=range(0))
 
     def _measure_and_centre(self, run: Run) -> tuple[Moments, float]:
         """The same for a regression: a large common offset of the targets belongs to the intercept alone.
@@ -61,6 +67,14 @@ class LinearEstimator(AIDEstimator):
         self, run: Run, design: Design, start: StartMethod, moments: Moments, number: int | None = None
     ) -> Fitted:
         """Fit one model (the ``number``-th of several)."""
+        if design.n_coupled > MOST_COUPLED:
+            raise ValueError(
+                f"X has {design.n_coupled} columns whose products with each other a fit keeps in memory "
+                f"({8e-9 * design.n_coupled**2:.0f} GB and more), at most {MOST_COUPLED} are allowed: reduce them "
+                "(hashing, a truncated SVD, fewer rare terms), or use a solver without a certificate, such as "
+                "scikit-learn's LinearSVC or SGDRegressor. One factor with any number of levels may come on top of "
+                "them, as adjacent columns of a sparse matrix, with init='auto'."
+            )
         procedure = Procedure(
             solver=SOLVERS[self.solver],
             start=start,

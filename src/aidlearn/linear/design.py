@@ -111,6 +111,12 @@ class Design:
         return self.n_attributes + self.fit_intercept
 
     @property
+    def n_coupled(self) -> int:
+        """Variables without those of a factor that is eliminated."""
+        eliminated = None if self.layout is None else self.layout.levels
+        return self.n_variables - len(eliminated or ())
+
+    @property
     def ridge_diagonal(self) -> Float:
         diagonal = np.full(self.n_variables, float(self.ridge))
         diagonal[self.n_attributes :] = 0.0
