@@ -135,7 +135,7 @@ def test_clusters_stay_a_partition_with_exact_sums(init, points, monkeypatch):
         point = rng.normal(size=5)
         trial = Trial([point])
         if points == 2:
-            trial = Segment.between(np.zeros(5), point)
+            trial = Segment.between(np.zeros(5), point, 0.3)
         before, n_before = labels, clusters.n_clusters
         check = clusters.check(trial)
         clusters.decluster(check)

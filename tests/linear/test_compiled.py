@@ -116,7 +116,7 @@ def test_moves(storage, kind, segment):
     homes = rng.integers(-1, problem.n_regions, 20).astype(np.int16)
     labels = rng.integers(0, 20, chunk.n_entries).astype(np.int32)
     point = np.round(rng.normal(size=design.n_variables), 1)
-    trial = Segment.between(np.zeros(design.n_variables), point) if segment else Trial([point])
+    trial = Segment.between(np.zeros(design.n_variables), point, 0.0) if segment else Trial([point])
     plainly = Chunk(chunk.start, chunk.stop, dense(chunk).X, chunk.y, chunk.weight, labels)
     expected = Problem.find_moved(problem, plainly, trial, homes)
     problem.compiled = True

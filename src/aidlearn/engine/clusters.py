@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from aidlearn.data.chunk import Chunk, Float, Int
 from aidlearn.engine.problem import Problem, Trial
@@ -59,14 +60,28 @@ class Check:
 
     objectives: Float
     n_violated: int
+    """Clusters with entries in several regions at the first of the points."""
     states: list[ChunkLabels]
     renaming: Renaming
+    born: Born
+    flipped: Int
+    """Clusters of which every entry has left: the first of those that did stays."""
+    flipped_homes: NDArray[np.int16]
+
+
+@dataclass(frozen=True)
+class Born:
+    """Clusters that a split creates: groups first, then entries that are alone."""
+
     parents: Int
     homes: NDArray[np.int16]
     counts: Int
-    sums: Float
-    flipped: Int
-    flipped_homes: NDArray[np.int16]
+    groups: Float
+    """Sums of the groups."""
+    alone: list[Any]
+    """Sums of the entries that are alone, in parts."""
+    left: list[tuple[Int, Float]]
+    """Parents and what entries that are alone take from them."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +116,17 @@ class _ChunkMoves:
 
     objectives: Float
     keys: Int
-    """Of the new clusters."""
+    """Of the new clusters: groups by cluster and regions, then entries that are alone by their number."""
     parents: NDArray[np.int32]
+    firsts: NDArray[np.int16]
+    """Region of the new clusters at the first of the points."""
     homes: NDArray[np.int16]
-    """Region of the new clusters at the last of the points."""
+    """The same at the last of them."""
     counts: Int
-    sums: Float | None
-    """None if there are none."""
+    groups: Float | None
+    """Sums of the groups (None: there are none)."""
+    alone: Any = None
+    """Sums of the entries that are alone (None: there are none)."""
 
 
 class Clusters:
@@ -272,19 +291,28 @@ class Clusters:
         def evaluate(chunk: Chunk, state: ChunkLabels) -> tuple[_ChunkMoves, ChunkLabels]:
             labels = state.current(renaming)
             moved = problem.find_moved(replace(chunk, labels=labels), trial, homes)
-            rows = moved.rows
-            keys = labels[rows].astype(np.int64) * n_codes + moved.codes
+            rows, codes = moved.rows, moved.codes
+            keys = labels[rows].astype(np.int64) * n_codes + codes
             if moved.alone is not None:
                 keys[moved.alone] = n_shared + chunk.start + rows[moved.alone]
             found, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-            sums = problem.aggregate(chunk.select(rows), inverse, len(found)) if len(rows) else None
+            n_groups = int(np.searchsorted(found, n_shared))
+            groups, alone = None, None
+            if n_groups:
+                shared = inverse < n_groups
+                together = chunk.select(rows if n_groups == len(found) else rows[shared])
+                groups = problem.aggregate(together, inverse[shared], n_groups)
+            if n_groups < len(found):
+                alone = problem.sums_alone(chunk.select(rows[first[n_groups:]]))
             moves = _ChunkMoves(
                 objectives=moved.objectives,
                 keys=found,
                 parents=labels[rows[first]],
-                homes=moved.codes[first] % base,
+                firsts=codes[first] // (n_codes // base),
+                homes=codes[first] % base,
                 counts=np.bincount(inverse, minlength=len(found)),
-                sums=sums,
+                groups=groups,
+                alone=alone,
             )
             return moves, ChunkLabels(labels, rows, keys)
 
@@ -298,52 +326,91 @@ class Clusters:
 
         states = self.problem.run.map(evaluate, self._states, collect)
         objectives += [problem.penalty(point) for point in trial.points]
-        return self._violations(objectives, states, found_in)
+        return self._violations(objectives, states, found_in, n_shared)
 
-    def _violations(self, objectives: Float, states: list[ChunkLabels], found_in: list[_ChunkMoves]) -> Check:
+    def _violations(
+        self, objectives: Float, states: list[ChunkLabels], found_in: list[_ChunkMoves], n_shared: int
+    ) -> Check:
         """Join what the chunks found of entries that would leave a cluster."""
         keys = np.unique(np.concatenate([moves.keys for moves in found_in])) if found_in else NOTHING
-        parents, homes = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int16)
-        counts = np.zeros(len(keys), dtype=np.int64)
-        sums = np.zeros((len(keys), self.store.shape[1]))
+        n_groups = int(np.searchsorted(keys, n_shared))
+        parents, counts = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int64)
+        firsts, homes = np.zeros(len(keys), dtype=np.int16), np.zeros(len(keys), dtype=np.int16)
+        groups = np.zeros((n_groups, self.store.shape[1]))
         for moves in found_in:
             at = np.searchsorted(keys, moves.keys)
-            parents[at], homes[at] = moves.parents, moves.homes
+            parents[at], firsts[at], homes[at] = moves.parents, moves.firsts, moves.homes
             counts[at] += moves.counts
-            assert moves.sums is not None
-            sums[at] += moves.sums
+            if moves.groups is not None:
+                groups[at[: len(moves.groups)]] += moves.groups
         left = np.bincount(parents, weights=counts, minlength=self.n_clusters).astype(np.int64)
         # A parent that every entry left keeps its first new code as home: that one is no new cluster.
         first = np.zeros(len(keys), dtype=bool)
         first[np.unique(parents, return_index=True)[1]] = True
-        stays = first & (left[parents] == self.counts[parents])
+        emptied = left[parents] == self.counts[parents]
+        stays = first & emptied
         born = ~stays
         ids = np.empty(len(keys), dtype=np.int32)
         ids[stays] = parents[stays]
         ids[born] = self.n_clusters + np.arange(born.sum())
         return Check(
             objectives=objectives,
-            n_violated=len(np.unique(parents[born])),
+            n_violated=self._n_violated(parents, firsts, parents[~emptied]),
             states=states,
             renaming=Renaming(keys, ids),
-            parents=parents[born],
-            homes=homes[born],
-            counts=counts[born],
-            sums=sums[born],
+            born=Born(
+                parents[born],
+                homes[born],
+                counts[born],
+                groups[born[:n_groups]],
+                *self._entries_alone(found_in, keys, born),
+            ),
             flipped=parents[stays],
             flipped_homes=homes[stays],
         )
 
+    def _n_violated(self, parents: Int, firsts: NDArray[np.int16], with_rest: Int) -> int:
+        """Clusters in several regions at the first point; entries that stayed are in the home of theirs."""
+        base = self.problem.n_regions
+        rest = np.unique(with_rest)
+        regions = np.unique(np.concatenate([parents * base + firsts, rest * base + self.homes[rest]]))
+        return int((np.unique(regions // base, return_counts=True)[1] > 1).sum())
+
+    @staticmethod
+    def _entries_alone(
+        found_in: list[_ChunkMoves], keys: Int, born: NDArray[np.bool_]
+    ) -> tuple[list[Any], list[tuple[Int, Float]]]:
+        """Sums of entries that become clusters of their own, and what they take from the clusters they leave."""
+        alone: list[Any] = []
+        left: list[tuple[Int, Float]] = []
+        for moves in found_in:
+            if moves.alone is None:
+                continue
+            n_alone = moves.alone.shape[0]
+            kept = born[np.searchsorted(keys, moves.keys[-n_alone:])]
+            sums = moves.alone if kept.all() else moves.alone[np.flatnonzero(kept)]
+            alone.append(sums)
+            parents, inverse = np.unique(moves.parents[-n_alone:][kept], return_inverse=True)
+            if len(parents):
+                cells = np.ones(len(inverse)), (inverse, np.arange(len(inverse)))
+                total = sparse.csr_array(cells, shape=(len(parents), len(inverse))) @ sums
+                left.append((parents.astype(np.int64), total.toarray() if sparse.issparse(total) else total))
+        return alone, left
+
     def decluster(self, check: Check) -> None:
         """Split the clusters that a check found in several regions."""
-        np.subtract.at(self.counts, check.parents, check.counts)
-        self.store.move(check.parents, check.sums)
+        born = check.born
+        np.subtract.at(self.counts, born.parents, born.counts)
+        self.store.subtract(born.parents[: len(born.groups)], born.groups)
+        for parents, sums in born.left:
+            self.store.subtract(parents, sums)
+        self.store.append(born.groups, born.alone)
         self.homes[check.flipped] = check.flipped_homes
-        self.counts = np.concatenate([self.counts, check.counts])
-        self.homes = np.concatenate([self.homes, check.homes])
-        self._summed = np.concatenate([self._summed, Sums(check.sums).sizes()])
+        self.counts = np.concatenate([self.counts, born.counts])
+        self.homes = np.concatenate([self.homes, born.homes])
+        self._summed = np.concatenate([self._summed, Sums.of(born.groups, born.alone).sizes()])
         self._states, self._renaming = check.states, check.renaming
-        parents = np.unique(check.parents)
+        parents = np.unique(born.parents)
         self._sum_again(parents[self.store.sizes_of_groups(parents) < CANCELLATION * self._summed[parents]])
 
     def _sum_again(self, stale: Int) -> None:

@@ -98,6 +98,14 @@ class _Progress:
         """A tenth of the tolerance, so that the split and not the solver decides the gap."""
         return Accuracy(0.0 if self.stalled else 0.1 * self.limits.tol, self.deadline)
 
+    def trial(self, solution: Solution, clusters: Clusters) -> Trial:
+        """What to check a solution at.
+
+        The first is looked at alone, most often it is the last. Once it was not, one pass also tells what to split at.
+        """
+        trial = self.problem.split_trial(solution, self.incumbent, clusters) if self.history else None
+        return trial if trial and trial.points[0] is solution.point else Trial([solution.point])
+
     def improve(self, points: Sequence[object], check: Check) -> Incumbent | None:
         """Keep the best of the points as incumbent; returns the one before."""
         before = self.incumbent
@@ -219,13 +227,14 @@ def aid(
             certified = None
             solution = problem.solve_aggregated(clusters, progress.incumbent, progress.accuracy())
             certified = solution
-            check = clusters.check(Trial([solution.point]))
-            before = progress.improve([solution.point], check)
+            trial = progress.trial(solution, clusters)
+            check = clusters.check(trial)
+            before = progress.improve(trial.points, check)
             stop = progress.record(clusters, solution, check) or solution.interrupted or run.stopped
             status = progress.status(problem, solution, check) or (Status.interrupted if stop else None)
             if status is None:
-                elsewhere = problem.split_trial(solution, before)
-                if elsewhere:
+                elsewhere = problem.split_trial(solution, before, clusters)
+                if elsewhere and type(elsewhere) is not type(trial):
                     check = clusters.check(elsewhere)
                     progress.improve(elsewhere.points, check)
                 certified = None  # it belongs to the clusters as they were

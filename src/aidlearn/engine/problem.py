@@ -165,7 +165,7 @@ class Problem(ABC):
         alone = None if evaluation.alone is None else evaluation.alone[rows]
         return Moved(evaluation.objectives, rows, code[rows], alone)
 
-    def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
+    def split_trial(self, solution: Solution, incumbent: Incumbent | None, clusters: Clusters) -> Trial | None:
         """What to split at in place of the aggregated solution alone (None: split there only)."""
         return None
 

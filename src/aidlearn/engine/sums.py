@@ -16,26 +16,27 @@ from scipy import sparse
 from aidlearn.data.chunk import Float, Int
 from aidlearn.engine.checkpoint import CheckpointError
 
-SPARSE_ARRAYS = ("single_data", "single_indices", "single_indptr", "single_first")
+SPARSE_ARRAYS = ("single_data", "single_indices", "single_indptr", "single_clusters")
 """Names of what a checkpoint holds of sparse sums."""
 
 
 class Sums:
     """One row of additive data for each cluster.
 
-    Clusters ``first, first + 1, ...`` are the rows of the CSR matrix ``singles``; all others, in order, are those of
-    the array ``dense``. New clusters come at the end and are dense.
+    Clusters that are ``alone`` are the rows of the CSR matrix ``singles``, all others those of the array ``dense``,
+    each in the order of the clusters. New clusters come at the end.
     """
 
-    def __init__(self, dense: Float, singles: Any = None, first: int = 0) -> None:
-        self.dense, self.singles, self.first = dense, singles, first
+    def __init__(self, dense: Float, singles: Any = None, alone: NDArray[np.bool_] | None = None) -> None:
+        self.dense, self.singles = dense, singles
+        self.alone = np.zeros(len(dense), dtype=bool) if alone is None else alone
 
     @classmethod
     def of(cls, groups: Float, singles: Sequence[Any]) -> Sums:
         """Sums of groups, then those of single entries, in parts that are arrays or CSR matrices."""
-        if not any(sparse.issparse(part) for part in singles):
-            return cls(np.concatenate([groups, *singles]))
-        return cls(groups, stacked(singles), len(groups))
+        sums = cls(groups)
+        sums.append(groups[:0], singles)
+        return sums
 
     @property
     def n_singles(self) -> int:
@@ -44,17 +45,17 @@ class Sums:
 
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self.dense) + self.n_singles, self.dense.shape[1]
+        return len(self.alone), self.dense.shape[1]
 
     def _spread(self, dense: Float, singles: Float) -> Float:
         """Values of the dense rows and of the sparse ones, in the order of the clusters."""
-        return np.concatenate([dense[: self.first], singles, dense[self.first :]])
+        values = np.empty(len(self.alone))
+        values[~self.alone], values[self.alone] = dense, singles
+        return values
 
     def _place(self, clusters: Int) -> Int:
         """Rows of ``dense`` that belong to clusters."""
-        return (
-            clusters if self.singles is None else np.where(clusters < self.first, clusters, clusters - self.n_singles)
-        )
+        return clusters if self.singles is None else (np.cumsum(~self.alone) - 1)[clusters]
 
     # What is known of the clusters
 
@@ -97,10 +98,21 @@ class Sums:
 
     # Changes, of clusters that are not alone
 
-    def move(self, parents: Int, sums: Float) -> None:
-        """Take the sums of new clusters from those they come out of, and append them."""
-        np.subtract.at(self.dense, self._place(parents), sums)
-        self.dense = np.concatenate([self.dense, sums])
+    def subtract(self, clusters: Int, sums: Float) -> None:
+        """Take what leaves clusters from their sums; a cluster may be named several times."""
+        np.subtract.at(self.dense, self._place(clusters), sums)
+
+    def append(self, groups: Float, singles: Sequence[Any]) -> None:
+        """New clusters: groups, then single entries in parts that are arrays or CSR matrices."""
+        if any(sparse.issparse(part) for part in singles):
+            rows = [part for part in singles if sparse.issparse(part)]
+            self.singles = stacked(rows if self.singles is None else [self.singles, *rows])
+            n_groups, n_alone = len(groups), sum(part.shape[0] for part in rows)
+            self.dense = np.concatenate([self.dense, groups])
+        else:
+            self.dense = np.concatenate([self.dense, groups, *singles])
+            n_groups, n_alone = len(groups) + sum(map(len, singles)), 0
+        self.alone = np.concatenate([self.alone, np.zeros(n_groups, dtype=bool), np.ones(n_alone, dtype=bool)])
 
     def clear(self, clusters: Int) -> None:
         self.dense[self._place(clusters)] = 0.0
@@ -115,7 +127,7 @@ class Sums:
         """Everything, to be saved."""
         if self.singles is None:
             return {"sums": self.dense}
-        parts = (self.singles.data, self.singles.indices, self.singles.indptr, np.array([self.first]))
+        parts = (self.singles.data, self.singles.indices, self.singles.indptr, np.flatnonzero(self.alone))
         return {"sums": self.dense, **dict(zip(SPARSE_ARRAYS, parts, strict=True))}
 
     @classmethod
@@ -135,14 +147,20 @@ class Sums:
             missing = [name for name in SPARSE_ARRAYS if name not in arrays]
             if missing:
                 raise CheckpointError(f"The checkpoint is incomplete: {', '.join(missing)} missing.")
-            data, indices, indptr, first = (arrays[name] for name in SPARSE_ARRAYS)
+            data, indices, indptr, clusters = (arrays[name] for name in SPARSE_ARRAYS)
             try:
                 singles = sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, dense.shape[1]))
                 singles.check_format()
             except (ValueError, TypeError) as error:
                 raise CheckpointError(f"The checkpoint is damaged: sums of single entries: {error}.") from None
-            sums = cls(dense, singles, int(first[0]))
-        if sums.shape[0] != n_clusters or not 0 <= sums.first <= len(dense):
+            alone = np.zeros(len(dense) + len(clusters), dtype=bool)
+            if len(clusters) != singles.shape[0] or (
+                len(clusters) and not 0 <= clusters.min() <= clusters.max() < len(alone)
+            ):
+                raise CheckpointError("The checkpoint is damaged: its single entries are not those of its clusters.")
+            alone[clusters] = True
+            sums = cls(dense, singles, alone)
+        if sums.shape[0] != n_clusters or sums.alone.sum() != sums.n_singles:
             raise CheckpointError(f"The checkpoint is damaged: sums of {sums.shape[0]} clusters, not {n_clusters}.")
         return sums
 

@@ -278,7 +278,7 @@ class KernelHinge(Problem):
         sides = [np.bincount(labels[region == side], minlength=size) > 0 for side in (NO_LOSS, LOSS)]
         return not (self._shared & sides[0] & sides[1]).any()
 
-    def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
+    def split_trial(self, solution: Solution, incumbent: Incumbent | None, clusters: Clusters) -> Trial | None:
         """Where the solution is worse than the incumbent: the best point between them, if it finds enough violators."""
         end: KernelPoint = solution.point
         if not self.settings.separate or incumbent is None or self.objective(end) <= incumbent.objective:

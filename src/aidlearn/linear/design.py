@@ -278,8 +278,7 @@ class Design:
             return Dense(means)
         from aidlearn.linear.compiled_rows import split_columns
 
-        alone = np.zeros(sums.shape[0], dtype=bool)
-        alone[sums.first : sums.first + sums.n_singles] = True
+        alone = sums.alone
         groups = sums.dense[used[~alone]]
         groups = groups[:, :-2] / groups[:, -1:]
         groups[:, self.constant] = 0.0

@@ -5,6 +5,7 @@ The four components of AID; the formulas are those of :mod:`aidlearn.linear.desi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -31,6 +32,8 @@ from aidlearn.linear.rows import HingeRows
 ON_KINK = 1e-7
 """Margins up to this count as on the kink in the three-way split."""
 THREE_WAY_CUTS = np.array([np.nextafter(-ON_KINK, -1.0), ON_KINK])
+UNEVEN = 1.0
+"""Entries of a chunk that may become clusters of their own, relative to its share of as many as there are clusters."""
 ONE_STEP = np.ones(1)
 ACCURATE = 1e-9
 """Accuracy of the aggregated solver that keeps the bounds of the paper's procedure visibly non-decreasing."""
@@ -65,12 +68,14 @@ class Segment(Trial):
     STEPS: ClassVar[tuple[float, ...]] = (1.0, 0.1, 0.5, 0.25, 0.03)
 
     origin: Float | None = None
+    n_alone: float = 0.0
+    """Part of the entries of a chunk that may become clusters of their own."""
 
     @classmethod
-    def between(cls, origin: Float, end: Float) -> Segment:
+    def between(cls, origin: Float, end: Float, n_alone: float) -> Segment:
         points = [origin + t * (end - origin) for t in cls.STEPS]
         points[0] = end
-        return cls(points, n_split=2, origin=origin)
+        return cls(points, n_split=2, origin=origin, n_alone=n_alone)
 
 
 class PiecewiseLinear(Problem):
@@ -117,15 +122,17 @@ class PiecewiseLinear(Problem):
 
     # 4. Optimality condition
 
-    def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
+    def split_trial(self, solution: Solution, incumbent: Incumbent | None, clusters: Clusters) -> Trial | None:
         if self.procedure.paper_split or incumbent is None or incumbent.point is solution.point:
             return None
-        return Segment.between(incumbent.point, solution.point)
+        n, p = self.run.n_entries, self.design.n_variables
+        spare = self.run.budget.clusters / p - clusters.n_clusters
+        return Segment.between(incumbent.point, solution.point, max(0.0, min(UNEVEN * clusters.n_clusters, spare)) / n)
 
     def find_moved(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16]) -> Moved:
         design, end = self.design, trial.points[0]
         if not self.compiled or design.offset:  # beside an offset objectives are rounded up entry by entry
-            return super().find_moved(chunk, trial, homes)
+            return self._with_alone(chunk, trial, super().find_moved(chunk, trial, homes))
         from aidlearn.linear import compiled
 
         points, steps = [end], ONE_STEP
@@ -135,7 +142,23 @@ class PiecewiseLinear(Problem):
         found = compiled.moves(design, chunk, points, compiled.Check(steps, trial.n_split, self.cuts, tolerance, homes))
         if design.may_be_exact(float(found.objectives[0]), found.target_size):
             found.objectives[0] = design.objective_at(chunk, end, design.margins(chunk, end))
-        return Moved(found.objectives, found.rows, found.codes)
+        return self._with_alone(chunk, trial, Moved(found.objectives, found.rows, found.codes))
+
+    def _with_alone(self, chunk: Chunk, trial: Trial, moved: Moved) -> Moved:
+        """The same, with the entries that become clusters of their own: as many as there are clusters, at most.
+
+        Entries that leave a group together seldom stay together. Those nearest to a kink at the point next to the
+        incumbent come first; every chunk has its share, whatever the others have.
+        """
+        if not isinstance(trial, Segment) or len(moved.rows) == 0:
+            return moved
+        most = math.ceil(trial.n_alone * chunk.n_entries)
+        alone = np.ones(len(moved.rows), dtype=bool)
+        if len(moved.rows) > most:
+            z = self.design.margins(chunk.select(moved.rows), trial.points[1])
+            alone[:] = False
+            alone[np.argsort(self.design.loss.distance(z), kind="stable")[:most]] = True
+        return replace(moved, alone=alone)
 
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
         design = self.design

@@ -268,7 +268,7 @@ class SemiSupervised(Problem):
 
     # 4. Optimality condition
 
-    def split_trial(self, solution: Solution, incumbent: Incumbent | None) -> Trial | None:
+    def split_trial(self, solution: Solution, incumbent: Incumbent | None, clusters: Clusters) -> Trial | None:
         return solution.to_split
 
     def one_region(self, solution: Solution, gap: float, tol: float) -> Status | None:
