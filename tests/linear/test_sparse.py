@@ -158,9 +158,14 @@ def test_sums_are_those_of_the_partition_after_every_split():
 
 def test_damaged_sums_are_refused():
     singles = sparse.csr_array(np.eye(3, 4))
-    arrays = Sums(np.ones((2, 4)), singles, 1).arrays()
+    arrays = Sums(np.ones((2, 4)), singles, np.array([False, True, True, False, True])).arrays()
     assert Sums.restore(arrays, 5).array().shape == (5, 4)
-    for change in ({"single_first": np.array([7])}, {"single_indices": np.array([0, 1, 9])}, {"sums": np.ones(3)}):
+    for change in (
+        {"single_clusters": np.array([1, 2, 7])},
+        {"single_clusters": np.array([1, 2, 2])},
+        {"single_indices": np.array([0, 1, 9])},
+        {"sums": np.ones(3)},
+    ):
         with pytest.raises(CheckpointError, match="damaged"):
             Sums.restore({**arrays, **change}, 5)
     with pytest.raises(CheckpointError, match="damaged"):

@@ -49,7 +49,7 @@ class Sums:
 
     def _spread(self, dense: Float, singles: Float) -> Float:
         """Values of the dense rows and of the sparse ones, in the order of the clusters."""
-        values = np.empty(len(self.alone))
+        values = np.empty((len(self.alone), *dense.shape[1:]))
         values[~self.alone], values[self.alone] = dense, singles
         return values
 
@@ -154,9 +154,8 @@ class Sums:
             except (ValueError, TypeError) as error:
                 raise CheckpointError(f"The checkpoint is damaged: sums of single entries: {error}.") from None
             alone = np.zeros(len(dense) + len(clusters), dtype=bool)
-            if len(clusters) != singles.shape[0] or (
-                len(clusters) and not 0 <= clusters.min() <= clusters.max() < len(alone)
-            ):
+            inside = ((clusters >= 0) & (clusters < len(alone))).all()
+            if len(clusters) != singles.shape[0] or not inside:
                 raise CheckpointError("The checkpoint is damaged: its single entries are not those of its clusters.")
             alone[clusters] = True
             sums = cls(dense, singles, alone)

@@ -24,6 +24,12 @@ from aidlearn.linear.rows import EPS, HingeRows
 
 MAX_ITERATIONS = 80
 STEP_TO_BOUNDARY = 0.995
+CORRECTIONS = 2
+"""Of a step, at most (Gondzio, 1996)."""
+LONGER, WORTHWHILE = 0.3, 0.1
+"""What a correction aims at beyond the step so far, and the part of it that makes another one worthwhile."""
+CENTRAL = 10.0
+"""Factor from the centre that products are led back to."""
 TINY = 1e-200
 EXACT = 1e-10
 """Accuracy asked for up to which an optimum is to be verified."""
@@ -96,7 +102,31 @@ class _Newton:
         after = (it.u + dual * ahead.u) @ (it.t + primal * ahead.t)
         after += (v - dual * ahead.u) @ (it.xi + primal * ahead.xi)
         centred = mu * (float(after) / (2 * len(v) * mu)) ** 3
-        return self.direction(centred - ahead.u * ahead.t, centred + ahead.u * ahead.xi)
+        return self._lengthened(centred, centred - ahead.u * ahead.t, centred + ahead.u * ahead.xi)
+
+    def _lengthened(self, centred: float, ut: Float, vxi: Float) -> _Iterate:
+        """The step towards some products, and Gondzio's corrections of it for as long as they pay.
+
+        Products that a longer step would take far from their centre are led back to within a factor of it; each
+        correction takes one more solution with the same factor.
+        """
+        it, v, least, most = self.it, self.v, centred / CENTRAL, centred * CENTRAL
+        step = self.direction(ut, vxi)
+        reached = self.longest(step, STEP_TO_BOUNDARY)
+        for _ in range(CORRECTIONS):
+            if min(reached) > 1 - LONGER:
+                break
+            primal, dual = (min(1.0, length + LONGER) for length in reached)
+            there = (it.u + dual * step.u) * (it.t + primal * step.t)
+            ut = ut + np.maximum(np.clip(there, least, most) - there, -most)
+            there = (v - dual * step.u) * (it.xi + primal * step.xi)
+            vxi = vxi + np.maximum(np.clip(there, least, most) - there, -most)
+            trial = self.direction(ut, vxi)
+            further = self.longest(trial, STEP_TO_BOUNDARY)
+            if min(further) < min(reached) + WORTHWHILE * LONGER:
+                break
+            step, reached = trial, further
+        return step
 
 
 def solve(
