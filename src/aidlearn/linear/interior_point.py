@@ -22,7 +22,8 @@ from aidlearn.linear.normal import Factor, Normal
 from aidlearn.linear.polish import polish
 from aidlearn.linear.rows import EPS, HingeRows
 
-MAX_ITERATIONS = 80
+MAX_ITERATIONS = 200
+"""Nearly separable classes take more than a hundred; what makes no progress ends long before."""
 STEP_TO_BOUNDARY = 0.995
 CORRECTIONS = 2
 """Of a step, at most (Gondzio, 1996)."""
