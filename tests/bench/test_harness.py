@@ -133,4 +133,5 @@ def test_a_table_from_the_command_line(tmp_path):
         "aidlearn",
         "R quantreg fn",
         "R quantreg pfn",
+        "R quantreg sfn",
     ]

@@ -7,8 +7,9 @@ import sys
 import numpy as np
 import pytest
 
+from aidlearn import LADRegressor
 from aidlearn.bench import harness
-from aidlearn.bench.datasets import Data, gaussian, generated
+from aidlearn.bench.datasets import Data, gaussian, generated, many_levels
 from aidlearn.bench.judge import objective
 from aidlearn.bench.peers import SOLVERS, solvers
 from aidlearn.bench.solvers import Job
@@ -125,3 +126,13 @@ def test_programs_that_are_here_agree_on_the_optimum(problem):
     assert len(values) > 1
     assert max(values.values()) <= min(values.values()) * (1 + 1e-2)
     assert values["aidlearn"] <= min(values.values()) * (1 + 2e-6)
+
+
+@pytest.mark.skipif(solvers("lad")["R quantreg sfn"].missing() is not None, reason="R is not installed")
+def test_sparse_rows_reach_r():
+    X, y = many_levels(2000, 30, 10)
+    done = solvers("lad")["R quantreg sfn"].fit(Job("lad", Data(X, y)))
+    if done.failed == "quantreg is not installed":
+        pytest.skip(done.failed)
+    optimum = LADRegressor(tol=1e-9).fit(X.toarray(), y).objective_
+    assert objective("lad", Data(X, y), done.solution) == pytest.approx(optimum, rel=1e-4)

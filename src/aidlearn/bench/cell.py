@@ -53,6 +53,8 @@ def fit(
     loaded = DataSet(**(data | {"shape": tuple(data["shape"])})).load()
     if sparse.issparse(loaded.X) and not program.takes_sparse:
         return {"skipped": "takes dense arrays only"}
+    if program.sparse_only and not sparse.issparse(loaded.X):
+        return {"skipped": "is meant for sparse rows"}
     out = program.fit(Job(problem, loaded, settings, tol, params, repeat, timeout))
     row: Row = out.certificate | {
         "rows": data["shape"][0],

@@ -112,6 +112,24 @@ def nycflights_sparse(tailnum: bool = False) -> Arrays:
     return encoded(table, ["dep_delay", "distance", "air_time"], factors), table["arr_delay"].to_numpy(float)
 
 
+def many_levels(n: int, n_levels: int, n_others: int = 500, seed: int = 0) -> Arrays:
+    """Five numbers, a factor with many levels and one with fewer, both with rare ones; Laplace noise.
+
+    Levels are drawn with probability proportional to one over the root of their number.
+    """
+    rng = np.random.default_rng(seed)
+    numbers = rng.standard_normal((n, 5))
+    blocks, effects = [sparse.csr_array(numbers)], numbers @ rng.standard_normal(5)
+    for count, size in ((n_levels, 2.0), (n_others, 1.0)):
+        share = 1 / np.sqrt(np.arange(1, count + 1))
+        level = rng.choice(count, n, p=share / share.sum())
+        effects += size * rng.standard_normal(count)[level]
+        kept = np.flatnonzero(level)
+        cells = np.ones(len(kept)), (kept, level[kept] - 1)
+        blocks.append(sparse.csr_array(cells, shape=(n, count - 1)))
+    return sparse.csr_array(sparse.hstack(blocks, format="csr")), effects + rng.laplace(size=n)
+
+
 def _flights() -> Any:
     """Flights that arrived, every one with its aircraft's number."""
     _pandas()
@@ -234,6 +252,7 @@ LOADERS: dict[str, Callable[..., tuple[Any, ...]]] = {
         weighted_classes,
         nycflights,
         nycflights_sparse,
+        many_levels,
         kddcup99,
         census,
         celeba,

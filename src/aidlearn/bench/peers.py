@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from aidlearn.bench.datasets import Array
 from aidlearn.bench.judge import Solution
@@ -32,7 +33,10 @@ CACHE = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class Quantreg(Solver):
-    """R's quantreg without the overhead of formulas: rq.fit.fnb ("fn") or rq.fit.pfn ("pfn"); it measures itself."""
+    """R's quantreg without the overhead of formulas; it measures itself.
+
+    rq.fit.fnb ("fn") and rq.fit.pfn ("pfn") take dense rows, rq.fit.sfn ("sfn") sparse ones.
+    """
 
     method: str
     solves: tuple[str, ...] = ("lad", "quantile")
@@ -44,10 +48,7 @@ class Quantreg(Solver):
         timeout = job.timeout or COMMAND_TIMEOUT
         with tempfile.TemporaryDirectory(prefix="aidlearn-") as name:
             folder = Path(name)
-            with open(folder / "X", "wb") as file:
-                np.ones(n).tofile(file)
-                for j in range(m):
-                    np.ascontiguousarray(X[:, j], dtype=float).tofile(file)
+            self._write_rows(X, folder)
             np.asarray(y, dtype=float).tofile(folder / "y")
             quantile = job.settings.get("quantile", 0.5)
             call = ["Rscript", "--vanilla", SCRIPT, name, n, m + 1, quantile, self.method, job.repeat, PATIENCE]
@@ -63,6 +64,20 @@ class Quantreg(Solver):
                 point = np.fromfile(folder / "coef")
                 out.solution = Solution(point[1:], float(point[0]))
         return out
+
+    def _write_rows(self, X: Any, folder: Path) -> None:
+        """X behind a column of ones, as the script reads it."""
+        n, m = X.shape
+        if self.takes_sparse:
+            rows = sparse.csr_array(sparse.hstack([np.ones((n, 1)), sparse.csr_array(X)], format="csr"))
+            rows.data.astype(float).tofile(folder / "ra")
+            (rows.indices + 1).astype(np.int32).tofile(folder / "ja")
+            (rows.indptr + 1).astype(np.int32).tofile(folder / "ia")
+            return
+        with open(folder / "X", "wb") as file:
+            np.ones(n).tofile(file)
+            for j in range(m):
+                np.ascontiguousarray(X[:, j], dtype=float).tofile(file)
 
 
 def _parsed(report: str) -> Measured:
@@ -218,6 +233,7 @@ SOLVERS: tuple[Solver, ...] = (
     ),
     Quantreg(name="R quantreg fn", method="fn", command_rows=2_000_000, max_work=2e10),
     Quantreg(name="R quantreg pfn", method="pfn"),
+    Quantreg(name="R quantreg sfn", method="sfn", takes_sparse=True, sparse_only=True),
     Estimator(
         name="scikit-learn LinearSVC",
         solves=("svm",),

@@ -70,6 +70,8 @@ class Solver(ABC):
     program: str | None = None
     """Program it needs."""
     takes_sparse: bool = False
+    sparse_only: bool = False
+    """Not asked to fit dense arrays in a table."""
     command_rows: int | None = None
     """Most rows that ``aidlearn bench`` asks it to fit; None: it is measured in the tables only."""
     max_rows: float = float("inf")
