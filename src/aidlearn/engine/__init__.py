@@ -1,9 +1,10 @@
 """The AID loop, and what a problem supplies to it."""
 
-from aidlearn.engine.clusters import Assignment, Clusters
+from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
 from aidlearn.engine.result import Iteration, Result, Status
+from aidlearn.engine.splits import Assignment
 
 __all__ = [
     "Accuracy",

@@ -7,7 +7,7 @@ the new clusters; the parent's sum is the old one minus those, so nothing else i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,117 +16,11 @@ from scipy import sparse
 
 from aidlearn.data.chunk import Chunk, Float, Int
 from aidlearn.engine.problem import Problem, Trial
+from aidlearn.engine.splits import NOTHING, Assignment, Born, Check, ChunkLabels, ChunkMoves, ChunkSums, Renaming
 from aidlearn.engine.sums import Sums
-
-
-@dataclass(frozen=True)
-class ChunkLabels:
-    """Cluster of each entry of a chunk; ``moved`` entries get the id of their key at the next pass."""
-
-    labels: NDArray[np.int32]
-    moved: Int
-    keys: Int
-
-    def current(self, renamed: Renaming) -> NDArray[np.int32]:
-        if renamed.groups is not None:
-            labels = renamed.groups[self.labels]
-        elif len(self.moved) == 0:
-            return self.labels
-        else:
-            labels = self.labels.copy()
-        labels[self.moved] = renamed.ids[np.searchsorted(renamed.keys, self.keys)]
-        return labels
-
-
-@dataclass(frozen=True)
-class Renaming:
-    """New cluster id of every key (ascending) that entries moved to in the last pass."""
-
-    keys: Int
-    ids: NDArray[np.int32]
-    groups: NDArray[np.int32] | None = None
-    """New id of every old one, where some are no longer used."""
-
-
-NOTHING = np.empty(0, dtype=np.int64)
 
 CANCELLATION = 0.01
 """A cluster whose sum has shrunk below this part of what was last summed is summed afresh."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """What one pass at a trial found: objectives, and the clusters its regions would split."""
-
-    objectives: Float
-    n_violated: int
-    """Clusters with entries in several regions at the first of the points."""
-    states: list[ChunkLabels]
-    renaming: Renaming
-    born: Born
-    flipped: Int
-    """Clusters of which every entry has left: the first of those that did stays."""
-    flipped_homes: NDArray[np.int16]
-
-
-@dataclass(frozen=True)
-class Born:
-    """Clusters that a split creates: groups first, then entries that are alone."""
-
-    parents: Int
-    homes: NDArray[np.int16]
-    counts: Int
-    groups: Float
-    """Sums of the groups."""
-    alone: list[Any]
-    """Sums of the entries that are alone, in parts."""
-    left: list[tuple[Int, Float]]
-    """Parents and what entries that are alone take from them."""
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """Initial group of each entry of a chunk, which entries stay alone, and the chunk's objective."""
-
-    labels: NDArray[np.int32]
-    single: NDArray[Any] | None = None
-    """A mask, or the numbers of these entries in the chunk."""
-    objective: float = 0.0
-    counts: Int | None = None
-    sums: Float | None = None
-    """Sizes and sums of the groups without the single entries, where they come with the labels."""
-
-
-@dataclass(frozen=True)
-class _ChunkSums:
-    """One chunk of the first clusters: its groups with sizes, and sums of these and of its single entries."""
-
-    groups: NDArray[np.intp]
-    sizes: Int
-    sums: Float
-    single_sums: Any
-    single: Int
-    """Numbers of the entries that stay alone."""
-    objective: float
-
-
-@dataclass(frozen=True)
-class _ChunkMoves:
-    """One chunk of a check: the clusters that its entries would leave for new ones."""
-
-    objectives: Float
-    keys: Int
-    """Of the new clusters: groups by cluster and regions, then entries that are alone by their number."""
-    parents: NDArray[np.int32]
-    firsts: NDArray[np.int16]
-    """Region of the new clusters at the first of the points."""
-    homes: NDArray[np.int16]
-    """The same at the last of them."""
-    counts: Int
-    groups: Float | None
-    """Sums of the groups (None: there are none)."""
-    alone: Any = None
-    """Sums of the entries that are alone (None: there are none)."""
 
 
 class Clusters:
@@ -175,7 +69,7 @@ class Clusters:
         single_keys: list[Int] = []
         single_sums: list[Any] = []
 
-        def assign_and_sum(chunk: Chunk, state: Any) -> tuple[_ChunkSums, ChunkLabels]:
+        def assign_and_sum(chunk: Chunk, state: Any) -> tuple[ChunkSums, ChunkLabels]:
             given = assign(chunk, state)
             labels = given.labels
             rows = NOTHING if given.single is None else given.single
@@ -185,7 +79,7 @@ class Clusters:
             single = problem.sums_alone(chunk.select(rows))
             if given.sums is not None and given.counts is not None:
                 here = np.flatnonzero(given.counts)
-                return _ChunkSums(here, given.counts[here], given.sums[here], single, keys, given.objective), kept
+                return ChunkSums(here, given.counts[here], given.sums[here], single, keys, given.objective), kept
             together, others = chunk, labels
             if len(rows):
                 others = np.delete(labels, rows)
@@ -195,9 +89,9 @@ class Clusters:
             position = np.zeros(n_groups, dtype=np.int32)
             position[here] = np.arange(len(here), dtype=np.int32)
             total = problem.aggregate(together, position[others], len(here))
-            return _ChunkSums(here, sizes[here], total, single, keys, given.objective), kept
+            return ChunkSums(here, sizes[here], total, single, keys, given.objective), kept
 
-        def collect(part: _ChunkSums) -> None:
+        def collect(part: ChunkSums) -> None:
             nonlocal sums, objective
             objective += part.objective
             if sums is None:
@@ -288,7 +182,7 @@ class Clusters:
         n_codes = base**trial.n_split
         n_shared = self.n_clusters * n_codes
 
-        def evaluate(chunk: Chunk, state: ChunkLabels) -> tuple[_ChunkMoves, ChunkLabels]:
+        def evaluate(chunk: Chunk, state: ChunkLabels) -> tuple[ChunkMoves, ChunkLabels]:
             labels = state.current(renaming)
             moved = problem.find_moved(replace(chunk, labels=labels), trial, homes)
             rows, codes = moved.rows, moved.codes
@@ -304,7 +198,7 @@ class Clusters:
                 groups = problem.aggregate(together, inverse[shared], n_groups)
             if n_groups < len(found):
                 alone = problem.sums_alone(chunk.select(rows[first[n_groups:]]))
-            moves = _ChunkMoves(
+            moves = ChunkMoves(
                 objectives=moved.objectives,
                 keys=found,
                 parents=labels[rows[first]],
@@ -317,9 +211,9 @@ class Clusters:
             return moves, ChunkLabels(labels, rows, keys)
 
         objectives = np.zeros(len(trial.points))
-        found_in: list[_ChunkMoves] = []
+        found_in: list[ChunkMoves] = []
 
-        def collect(moves: _ChunkMoves) -> None:
+        def collect(moves: ChunkMoves) -> None:
             objectives[:] += moves.objectives
             if len(moves.keys):
                 found_in.append(moves)
@@ -329,7 +223,7 @@ class Clusters:
         return self._violations(objectives, states, found_in, n_shared)
 
     def _violations(
-        self, objectives: Float, states: list[ChunkLabels], found_in: list[_ChunkMoves], n_shared: int
+        self, objectives: Float, states: list[ChunkLabels], found_in: list[ChunkMoves], n_shared: int
     ) -> Check:
         """Join what the chunks found of entries that would leave a cluster."""
         keys = np.unique(np.concatenate([moves.keys for moves in found_in])) if found_in else NOTHING
@@ -378,7 +272,7 @@ class Clusters:
 
     @staticmethod
     def _entries_alone(
-        found_in: list[_ChunkMoves], keys: Int, born: NDArray[np.bool_]
+        found_in: list[ChunkMoves], keys: Int, born: NDArray[np.bool_]
     ) -> tuple[list[Any], list[tuple[Int, Float]]]:
         """Sums of entries that become clusters of their own, and what they take from the clusters they leave."""
         alone: list[Any] = []

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from aidlearn.engine.checkpoint import Checkpoint, Snapshot
-from aidlearn.engine.clusters import Check, Clusters, near_and_far
+from aidlearn.engine.clusters import Clusters, near_and_far
 from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution, Trial
 from aidlearn.engine.result import Iteration, Result, Status, below, relative_gap
+from aidlearn.engine.splits import Check
 
 logger = logging.getLogger("aidlearn")
 

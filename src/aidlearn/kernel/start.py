@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from aidlearn.data.arrays import ArraySource
 from aidlearn.data.chunk import Chunk, Float, Int
-from aidlearn.engine.clusters import Assignment, Clusters
+from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.problem import Accuracy, Incumbent, Start
+from aidlearn.engine.splits import Assignment
 from aidlearn.kernel.dual import KernelDual, best_intercept
 from aidlearn.kernel.nystroem import landmark_features, landmark_map
 from aidlearn.kernel.problem import LOSS, NO_LOSS, KernelHinge, StartMethod

@@ -13,8 +13,9 @@ from aidlearn.data.arrays import ArraySource
 from aidlearn.data.chunk import Chunk, Float, join
 from aidlearn.data.memory import fewest_rows
 from aidlearn.data.run import Run, Systematic
-from aidlearn.engine.clusters import Assignment, Clusters
+from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Incumbent, Start
+from aidlearn.engine.splits import Assignment
 from aidlearn.linear.design import Design
 from aidlearn.linear.newton import (
     HEAVY,

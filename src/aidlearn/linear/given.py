@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from aidlearn.data.arrays import ArraySource
 from aidlearn.data.chunk import Chunk
-from aidlearn.engine.clusters import Assignment, Clusters
+from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Start
+from aidlearn.engine.splits import Assignment
 from aidlearn.linear.problem import PiecewiseLinear
 
 

@@ -11,8 +11,9 @@ from sklearn.cluster import Birch
 
 from aidlearn.data.chunk import Chunk, Float
 from aidlearn.data.run import Systematic
-from aidlearn.engine.clusters import Assignment, Clusters
+from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Start
+from aidlearn.engine.splits import Assignment
 from aidlearn.linear.newton import solved_point
 from aidlearn.linear.problem import PiecewiseLinear
 

@@ -16,9 +16,10 @@ from sklearn.cluster import kmeans_plusplus
 
 from aidlearn.data.arrays import ArraySource
 from aidlearn.data.chunk import Chunk, Float, join
-from aidlearn.engine.clusters import Assignment, Clusters
+from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.problem import Incumbent, Start, Trial
+from aidlearn.engine.splits import Assignment
 from aidlearn.linear.given import cluster_codes
 from aidlearn.linear.svm import svm_problem
 from aidlearn.semisupervised.aggregated import ClusterSums

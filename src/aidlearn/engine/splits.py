@@ -1,0 +1,118 @@
+"""What passes over clusters hand on: labels of a chunk, the first assignment, and what a check found to be split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.chunk import Float, Int
+
+
+@dataclass(frozen=True)
+class ChunkLabels:
+    """Cluster of each entry of a chunk; ``moved`` entries get the id of their key at the next pass."""
+
+    labels: NDArray[np.int32]
+    moved: Int
+    keys: Int
+
+    def current(self, renamed: Renaming) -> NDArray[np.int32]:
+        if renamed.groups is not None:
+            labels = renamed.groups[self.labels]
+        elif len(self.moved) == 0:
+            return self.labels
+        else:
+            labels = self.labels.copy()
+        labels[self.moved] = renamed.ids[np.searchsorted(renamed.keys, self.keys)]
+        return labels
+
+
+@dataclass(frozen=True)
+class Renaming:
+    """New cluster id of every key (ascending) that entries moved to in the last pass."""
+
+    keys: Int
+    ids: NDArray[np.int32]
+    groups: NDArray[np.int32] | None = None
+    """New id of every old one, where some are no longer used."""
+
+
+NOTHING = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What one pass at a trial found: objectives, and the clusters its regions would split."""
+
+    objectives: Float
+    n_violated: int
+    """Clusters with entries in several regions at the first of the points."""
+    states: list[ChunkLabels]
+    renaming: Renaming
+    born: Born
+    flipped: Int
+    """Clusters of which every entry has left: the first of those that did stays."""
+    flipped_homes: NDArray[np.int16]
+
+
+@dataclass(frozen=True)
+class Born:
+    """Clusters that a split creates: groups first, then entries that are alone."""
+
+    parents: Int
+    homes: NDArray[np.int16]
+    counts: Int
+    groups: Float
+    """Sums of the groups."""
+    alone: list[Any]
+    """Sums of the entries that are alone, in parts."""
+    left: list[tuple[Int, Float]]
+    """Parents and what entries that are alone take from them."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Initial group of each entry of a chunk, which entries stay alone, and the chunk's objective."""
+
+    labels: NDArray[np.int32]
+    single: NDArray[Any] | None = None
+    """A mask, or the numbers of these entries in the chunk."""
+    objective: float = 0.0
+    counts: Int | None = None
+    sums: Float | None = None
+    """Sizes and sums of the groups without the single entries, where they come with the labels."""
+
+
+@dataclass(frozen=True)
+class ChunkSums:
+    """One chunk of the first clusters: its groups with sizes, and sums of these and of its single entries."""
+
+    groups: NDArray[np.intp]
+    sizes: Int
+    sums: Float
+    single_sums: Any
+    single: Int
+    """Numbers of the entries that stay alone."""
+    objective: float
+
+
+@dataclass(frozen=True)
+class ChunkMoves:
+    """One chunk of a check: the clusters that its entries would leave for new ones."""
+
+    objectives: Float
+    keys: Int
+    """Of the new clusters: groups by cluster and regions, then entries that are alone by their number."""
+    parents: NDArray[np.int32]
+    firsts: NDArray[np.int16]
+    """Region of the new clusters at the first of the points."""
+    homes: NDArray[np.int16]
+    """The same at the last of them."""
+    counts: Int
+    groups: Float | None
+    """Sums of the groups (None: there are none)."""
+    alone: Any = None
+    """Sums of the entries that are alone (None: there are none)."""
