@@ -1,0 +1,257 @@
+"""``summary`` of the quantile regressions: from a fitted model and its rows to a :class:`Summary`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from aidlearn.data.arrays import is_dask
+from aidlearn.data.chunk import Float
+from aidlearn.data.moments import Moments
+from aidlearn.data.open import open_source
+from aidlearn.data.run import Run
+from aidlearn.data.source import DataSource
+from aidlearn.data.threads import one_blas_thread
+from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.fits import Fit, feature_names, fits_of
+from aidlearn.estimators.summary import INTERCEPT, METHODS, Summary
+from aidlearn.linear import inference
+from aidlearn.linear.band import Band
+from aidlearn.linear.design import Design
+from aidlearn.linear.inference import BANDWIDTHS, ClusterCodes, Density, InferenceError, Survey
+from aidlearn.linear.losses import pinball
+
+OTHER_ROWS = 1e-6
+"""Relative difference of objectives from which rows are not those of the fit."""
+NEIGHBOUR_GAP = 0.01
+"""Gap of the fits at neighbouring quantiles, in p/n: about the squared sampling error of their coefficients."""
+UNFINISHED = 0.05
+"""Gap of a fit, as a part of the loss that sampling errors cost, from which the summary says so."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a summary is asked for."""
+
+    se: str = "nid"
+    clusters: Any = None
+    alpha: float = 0.05
+    bandwidth: str = "hall-sheather"
+    n_replicates: int = 200
+    random_state: Any = None
+
+    def check(self) -> None:
+        if self.se not in METHODS:
+            raise ValueError(f"se must be one of {', '.join(map(repr, METHODS))}, got {self.se!r}.")
+        if self.bandwidth not in BANDWIDTHS:
+            raise ValueError(f"bandwidth must be one of {', '.join(map(repr, BANDWIDTHS))}, got {self.bandwidth!r}.")
+        check_number("alpha", self.alpha, low=0, high=1)
+        if self.se == "cluster" and self.clusters is None:
+            raise ValueError('se="cluster" needs clusters: an array with the cluster of each row, or its column.')
+        if self.clusters is not None and self.se not in ("cluster", "bootstrap"):
+            raise ValueError(f'clusters are for se="cluster" and se="bootstrap", not for se={self.se!r}.')
+
+
+def fitted_source(model: Any, X: Any, y: Any, sample_weight: Any) -> DataSource:
+    """Rows as a source, for a model that was fitted to such columns; the model stays as it is."""
+    check_is_fitted(model)
+    probe = clone(model)
+    source = probe._source(X, y, sample_weight)
+    if probe.n_features_in_ != model.n_features_in_:
+        raise ValueError(
+            f"X has {probe.n_features_in_} features, but the model was fitted with {model.n_features_in_}."
+        )
+    names = [getattr(each, "feature_names_in_", None) for each in (probe, model)]
+    if names[0] is not None and names[1] is not None and list(names[0]) != list(names[1]):
+        raise ValueError(f"The columns of X must be those of the fit, in their order: {list(names[1])}.")
+    return source
+
+
+def cluster_codes(clusters: Any, X: Any, source: DataSource) -> ClusterCodes:
+    """Clusters from an array, or from a column of the file or Dask DataFrame that X is."""
+    if isinstance(clusters, (str, int, np.integer)):
+        if is_dask(X):
+            labels = np.asarray(X[clusters].compute())
+        else:
+            recipe = source.recipe or {}
+            if "path" not in recipe:
+                raise ValueError("clusters names a column, which only a file or a Dask DataFrame has; pass an array.")
+            one = [recipe["columns"][0]] if recipe.get("columns") else [source.names[0]] if source.named else None
+            beside = open_source(recipe["path"], clusters, one)
+            labels = np.concatenate([np.array(chunk.y) for chunk in beside.chunks()])
+    else:
+        labels = np.asarray(clusters.compute() if is_dask(clusters) else clusters)
+    if labels.ndim != 1 or len(labels) != source.n_entries:
+        raise ValueError(f"clusters must hold one value for each of {source.n_entries} rows, got shape {labels.shape}.")
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError(f"clusters contains NaN at row {int(np.argmax(np.isnan(labels)))}.")
+    if labels.dtype == object:
+        labels = np.array([str(label) for label in labels])
+    found = ClusterCodes.of(labels)
+    if found.n < 2:
+        raise ValueError("clusters has one value only; standard errors need at least 2 clusters.")
+    return found
+
+
+def summarise(model: Any, X: Any, y: Any, sample_weight: Any, request: Request) -> Summary | list[Summary]:
+    """The summaries of a fitted quantile regression, one for each quantile."""
+    request.check()
+    check_is_fitted(model)
+    if model.alpha > 0:
+        raise InferenceError("A penalised fit (alpha > 0) has no standard errors of this kind: fit it with alpha=0.")
+    source = fitted_source(model, X, y, sample_weight)
+    clusters = None if request.clusters is None else cluster_codes(request.clusters, X, source)
+    fits = fits_of(model)
+    quantiles = np.atleast_1d(np.asarray(getattr(model, "quantile", 0.5), dtype=float))
+    if len(quantiles) != len(fits):
+        raise ValueError("quantile was changed after the fit: fit the model again.")
+    run = model._run(source)
+    replicates: list[Float | None] = [None] * len(fits)
+    with one_blas_thread():
+        moments, offset = model._measure_and_centre(run)
+        work = _Work(model, run, moments, offset, request, clusters)
+        surveys = [work.survey(fit, tau) for fit, tau in zip(fits, quantiles, strict=True)]
+        if request.se == "bootstrap":
+            from aidlearn.estimators.bootstrapping import replicated
+
+            found = replicated(model, source, clusters, request.n_replicates, None, request.random_state)
+            replicates = list(found)
+        parts = [
+            work.summary(fit, float(tau), seen, some)
+            for fit, tau, seen, some in zip(fits, quantiles, surveys, replicates, strict=True)
+        ]
+    return parts if isinstance(model.status_, list) else parts[0]
+
+
+class _Work:
+    """What the summaries of the quantiles of one model share."""
+
+    def __init__(
+        self, model: Any, run: Run, moments: Moments, offset: float, request: Request, clusters: ClusterCodes | None
+    ) -> None:
+        self.model, self.run, self.moments, self.offset = model, run, moments, offset
+        self.request, self.clusters = request, clusters
+        slopes = feature_names(model)
+        self.names = [INTERCEPT, *slopes] if model.fit_intercept else slopes
+        self.internal = [*slopes, INTERCEPT] if model.fit_intercept else slopes
+        """In the order of points."""
+
+    def design(self, quantile: float) -> Design:
+        return Design.of(pinball(quantile), self.moments, fit_intercept=self.model.fit_intercept, offset=self.offset)
+
+    def point(self, fit: Fit) -> Float:
+        assert fit.coef is not None
+        return np.append(fit.coef, fit.intercept - self.offset) if self.model.fit_intercept else fit.coef
+
+    def survey(self, fit: Fit, quantile: float) -> Survey:
+        seen = inference.survey(self.run, self.design(quantile), self.point(fit))
+        p = len(self.names)
+        if seen.n <= p:
+            raise InferenceError(
+                f"Standard errors need more rows than coefficients: there are {seen.n} rows with a positive weight "
+                f"and {p} coefficients."
+            )
+        inference.check_rank(seen.gram, self.internal)
+        return seen
+
+    def summary(self, fit: Fit, quantile: float, seen: Survey, replicates: Float | None) -> Summary:
+        request, design, point = self.request, self.design(quantile), self.point(fit)
+        assert fit.coef is not None
+        coefficients = np.append(fit.intercept, fit.coef) if self.model.fit_intercept else np.array(fit.coef)
+        unit = 2.0 if not hasattr(self.model, "quantile") else 1.0
+        notes = self._notes(fit, seen, unit)
+        others: dict[str, Any] = {
+            "names": list(self.names),
+            "coefficients": coefficients,
+            "alpha": request.alpha,
+            "quantile": quantile,
+            "se": request.se,
+            "n": seen.n,
+            "loss": seen.loss,
+            "null_loss": inference.null_loss(self.run, self.moments.targets - self.offset, quantile),
+            "model": type(self.model).__name__,
+            "target": self.run.source.target_name,
+            "objective": fit.objective,
+            "lower_bound": fit.lower_bound,
+            "gap": fit.gap,
+            "status": str(fit.status),
+            "notes": notes,
+            "n_clusters": None if self.clusters is None else self.clusters.n,
+        }
+        df = seen.n - len(self.names) if self.clusters is None else self.clusters.n - 1
+        if replicates is not None:
+            covariance = np.cov(replicates, rowvar=False).reshape(len(self.names), -1)
+            if not (covariance.diagonal() > 0).all():
+                raise InferenceError("Every bootstrap replicate has the same coefficients: the rows fit exactly.")
+            return Summary.of_covariance(covariance, df=df, replicates=replicates, **others)
+        density = self._density(design, point, seen, quantile)
+        if density.without:
+            notes.append(
+                f"{density.without} of {seen.n} rows have no density (the neighbouring quantiles cross there); if that "
+                'is more than a few, prefer se="bootstrap".'
+            )
+        M = quantile * (1 - quantile) * seen.gram
+        if self.clusters is not None:
+            M = inference.cluster_scores(self.run, design, point, seen, quantile, self.clusters)
+            # Few clusters vary less around their own fit: the usual correction of cluster-robust covariances.
+            M *= self.clusters.n / (self.clusters.n - 1) * (seen.n - 1) / (seen.n - len(self.names))
+        covariance = inference.sandwich(density.gram, M)
+        self._judge(fit, 0.5 * float(np.sum(density.gram * covariance)), notes, unit)
+        return Summary.of_covariance(
+            inference.uncentred(design, covariance),
+            df=df,
+            sparsity=density.sparsity,
+            bandwidth=density.bandwidth,
+            bread=inference.uncentred(design, inference.sandwich(density.gram, density.gram)),
+            gram=inference.uncentred_gram(design, seen.gram),
+            **others,
+        )
+
+    def _density(self, design: Design, point: Float, seen: Survey, quantile: float) -> Density:
+        request, run = self.request, self.run
+        h = inference.inside(quantile, BANDWIDTHS[request.bandwidth](quantile, seen.n, 0.05))
+        if request.se == "iid":
+            return inference.siddiqui(run, design, point, seen, quantile, h)
+        if request.se == "kernel":
+            return inference.kernel(run, design, point, seen, quantile, h)
+        if request.se == "cluster":
+            return inference.uniform(run, design, point, seen, quantile, h)
+        low, high = self._neighbours(point, seen, quantile, h)
+        return inference.neighbours(run, design, low, high, seen, h)
+
+    def _neighbours(self, point: Float, seen: Survey, quantile: float, h: float) -> list[Float]:
+        """The fits at ``quantile - h`` and ``quantile + h``."""
+        model = clone(self.model).set_params(tol=min(self.model.tol, NEIGHBOUR_GAP * len(point) / seen.n))
+        model.set_params(checkpoint=None, callbacks=None, init="auto", initial_rate=None)
+        start = Band()
+        start.continue_from(point)
+        return [
+            model._fit_design(self.run, self.design(level), start, self.moments).result.point
+            for level in (quantile - h, quantile + h)
+        ]
+
+    def _notes(self, fit: Fit, seen: Survey, unit: float) -> list[str]:
+        objective = unit * seen.loss
+        if abs(objective - fit.objective) > OTHER_ROWS * max(abs(objective), abs(fit.objective)):
+            return [
+                f"These are not the rows of the fit: its objective was {fit.objective:.6g}, here it is {objective:.6g}."
+            ]
+        return []
+
+    def _judge(self, fit: Fit, sampling: float, notes: list[str], unit: float) -> None:
+        """Say so where the fit was stopped before its error was small beside the sampling error.
+
+        A solution with the loss ``E - F`` above the optimum is as far from it as sampling errors of a cost
+        ``1/2 trace(H cov)`` are from the truth.
+        """
+        excess = (fit.objective - fit.lower_bound) / unit
+        if excess > UNFINISHED * sampling > 0:
+            wanted = UNFINISHED * sampling * unit / abs(fit.objective)
+            notes.append(
+                f"The certified gap {fit.gap:.1e} is not small beside the sampling error: fit with tol={wanted:.0e} or "
+                "less before reading the last digits of the coefficients."
+            )
