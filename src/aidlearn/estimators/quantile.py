@@ -23,6 +23,10 @@ from aidlearn.linear.losses import Loss, absolute, pinball
 
 class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
     alpha: float
+    _ridge = 0.0
+
+    def _fitted_losses(self) -> list[Loss]:
+        return self._losses()[0]
 
     @abstractmethod
     def _losses(self) -> tuple[list[Loss], bool]:

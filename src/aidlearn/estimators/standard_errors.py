@@ -9,15 +9,14 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from aidlearn.data.arrays import is_dask
 from aidlearn.data.chunk import Float
 from aidlearn.data.moments import Moments
-from aidlearn.data.open import open_source
 from aidlearn.data.run import Run
-from aidlearn.data.source import DataSource
 from aidlearn.data.threads import one_blas_thread
+from aidlearn.estimators.bootstrapping import replicated
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.fits import Fit, feature_names, fits_of
+from aidlearn.estimators.rows import cluster_codes, fitted_run
 from aidlearn.estimators.summary import INTERCEPT, METHODS, Summary
 from aidlearn.linear import inference
 from aidlearn.linear.band import Band
@@ -56,70 +55,28 @@ class Request:
             raise ValueError(f'clusters are for se="cluster" and se="bootstrap", not for se={self.se!r}.')
 
 
-def fitted_source(model: Any, X: Any, y: Any, sample_weight: Any) -> DataSource:
-    """Rows as a source, for a model that was fitted to such columns; the model stays as it is."""
-    check_is_fitted(model)
-    probe = clone(model)
-    source = probe._source(X, y, sample_weight)
-    if probe.n_features_in_ != model.n_features_in_:
-        raise ValueError(
-            f"X has {probe.n_features_in_} features, but the model was fitted with {model.n_features_in_}."
-        )
-    names = [getattr(each, "feature_names_in_", None) for each in (probe, model)]
-    if names[0] is not None and names[1] is not None and list(names[0]) != list(names[1]):
-        raise ValueError(f"The columns of X must be those of the fit, in their order: {list(names[1])}.")
-    return source
-
-
-def cluster_codes(clusters: Any, X: Any, source: DataSource) -> ClusterCodes:
-    """Clusters from an array, or from a column of the file or Dask DataFrame that X is."""
-    if isinstance(clusters, (str, int, np.integer)):
-        if is_dask(X):
-            labels = np.asarray(X[clusters].compute())
-        else:
-            recipe = source.recipe or {}
-            if "path" not in recipe:
-                raise ValueError("clusters names a column, which only a file or a Dask DataFrame has; pass an array.")
-            one = [recipe["columns"][0]] if recipe.get("columns") else [source.names[0]] if source.named else None
-            beside = open_source(recipe["path"], clusters, one)
-            labels = np.concatenate([np.array(chunk.y) for chunk in beside.chunks()])
-    else:
-        labels = np.asarray(clusters.compute() if is_dask(clusters) else clusters)
-    if labels.ndim != 1 or len(labels) != source.n_entries:
-        raise ValueError(f"clusters must hold one value for each of {source.n_entries} rows, got shape {labels.shape}.")
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise ValueError(f"clusters contains NaN at row {int(np.argmax(np.isnan(labels)))}.")
-    if labels.dtype == object:
-        labels = np.array([str(label) for label in labels])
-    found = ClusterCodes.of(labels)
-    if found.n < 2:
-        raise ValueError("clusters has one value only; standard errors need at least 2 clusters.")
-    return found
-
-
 def summarise(model: Any, X: Any, y: Any, sample_weight: Any, request: Request) -> Summary | list[Summary]:
     """The summaries of a fitted quantile regression, one for each quantile."""
     request.check()
     check_is_fitted(model)
     if model.alpha > 0:
         raise InferenceError("A penalised fit (alpha > 0) has no standard errors of this kind: fit it with alpha=0.")
-    source = fitted_source(model, X, y, sample_weight)
-    clusters = None if request.clusters is None else cluster_codes(request.clusters, X, source)
+    run = fitted_run(model, X, y, sample_weight)
+    clusters = None if request.clusters is None else cluster_codes(request.clusters, X, run.source)
     fits = fits_of(model)
     quantiles = np.atleast_1d(np.asarray(getattr(model, "quantile", 0.5), dtype=float))
     if len(quantiles) != len(fits):
         raise ValueError("quantile was changed after the fit: fit the model again.")
-    run = model._run(source)
     replicates: list[Float | None] = [None] * len(fits)
     with one_blas_thread():
         moments, offset = model._measure_and_centre(run)
         work = _Work(model, run, moments, offset, request, clusters)
         surveys = [work.survey(fit, tau) for fit, tau in zip(fits, quantiles, strict=True)]
         if request.se == "bootstrap":
-            from aidlearn.estimators.bootstrapping import replicated
-
-            found = replicated(model, source, clusters, request.n_replicates, None, request.random_state)
-            replicates = list(found)
+            kind = "exponential" if clusters is None else "cluster"
+            again = fitted_run(model, X, y, sample_weight)
+            found = replicated(model, again, request.n_replicates, kind, clusters, request.random_state)
+            replicates = list(found.coefficients) if len(fits) > 1 else [found.coefficients]
         parts = [
             work.summary(fit, float(tau), seen, some)
             for fit, tau, seen, some in zip(fits, quantiles, surveys, replicates, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from html import escape
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ INTERCEPT = "(intercept)"
 
 
 @dataclass(frozen=True)
-class Test:
+class TestResult:
     """The result of a test."""
 
     __test__ = False  # no test of this package
@@ -147,7 +148,7 @@ class Summary:
 
     # Tests
 
-    def wald_test(self, hypothesis: Any, value: Any = 0.0) -> Test:
+    def wald_test(self, hypothesis: Any, value: Any = 0.0) -> TestResult:
         """Test linear restrictions on the coefficients.
 
         Parameters
@@ -270,11 +271,11 @@ class Summary:
     def to_frame(self) -> Any:
         """The table of coefficients as a pandas DataFrame."""
         try:
-            import pandas as pd
+            pandas = import_module("pandas")
         except ImportError:
             raise ImportError("to_frame needs pandas: pip install pandas.") from None
         columns = ("coefficients", "standard_errors", "statistics", "p_values", "lower", "upper")
-        return pd.DataFrame({name: getattr(self, name) for name in columns}, index=self.names)
+        return pandas.DataFrame({name: getattr(self, name) for name in columns}, index=self.names)
 
     # Kept
 
@@ -295,16 +296,16 @@ class Summary:
         return cls(**values)
 
 
-def wald(name: str, rest: Float, covariance: Float, df_residual: float) -> Test:
+def wald(name: str, rest: Float, covariance: Float, df_residual: float) -> TestResult:
     """``rest' covariance^-1 rest / q`` by the F distribution."""
     q = len(rest)
     if np.linalg.matrix_rank(covariance, hermitian=True) < q:
         raise ValueError(f"{name}: the restrictions are not independent of one another.")
     statistic = float(rest @ np.linalg.solve(covariance, rest)) / q
-    return Test(name, statistic, q, df_residual, float(stats.f.sf(statistic, q, df_residual)))
+    return TestResult(name, statistic, q, df_residual, float(stats.f.sf(statistic, q, df_residual)))
 
 
-def equal_slopes(summaries: Sequence[Summary], names: Sequence[str] | None = None) -> Test:
+def equal_slopes(summaries: Sequence[Summary], names: Sequence[str] | None = None) -> TestResult:
     """Test that slopes are the same at several quantiles (Koenker and Bassett 1982).
 
     Parameters
@@ -366,7 +367,7 @@ def _joint_covariance(summaries: Sequence[Summary]) -> Float:
     )
 
 
-def likelihood_ratio_test(restricted: Summary, full: Summary) -> Test:
+def likelihood_ratio_test(restricted: Summary, full: Summary) -> TestResult:
     """Test a model against one with more columns by their losses (Koenker and Machado 1999).
 
     ``2 (V_restricted - V_full) / (tau (1 - tau) s)`` is compared with chi-squared. It presumes iid errors: s is the
@@ -384,7 +385,7 @@ def likelihood_ratio_test(restricted: Summary, full: Summary) -> Test:
     # Two losses that are each known to the tolerance of a fit may come out in the wrong order.
     statistic = max(2 * (restricted.loss - full.loss) / (tau * (1 - tau) * full.sparsity), 0.0)
     name = f"Likelihood ratio test of {', '.join(extra) if len(extra) <= 4 else f'{len(extra)} coefficients'}"
-    return Test(name, statistic, len(extra), None, float(stats.chi2.sf(statistic, len(extra))))
+    return TestResult(name, statistic, len(extra), None, float(stats.chi2.sf(statistic, len(extra))))
 
 
 def _latex(text: str) -> str:
