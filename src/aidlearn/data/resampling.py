@@ -18,17 +18,29 @@ from aidlearn.data.chunk import Chunk, Float
 from aidlearn.data.passes import PassFunction
 from aidlearn.data.run import Run
 
-BLOCK = 4096
-"""Rows whose numbers come from one state of the generator."""
+BLOCK = 2048
+"""Rows whose numbers come from one state of the generator: few enough that chunks seldom need a part of one only."""
 COUNTS = 1
 """Stream of the numbers of draws in each block, apart from those of rows."""
 
 
-def philox(seed: int, replicate: int, block: int, stream: int = 0) -> np.random.Generator:
-    """The generator of one replicate and block."""
-    key = np.array([seed, replicate], dtype=np.uint64)
-    counter = np.array([0, 0, block, stream], dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+class Generators:
+    """Generators by seed, replicate and block: one object in as many states (making new ones takes longer)."""
+
+    def __init__(self, seed: int) -> None:
+        self._bits = np.random.Philox(key=0)
+        self._generator = np.random.Generator(self._bits)
+        self._state: Any = self._bits.state
+        self._seed = seed
+
+    def __call__(self, replicate: int, block: int, stream: int = 0) -> np.random.Generator:
+        """The generator at the beginning of a block of a replicate; until the next call."""
+        inner = self._state["state"]
+        inner["key"][:] = self._seed, replicate
+        inner["counter"][:] = 0, 0, block, stream
+        self._state["buffer_pos"], self._state["has_uint32"] = 4, 0
+        self._bits.state = self._state
+        return self._generator
 
 
 class Weights(ABC):
@@ -55,16 +67,17 @@ class _ByBlock(Weights):
     seed: int
 
     @abstractmethod
-    def block(self, replicate: int, block: int) -> Float:
+    def block(self, generators: Generators, replicate: int, block: int) -> Float:
         """The factors of all rows of a block (of :data:`BLOCK` rows, also where there are fewer)."""
 
     def __call__(self, start: int, stop: int, replicates: Sequence[int]) -> Float:
+        generators = Generators(self.seed)  # of this thread
         out = np.empty((len(replicates), stop - start))
         for block in range(start // BLOCK, -(-stop // BLOCK)):
             first, last = max(start, block * BLOCK), min(stop, (block + 1) * BLOCK)
             inside, here = slice(first - block * BLOCK, last - block * BLOCK), slice(first - start, last - start)
             for row, replicate in zip(out, replicates, strict=True):
-                row[here] = self.block(replicate, block)[inside]
+                row[here] = self.block(generators, replicate, block)[inside]
         return out
 
 
@@ -72,8 +85,8 @@ class _ByBlock(Weights):
 class Exponential(_ByBlock):
     """Standard exponential factors: the weighted bootstrap (Rubin 1981; Bose and Chatterjee 2003)."""
 
-    def block(self, replicate: int, block: int) -> Float:
-        return philox(self.seed, replicate, block).standard_exponential(BLOCK)
+    def block(self, generators: Generators, replicate: int, block: int) -> Float:
+        return generators(replicate, block).standard_exponential(BLOCK)
 
 
 @dataclass(frozen=True)
@@ -85,15 +98,16 @@ class Multinomial(_ByBlock):
 
     n_rows: int
 
-    def block(self, replicate: int, block: int) -> Float:
+    def block(self, generators: Generators, replicate: int, block: int) -> Float:
         size = min(BLOCK, self.n_rows - block * BLOCK)
-        drawn = philox(self.seed, replicate, block).integers(size, size=self._draws(replicate)[block])
+        n_draws = int(self._draws(generators, replicate)[block])
+        drawn = generators(replicate, block).integers(size, size=n_draws)
         return np.bincount(drawn, minlength=BLOCK).astype(np.float64)
 
-    def _draws(self, replicate: int) -> NDArray[np.int64]:
+    def _draws(self, generators: Generators, replicate: int) -> NDArray[np.int64]:
         sizes = np.full(-(-self.n_rows // BLOCK), BLOCK)
         sizes[-1] = self.n_rows - BLOCK * (len(sizes) - 1)
-        draws = philox(self.seed, replicate, 0, COUNTS).multinomial(self.n_rows, sizes / self.n_rows)
+        draws = generators(replicate, 0, COUNTS).multinomial(self.n_rows, sizes / self.n_rows)
         return np.asarray(draws, dtype=np.int64)
 
 

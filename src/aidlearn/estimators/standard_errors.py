@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from aidlearn.estimators.rows import cluster_codes, fitted_run
 from aidlearn.estimators.summary import INTERCEPT, METHODS, Summary
 from aidlearn.linear import inference
 from aidlearn.linear.band import Band
+from aidlearn.linear.batch import NEAR, Batch, Member, Solved
 from aidlearn.linear.design import Design
 from aidlearn.linear.inference import BANDWIDTHS, ClusterCodes, Density, InferenceError, Survey
 from aidlearn.linear.losses import pinball
@@ -181,15 +183,22 @@ class _Work:
         return inference.neighbours(run, design, low, high, seen, h)
 
     def _neighbours(self, point: Float, seen: Survey, quantile: float, h: float) -> list[Float]:
-        """The fits at ``quantile - h`` and ``quantile + h``."""
-        model = clone(self.model).set_params(tol=min(self.model.tol, NEIGHBOUR_GAP * len(point) / seen.n))
-        model.set_params(checkpoint=None, callbacks=None, init="auto", initial_rate=None)
-        start = Band()
-        start.continue_from(point)
-        return [
-            model._fit_design(self.run, self.design(level), start, self.moments).result.point
-            for level in (quantile - h, quantile + h)
-        ]
+        """The fits at ``quantile - h`` and ``quantile + h``, as neighbours of the model."""
+        ratio = len(point) / seen.n
+        tol = min(self.model.tol, NEIGHBOUR_GAP * ratio)
+        model = clone(self.model).set_params(tol=tol, checkpoint=None, callbacks=None, init="auto", initial_rate=None)
+
+        def refit(member: Member, close: Float) -> Solved:
+            start = Band()
+            start.continue_from(close)
+            design = replace(self.design(quantile), loss=member.loss)
+            return Solved.of(model._fit_design(self.run, design, start, self.moments).result)
+
+        members = [Member(pinball(quantile - h)), Member(pinball(quantile + h))]
+        # Rows between the two planes change sides, and so may those that sampling errors leave in doubt.
+        near = 2 * h + NEAR * math.sqrt(ratio)
+        batch = Batch(self.run, self.design(quantile), point, members, tol=tol, near=near)
+        return [solved.point for solved in batch.solve(refit)]
 
     def _notes(self, fit: Fit, seen: Survey, unit: float) -> list[str]:
         objective = unit * seen.loss

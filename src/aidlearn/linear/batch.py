@@ -23,15 +23,27 @@ from scipy import sparse
 from aidlearn.data.arrays import ArraySource
 from aidlearn.data.chunk import Chunk, Float, join
 from aidlearn.data.moments import inspect
-from aidlearn.data.resampling import UNCHANGED, Weights
+from aidlearn.data.resampling import UNCHANGED, Unchanged, Weights
 from aidlearn.data.run import Run
+from aidlearn.engine.clusters import Assignment, Clusters
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.engine.result import Result, relative_gap
-from aidlearn.linear.band import Band, few_entries, largest_sample, singletons
+from aidlearn.linear import plain
+from aidlearn.linear.band import few_entries, largest_sample, singletons
 from aidlearn.linear.design import Design
 from aidlearn.linear.losses import Loss
-from aidlearn.linear.newton import HEAVY, Metric, NormalEquations, quantile_width
+from aidlearn.linear.newton import (
+    HEAVY,
+    Damping,
+    Metric,
+    Model,
+    NormalEquations,
+    bounded_step,
+    local_model,
+    quantile_width,
+    thinning,
+)
 from aidlearn.linear.passes import CARRIES, Split, passes_of
 from aidlearn.linear.problem import PiecewiseLinear, Procedure, StartMethod
 from aidlearn.linear.solvers import SOLVERS
@@ -44,10 +56,12 @@ MOST_NEAR = 0.5
 """Near rows beyond this part of all save nothing."""
 MEMBERS_AT_ONCE = 256
 """Members that share passes: their weights of near rows are kept side by side."""
-EVALUATED_ROWS = 512
-"""Rows whose margins at all points fit into a cache."""
+EVALUATED = 1 << 17
+"""Margins (rows times points) that fit into a cache."""
 ALL_SINGLE = 5e6
 """Rows times squared columns of a reduced problem that is cheaper solved at once than by aggregation."""
+MOST_STEPS, SHORT = 6, 0.05
+"""Newton steps on a reduced problem, and their length, in the distance of near rows, that ends them."""
 GRAM_ROWS = 20_000
 """Of a sample whose Gram matrix measures leverages."""
 
@@ -166,6 +180,9 @@ class _Reduced:
     """Of the groups: members x groups x (sum of s x, sum of s y, sum of s)."""
     labels: Float
     """Class of each group, where targets are classes."""
+    metric: Metric
+    distance: float
+    """Within which rows are near, in leverages."""
 
     def solve(self, k: int, before: Solved | None) -> Solved:
         """The reduced problem of the k-th member, with its penalty for an objective: that of the rows comes later."""
@@ -191,8 +208,7 @@ class _Reduced:
         if run.n_entries * design.n_variables**2 <= ALL_SINGLE:
             start = partial(_all_single, point=point)
         else:
-            start = Band()
-            start.continue_from(point)
+            start = partial(_sharpened, point=point, metric=self.metric, reach=self.distance)
         procedure = Procedure(SOLVERS["auto"], start, rng=np.random.default_rng(0))
         result = aid(PiecewiseLinear(run, design, procedure), Limits(batch.tol / 4, 100, None), [])
         return Solved(result.point, design.penalty(result.point), result.lower_bound)
@@ -200,12 +216,71 @@ class _Reduced:
 
 def _all_single(problem: PiecewiseLinear, point: Float) -> Start:
     """Every row of a small problem its own cluster, from a point close to the optimum."""
-    design, total = problem.design, []
+    design = problem.design
+    total: list[float] = []
     problem.run.map(
         lambda chunk, state: (design.objective_at(chunk, point, design.margins(chunk, point)), None),
         collect=total.append,
     )
     return replace(singletons(problem), incumbent=Incumbent(point, sum(total) + design.penalty(point)))
+
+
+def _sharpened(problem: PiecewiseLinear, point: Float, metric: Metric, reach: float) -> Start:
+    """Newton steps on the reduced rows from a point close to the optimum, then clusters around where they end.
+
+    The metric is that of all rows: the groups, each heavier than all near rows, would spoil one of their own.
+    """
+    design, run = problem.design, problem.run
+    view = join([run.source.chunk(k) for k in range(run.source.n_chunks)])
+    leverage = np.broadcast_to(np.asarray(metric.leverage(design, view), dtype=np.float64), view.n_entries)
+    damping = Damping(size=1e-4)
+
+    def model_at(where: Float, kappa: float) -> Model:
+        sums = plain.model(design, view, where, leverage, kappa)
+        model = local_model(design, view, sums, leverage, thinning(len(sums.near), design.n_variables))
+        model.objective += design.penalty(where)
+        return model
+
+    # The first width is that of all near rows; each step leaves about a quarter of it to go.
+    if math.isinf(reach):
+        reach = float(np.median(design.loss.distance(design.margins(view, point)) / leverage))
+    kappa = length = reach
+    model = model_at(point, kappa)
+    for _ in range(MOST_STEPS):
+        step, length = bounded_step(design, point, model, kappa, damping, metric)
+        trial = point + design.step(step)
+        narrower = max(kappa / 4, min(kappa, length / 2))
+        there = model_at(trial, narrower)
+        if there.objective > model.objective:
+            damping.more()
+            kappa /= 2
+            model = model_at(point, kappa)
+            continue
+        damping.less()
+        point, model, kappa = trial, there, narrower
+        if length <= SHORT * reach:
+            break
+    n, p = view.n_entries, design.n_variables
+    z = design.margins(view, point)
+    least, most = ((5 * p + 50) / n, 0.3)
+    near = max(2 * length, quantile_width(design, z, leverage, least))
+    near = min(near, quantile_width(design, z, leverage, most))
+    return _clusters(problem, point, model.objective, leverage, near)
+
+
+def _clusters(problem: PiecewiseLinear, point: Float, objective: float, leverage: Float, near: float) -> Start:
+    """Rows within a distance alone, the others by region (and class)."""
+    design = problem.design
+    n_groups = problem.n_regions * (2 if design.loss.classifies else 1)
+    split = Split(near, 0.0, 1, problem.cuts, n_groups, CARRIES)
+
+    def assign(chunk: Chunk, state: Any) -> Assignment:
+        found = plain.groups(design, chunk, point, leverage[chunk.start : chunk.stop], split)
+        return Assignment(found.labels, found.alone, found.objective, found.counts, found.sums)
+
+    homes = np.tile(np.arange(problem.n_regions, dtype=np.int16), 2 if design.loss.classifies else 1)
+    clusters, true = Clusters.build(problem, assign, n_groups, homes)
+    return Start(clusters, Incumbent(point, true + design.penalty(point)))
 
 
 def _reduce(batch: Batch, numbers: Sequence[int], metric: Metric, fraction: float) -> _Reduced:
@@ -219,6 +294,7 @@ def _reduce(batch: Batch, numbers: Sequence[int], metric: Metric, fraction: floa
     passes, compiled = passes_of(run), run.compiled
     replicates = sorted({batch.members[number].replicate for number in numbers})
     everything = math.isinf(distance)
+    as_given = isinstance(weights, Unchanged) and not loss.classifies  # then the pass has summed them already
 
     def measure(chunk: Chunk, state: Any) -> tuple[tuple[Chunk, Float, Float], None]:
         factors = weights(chunk.start, chunk.stop, replicates)
@@ -228,6 +304,9 @@ def _reduce(batch: Batch, numbers: Sequence[int], metric: Metric, fraction: floa
             return (chunk.select(slice(None)), factors, sums), None
         leverage = metric.leverage(design, chunk, compiled)
         found = passes.groups(design, chunk, point, leverage, split)
+        if as_given:
+            sums[0, :, :p], sums[0, :, p:] = found.sums[:, :p], found.sums[:, -2:]
+            return (chunk.select(found.alone), factors[:, found.alone], sums), None
         far = found.labels.copy()
         far[found.alone] = -1
         for group in range(n_groups):
@@ -249,7 +328,7 @@ def _reduce(batch: Batch, numbers: Sequence[int], metric: Metric, fraction: floa
     of = [replicates.index(batch.members[number].replicate) for number in numbers]
     positive = getattr(loss, "positive", 1.0)
     labels = np.repeat([positive - 1.0, positive], n_regions) if loss.classifies else np.zeros(n_groups)
-    return _Reduced(batch, numbers, join(near), np.concatenate(parts, axis=1)[of], total[of], labels)
+    return _Reduced(batch, numbers, join(near), np.concatenate(parts, axis=1)[of], total[of], labels, metric, distance)
 
 
 def _sums(chunk: Chunk, rows: NDArray[np.intp], weight: Float) -> Float:
@@ -273,14 +352,14 @@ def _evaluated(batch: Batch, numbers: Sequence[int], found: Sequence[Solved]) ->
     V = np.array([solved.point for solved in found])
     slopes = np.ascontiguousarray(V[:, : design.n_attributes].T)
     levels = np.array([design.intercept(point) for point in V]) if design.fit_intercept else np.zeros(len(V))
-    total = np.zeros(len(V))
+    total, at_once = np.zeros(len(V)), max(256, EVALUATED // len(V))
 
     def measure(chunk: Chunk, state: Any) -> tuple[Float, None]:
         factors = weights(chunk.start, chunk.stop, replicates)
         factors *= chunk.weight
         objectives = np.zeros(len(V))
-        for first in range(0, chunk.n_entries, EVALUATED_ROWS):
-            rows = slice(first, min(first + EVALUATED_ROWS, chunk.n_entries))
+        for first in range(0, chunk.n_entries, at_once):
+            rows = slice(first, min(first + at_once, chunk.n_entries))
             scores = np.asarray(chunk.X[rows] @ slopes, dtype=np.float64).T + levels[:, None]
             for loss, which, own in zip(losses, having, owns, strict=True):
                 sign, e = loss.fold(chunk.y[rows])

@@ -23,12 +23,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, sparse
 from scipy.special import ndtri
 
 from aidlearn.data.chunk import Chunk, Float
 from aidlearn.data.run import Run
 from aidlearn.linear.design import Design
+from aidlearn.linear.gram import weighted_gram
 from aidlearn.linear.order import Sampled, quantiles
 
 SINGULAR = 1e-13
@@ -37,6 +38,8 @@ ZERO_RESIDUAL = 1e-9
 """Part of the mean residual up to which one is of the rows that the solution interpolates."""
 TINY_DENSITY_STEP = 1e-8
 """Part of the mean residual that keeps a difference of fitted quantiles away from 0."""
+FEW_DIGITS = 100.0
+"""Squared mean of a column over its variance up to which sums about zero are as good as those about the mean."""
 NORMAL_IQR = 1.34
 """Distance between the quartiles of a normal distribution, in standard deviations."""
 
@@ -113,15 +116,14 @@ def survey(run: Run, design: Design, point: Float) -> Survey:
     p = design.n_variables
     gram, total, sizes = np.zeros((p, p)), np.zeros(4), []
     sampled = Sampled.planned(run.n_entries)
-    step = sampled.step
+    step, plain = sampled.step, _plain_sums(design)
 
     def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
         u = chunk.weight * design.margins(chunk, point)
-        rows = design.rows(chunk, slice(None))
         some = u[-chunk.start % step :: step][chunk.weight[-chunk.start % step :: step] > 0]
         loss = float(design.loss.values(u).sum())  # w rho(u) = rho(w u)
         sums = np.array([np.count_nonzero(chunk.weight), loss, float(u.sum()), float(u @ u)])
-        return (rows.gram(chunk.weight**2), sums, float(np.abs(u).sum()), some.copy()), None
+        return (_centred_gram(design, chunk, plain, None), sums, float(np.abs(u).sum()), some.copy()), None
 
     def collect(value: Any) -> None:
         nonlocal gram
@@ -290,7 +292,7 @@ class _Summed:
 
 def _weighted_gram(run: Run, design: Design, density: Callable[[Chunk], Float]) -> _Summed:
     """``sum_i f_i w_i^2 x_i x_i'``, by one pass over the rows whose density is not zero."""
-    p = design.n_variables
+    p, plain = design.n_variables, _plain_sums(design)
     gram, total, without = np.zeros((p, p)), [], 0
 
     def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
@@ -299,9 +301,10 @@ def _weighted_gram(run: Run, design: Design, density: Callable[[Chunk], Float]) 
         missing = np.count_nonzero(chunk.weight) - used
         if used == 0:
             return (0.0, 0.0, missing), None
-        which: Any = slice(None) if used > chunk.n_entries // 2 else np.flatnonzero(f)
-        rows = design.rows(chunk, which)
-        return (rows.gram((f * chunk.weight**2)[which]), float(f.sum()), missing), None
+        if used < chunk.n_entries // 2:
+            few = np.flatnonzero(f)
+            return (_centred_gram(design, chunk.select(few), plain, f[few]), float(f.sum()), missing), None
+        return (_centred_gram(design, chunk, plain, f), float(f.sum()), missing), None
 
     def collect(value: Any) -> None:
         nonlocal gram, without
@@ -311,6 +314,37 @@ def _weighted_gram(run: Run, design: Design, density: Callable[[Chunk], Float]) 
 
     run.map(measure, collect=collect)
     return _Summed(gram, math.fsum(total), without)
+
+
+def _plain_sums(design: Design) -> bool:
+    """Whether sums of squares about the means may be had from those about zero.
+
+    Sums of dense rows as they are save a copy of the rows; they lose twice the digits that the means have more than
+    the deviations.
+    """
+    m = design.n_attributes
+    return design.layout is None and bool(
+        (design.centre**2 * design.weight <= FEW_DIGITS * design.column_squares[:m]).all()
+    )
+
+
+def _centred_gram(design: Design, chunk: Chunk, plain: bool, density: Float | None) -> Float:
+    """``sum f_i w_i^2 x_i x_i'`` of a chunk, on centred columns with the intercept last."""
+    unit = bool((chunk.weight == 1).all())
+    D = density if unit else chunk.weight**2 if density is None else density * chunk.weight**2
+    if not plain or sparse.issparse(chunk.X) or chunk.X.dtype != np.float64:
+        return design.rows(chunk, slice(None)).gram(D)
+    gram = weighted_gram(chunk.X, D)
+    if not design.fit_intercept:
+        return gram
+    sums = chunk.X.sum(axis=0) if D is None else D @ chunk.X
+    total = float(chunk.n_entries) if D is None else float(D.sum())
+    c, m = design.centre, design.n_attributes
+    out = np.empty((m + 1, m + 1))
+    out[:m, :m] = gram - np.outer(c, sums) - np.outer(sums, c) + total * np.outer(c, c)
+    out[m, :m] = out[:m, m] = sums - total * c
+    out[m, m] = total
+    return out
 
 
 def cluster_scores(
