@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import stats
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,6 +26,7 @@ from aidlearn.linear.batch import NEAR, Batch, Member, Solved
 from aidlearn.linear.design import Design
 from aidlearn.linear.inference import BANDWIDTHS, ClusterCodes, Density, InferenceError, Survey
 from aidlearn.linear.losses import pinball
+from aidlearn.linear.rank import MOST_ROWS, RankTest, SmallRows
 
 OTHER_ROWS = 1e-6
 """Relative difference of objectives from which rows are not those of the fit."""
@@ -147,6 +149,8 @@ class _Work:
             if not (covariance.diagonal() > 0).all():
                 raise InferenceError("Every bootstrap replicate has the same coefficients: the rows fit exactly.")
             return Summary.of_covariance(covariance, df=df, replicates=replicates, **others)
+        if request.se == "rank":
+            return self._rank_tests(quantile, coefficients, df, others)
         density = self._density(design, point, seen, quantile)
         if density.without:
             notes.append(
@@ -167,6 +171,39 @@ class _Work:
             bandwidth=density.bandwidth,
             bread=inference.uncentred(design, inference.sandwich(density.gram, density.gram)),
             gram=inference.uncentred_gram(design, seen.gram),
+            **others,
+        )
+
+    def _rank_tests(self, quantile: float, coefficients: Float, df: int, others: dict[str, Any]) -> Summary:
+        """Intervals that invert rank tests; what stands for a standard error is their width over that of the t."""
+        if self.run.n_entries > MOST_ROWS:
+            raise InferenceError(
+                f'se="rank" solves hundreds of linear programs of all rows, so it takes at most {MOST_ROWS:,} of them, '
+                f'got {self.run.n_entries:,}: use se="nid".'
+            )
+        rows = SmallRows.of(self.run, self.model.fit_intercept)
+        critical = float(stats.t.ppf(1 - self.request.alpha / 2, df))
+        estimates = coefficients - (np.eye(len(self.names))[0] * self.offset if self.offset else 0.0)
+        table = np.empty((len(self.names), 3))
+        for j, b in enumerate(estimates):
+            test = RankTest(rows, j, quantile)
+            shift = coefficients[j] - b
+            step = float(np.median(np.abs(rows.y - rows.X @ estimates))) * quantile * (1 - quantile) / test.scale
+            step = step or max(abs(b), 1.0) * 1e-3
+            ends = [test.crossing(critical, b, direction * step) + shift for direction in (-1.0, 1.0)]
+            table[j] = *ends, test(-shift)
+        lower, upper, statistics = table.T
+        if not np.isfinite(table).all():
+            bad = self.names[int(np.argmax(~np.isfinite(table).all(axis=1)))]
+            raise InferenceError(f'The rank test bounds the coefficient of {bad} on one side only: use se="bootstrap".')
+        return Summary(
+            standard_errors=(upper - lower) / (2 * critical),
+            statistics=statistics,
+            p_values=2 * stats.t.sf(np.abs(statistics), df),
+            lower=lower,
+            upper=upper,
+            covariance=None,
+            df=df,
             **others,
         )
 
