@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from aidlearn.data.chunk import Float
@@ -18,7 +17,7 @@ from aidlearn.data.source import DataSource
 from aidlearn.data.threads import one_blas_thread
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.fits import feature_names
-from aidlearn.estimators.rows import cluster_codes, fitted_run
+from aidlearn.estimators.rows import cluster_codes, fitted_run, unfitted
 from aidlearn.estimators.summary import INTERCEPT
 from aidlearn.linear.band import Band
 from aidlearn.linear.batch import Batch, Member, Solved
@@ -211,7 +210,7 @@ class _Replicates:
 
     def _refit(self, member: Member, point: Float) -> Solved:
         """One replicate on all rows."""
-        model = clone(self.model).set_params(tol=min(self.model.tol, GAP), checkpoint=None, init="auto")
+        model = unfitted(self.model, tol=min(self.model.tol, GAP), init="auto", initial_rate=None)
         run = Reweighted(self.run, self.weights, member.replicate)
         moments = inspect(run, model.fit_intercept)
         start = Band()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from aidlearn.data.arrays import is_dask
 from aidlearn.data.open import open_source
@@ -14,9 +13,15 @@ from aidlearn.data.source import DataSource
 from aidlearn.linear.inference import ClusterCodes
 
 
+def unfitted(model: Any, **changes: Any) -> Any:
+    """An estimator with the same parameters, but for those of the fit on its machine and some others."""
+    kept = {**model.get_params(deep=False), "callbacks": None, "checkpoint": None, **changes}
+    return type(model)(**kept)
+
+
 def fitted_run(model: Any, X: Any, y: Any, sample_weight: Any) -> Run:
     """A run over rows with the columns (and classes) of a fitted model, which stays as it is."""
-    probe = clone(model)
+    probe = unfitted(model)
     classifies = hasattr(model, "classes_")
     run: Run = probe._classified(X, y, sample_weight) if classifies else probe._run(probe._source(X, y, sample_weight))
     if probe.n_features_in_ != model.n_features_in_:

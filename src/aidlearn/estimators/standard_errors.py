@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from aidlearn.data.chunk import Float
@@ -18,7 +17,7 @@ from aidlearn.data.threads import one_blas_thread
 from aidlearn.estimators.bootstrapping import replicated
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.fits import Fit, feature_names, fits_of
-from aidlearn.estimators.rows import cluster_codes, fitted_run
+from aidlearn.estimators.rows import cluster_codes, fitted_run, unfitted
 from aidlearn.estimators.summary import INTERCEPT, METHODS, Summary
 from aidlearn.linear import inference
 from aidlearn.linear.band import Band
@@ -223,7 +222,7 @@ class _Work:
         """The fits at ``quantile - h`` and ``quantile + h``, as neighbours of the model."""
         ratio = len(point) / seen.n
         tol = min(self.model.tol, NEIGHBOUR_GAP * ratio)
-        model = clone(self.model).set_params(tol=tol, checkpoint=None, callbacks=None, init="auto", initial_rate=None)
+        model = unfitted(self.model, tol=tol, init="auto", initial_rate=None)
 
         def refit(member: Member, close: Float) -> Solved:
             start = Band()

@@ -237,6 +237,10 @@ class Summary:
         return str(self)
 
     def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self) -> str:
+        """The table as HTML."""
         head, rows = self._cells()
         facts = "".join(f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in self._facts())
         top = "".join(f"<th>{escape(cell)}</th>" for cell in ["", *head])
