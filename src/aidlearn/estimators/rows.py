@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from aidlearn.data.arrays import is_dask
+from aidlearn.data.chunk import Float
 from aidlearn.data.open import open_source
 from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
+from aidlearn.data.threads import one_blas_thread
+from aidlearn.linear.design import Design
 from aidlearn.linear.inference import ClusterCodes
+from aidlearn.linear.losses import absolute
+from aidlearn.linear.newton import NormalEquations
 
 
 def unfitted(model: Any, **changes: Any) -> Any:
@@ -34,6 +40,17 @@ def fitted_run(model: Any, X: Any, y: Any, sample_weight: Any) -> Run:
     if classifies and not np.array_equal(probe.classes_, model.classes_):
         raise ValueError(f"The classes of y must be those of the fit: {model.classes_.tolist()}.")
     return run
+
+
+def least_squares(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Float:
+    """Least-squares coefficients of the rows of a linear regression (the intercept first), by two passes."""
+    run = fitted_run(model, X, y, sample_weight)
+    with one_blas_thread():
+        moments, offset = model._measure_and_centre(run)
+        design = Design.of(absolute(), moments, fit_intercept=model.fit_intercept, offset=offset)
+        equations = NormalEquations.of_all(design, run)
+        point = design.step(np.asarray(linalg.lstsq(equations.gram, equations.right)[0]))
+    return np.append(point[-1] + offset, point[:-1]) if model.fit_intercept else point
 
 
 def cluster_codes(clusters: Any, X: Any, source: DataSource) -> ClusterCodes:

@@ -116,6 +116,8 @@ class _Work:
                 f"and {p} coefficients."
             )
         inference.check_rank(seen.gram, self.internal)
+        if seen.mean_size <= inference.EXACT_FIT * seen.mean_target:
+            raise InferenceError("The rows fit exactly: there are no residuals to estimate standard errors from.")
         return seen
 
     def summary(self, fit: Fit, quantile: float, seen: Survey, replicates: Float | None) -> Summary:

@@ -334,7 +334,10 @@ def _reduce(batch: Batch, numbers: Sequence[int], metric: Metric, fraction: floa
 def _sums(chunk: Chunk, rows: NDArray[np.intp], weight: Float) -> Float:
     """``sum s x, sum s y, sum s`` of some rows for several weights."""
     X = chunk.X[rows]
-    slopes = np.asarray((X.T @ weight.T).T) if sparse.issparse(X) else weight @ np.asarray(X, dtype=np.float64)
+    if sparse.issparse(X):
+        slopes = np.asarray((X.T @ weight.T).T)
+    else:
+        slopes = weight @ np.ascontiguousarray(X, dtype=np.float64)
     return np.column_stack([slopes, weight @ chunk.y[rows], weight.sum(axis=1)])
 
 

@@ -40,6 +40,8 @@ TINY_DENSITY_STEP = 1e-8
 """Part of the mean residual that keeps a difference of fitted quantiles away from 0."""
 FEW_DIGITS = 100.0
 """Squared mean of a column over its variance up to which sums about zero are as good as those about the mean."""
+EXACT_FIT = 1e-10
+"""Mean residual over mean target up to which residuals are rounding errors."""
 NORMAL_IQR = 1.34
 """Distance between the quartiles of a normal distribution, in standard deviations."""
 
@@ -99,6 +101,8 @@ class Survey:
     """``sum w_i rho_tau(u_i)``."""
     mean_size: float
     """Mean of ``|w_i u_i|``."""
+    mean_target: float
+    """Mean of ``|w_i y_i|``."""
     deviation: float
     """Standard deviation of ``w_i u_i``."""
     residuals: Sampled
@@ -114,7 +118,7 @@ def residuals(design: Design, chunk: Chunk, point: Float) -> Float:
 def survey(run: Run, design: Design, point: Float) -> Survey:
     """What all methods need to know, by one pass."""
     p = design.n_variables
-    gram, total, sizes = np.zeros((p, p)), np.zeros(4), []
+    gram, total, size = np.zeros((p, p)), np.zeros(4), np.zeros(2)
     sampled = Sampled.planned(run.n_entries)
     step, plain = sampled.step, _plain_sums(design)
 
@@ -123,20 +127,21 @@ def survey(run: Run, design: Design, point: Float) -> Survey:
         some = u[-chunk.start % step :: step][chunk.weight[-chunk.start % step :: step] > 0]
         loss = float(design.loss.values(u).sum())  # w rho(u) = rho(w u)
         sums = np.array([np.count_nonzero(chunk.weight), loss, float(u.sum()), float(u @ u)])
-        return (_centred_gram(design, chunk, plain, None), sums, float(np.abs(u).sum()), some.copy()), None
+        sizes = np.array([np.abs(u).sum(), chunk.weight @ np.abs(chunk.y)])
+        return (_centred_gram(design, chunk, plain, None), sums, sizes, some.copy()), None
 
     def collect(value: Any) -> None:
         nonlocal gram
         gram += value[0]
         total[:] += value[1]
-        sizes.append(value[2])
+        size[:] += value[2]
         sampled.add(value[3])
 
     run.map(measure, collect=collect)
     n = int(total[0])
     mean = total[2] / n
     variance = max(total[3] - n * mean * mean, 0.0) / max(n - 1, 1)
-    return Survey(n, gram, float(total[1]), math.fsum(sizes) / n, math.sqrt(variance), sampled)
+    return Survey(n, gram, float(total[1]), float(size[0]) / n, float(size[1]) / n, math.sqrt(variance), sampled)
 
 
 def null_loss(run: Run, targets: Float, quantile: float) -> float:
@@ -334,10 +339,11 @@ def _centred_gram(design: Design, chunk: Chunk, plain: bool, density: Float | No
     D = density if unit else chunk.weight**2 if density is None else density * chunk.weight**2
     if not plain or sparse.issparse(chunk.X) or chunk.X.dtype != np.float64:
         return design.rows(chunk, slice(None)).gram(D)
-    gram = weighted_gram(chunk.X, D)
+    X = np.ascontiguousarray(chunk.X)  # the same bits whatever the layout
+    gram = weighted_gram(X, D)
     if not design.fit_intercept:
         return gram
-    sums = chunk.X.sum(axis=0) if D is None else D @ chunk.X
+    sums = X.sum(axis=0) if D is None else D @ X
     total = float(chunk.n_entries) if D is None else float(D.sum())
     c, m = design.centre, design.n_attributes
     out = np.empty((m + 1, m + 1))
