@@ -224,11 +224,13 @@ def siddiqui(run: Run, design: Design, point: Float, seen: Survey, quantile: flo
         return u[np.abs(u) > least]
 
     few = seen.residuals.restricted(lambda u: u[np.abs(u) > least])
-    if few.n == 0:
-        raise InferenceError(_no_density("every residual is zero"))
+    zeros = 1 - few.n / seen.residuals.n
+    if zeros > 2 * h + design.n_variables / seen.n:
+        # More than the rows that a solution interpolates: the residuals have an atom where their density is wanted.
+        raise InferenceError(_no_density(f"{100 * zeros:.0f}% of the residuals are zero"))
     low, high = quantiles(run, values, few, [quantile - h, quantile + h])
     sparsity = (high - low) / (2 * h)
-    if not sparsity > 0:
+    if not sparsity > least:
         raise InferenceError(_no_density(f"the residuals are tied around their {quantile:g} quantile"))
     return Density(seen.gram / sparsity, sparsity, h)
 
