@@ -136,6 +136,21 @@ def test_classifiers_and_other_regressions():
     assert found.lower_bounds[1] <= refit.objective_
 
 
+def test_an_interval_of_a_score():
+    """Scores of all replicates by one product, as the docs have it: those of the refitted classifiers."""
+    X, y = data(4000)
+    label = np.where(y > 2, "up", "down")
+    svm = LinearSVC(C=0.1).fit(X[:3000], label[:3000])
+    found = aidlearn.bootstrap(svm, X[:3000], label[:3000], 30, random_state=0)
+    scores = X[3000:] @ found.coefficients[:, 1:].T + found.coefficients[:, 0]
+    right = ((scores > 0) == (label[3000:] == svm.classes_[1])[:, None]).mean(axis=0)
+    low, high = np.quantile(right, [0.025, 0.975])
+    assert low <= svm.score(X[3000:], label[3000:]) <= high
+    factor = Exponential(seed_of(0))(0, 3000, [4])[0]
+    refit = LinearSVC(C=0.1, tol=1e-7).fit(X[:3000], label[:3000], sample_weight=factor)
+    assert right[4] == pytest.approx(refit.score(X[3000:], label[3000:]), abs=0.003)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

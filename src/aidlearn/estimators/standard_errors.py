@@ -25,6 +25,7 @@ from aidlearn.linear.batch import NEAR, Batch, Member, Solved
 from aidlearn.linear.design import Design
 from aidlearn.linear.inference import BANDWIDTHS, ClusterCodes, Density, InferenceError, Survey
 from aidlearn.linear.losses import pinball
+from aidlearn.linear.order import null_loss
 from aidlearn.linear.rank import MOST_ROWS, RankTest, SmallRows
 
 OTHER_ROWS = 1e-6
@@ -134,7 +135,7 @@ class _Work:
             "se": request.se,
             "n": seen.n,
             "loss": seen.loss,
-            "null_loss": inference.null_loss(self.run, self.moments.targets - self.offset, quantile),
+            "null_loss": null_loss(self.run, self.moments.targets - self.offset, quantile),
             "model": type(self.model).__name__,
             "target": self.run.source.target_name,
             "objective": fit.objective,

@@ -101,3 +101,62 @@ def _between(kept: Float, below: int, total: int, level: float) -> float | None:
         return None
     low, high = kept[first - below], kept[last - below]
     return float(low + (place - first) * (high - low))
+
+
+def null_loss(run: Run, targets: Float, quantile: float) -> float:
+    """The smallest ``sum w_i rho_tau(y_i - b)`` over b: the loss without any column.
+
+    The minimiser is a weighted quantile of y: a bracket from some ``targets``, then one pass that sums outside of it
+    and keeps the values inside; wider brackets where it was missed.
+    """
+    reach = 4 / math.sqrt(len(targets))
+    while True:
+        low = -math.inf if quantile <= reach else float(np.quantile(targets, quantile - reach))
+        high = math.inf if quantile + reach >= 1 else float(np.quantile(targets, quantile + reach))
+        if run.n_entries <= Sampled.KEPT:
+            low, high = -math.inf, math.inf
+        found = _bracketed(run, low, high)
+        wanted = quantile * found.total
+        y, w = found.y, found.w
+        before = found.below + np.cumsum(w)
+        k = int(np.searchsorted(before, wanted * (1 - 1e-15)))
+        if (found.below < wanted or low == -math.inf) and k < len(y):
+            b = y[k]
+            under = found.sum_below - b * found.below + float(w[:k] @ (y[:k] - b))
+            return quantile * (found.sum_all - b * found.total) - under
+        reach *= 4
+
+
+@dataclass(frozen=True)
+class _Bracketed:
+    total: float
+    below: float
+    sum_all: float
+    sum_below: float
+    y: Float
+    w: Float
+
+
+def _bracketed(run: Run, low: float, high: float) -> _Bracketed:
+    """Weights and sums of targets below a bracket, and the sorted targets inside of it with their weights."""
+    total = np.zeros(4)
+    values: list[Float] = []
+    weights: list[Float] = []
+
+    def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
+        y, w = chunk.y, chunk.weight
+        below = y < low
+        within = ~below & (y <= high) & (w > 0)
+        sums = np.array([w.sum(), w[below].sum(), w @ y, w[below] @ y[below]])
+        return (sums, y[within], w[within]), None
+
+    def collect(value: Any) -> None:
+        total[:] += value[0]
+        values.append(value[1])
+        weights.append(value[2])
+
+    run.map(measure, collect=collect)
+    y, w = np.concatenate(values), np.concatenate(weights)
+    order = np.argsort(y, kind="stable")
+    weight, below, sum_all, sum_below = map(float, total)
+    return _Bracketed(weight, below, sum_all, sum_below, y[order], w[order])
