@@ -20,10 +20,16 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.engine.result import Iteration as Iteration
     from aidlearn.engine.result import Result as Result
     from aidlearn.engine.result import Status as Status
+    from aidlearn.estimators.bootstrapping import Bootstrap as Bootstrap
+    from aidlearn.estimators.bootstrapping import bootstrap as bootstrap
     from aidlearn.estimators.kernel_svm import SVC as SVC
     from aidlearn.estimators.quantile import LADRegressor as LADRegressor
     from aidlearn.estimators.quantile import QuantileRegressor as QuantileRegressor
     from aidlearn.estimators.semi_supervised import SemiSupervisedSVC as SemiSupervisedSVC
+    from aidlearn.estimators.summary import Summary as Summary
+    from aidlearn.estimators.summary import TestResult as TestResult
+    from aidlearn.estimators.summary import equal_slopes as equal_slopes
+    from aidlearn.estimators.summary import likelihood_ratio_test as likelihood_ratio_test
     from aidlearn.estimators.svm import LinearSVC as LinearSVC
     from aidlearn.estimators.svm import LinearSVR as LinearSVR
     from aidlearn.files.models import load_model as load_model
@@ -33,6 +39,7 @@ else:
     from aidlearn.estimators.registry import MODELS as _MODELS
 
     _HOMES = {
+        "Bootstrap": "aidlearn.estimators.bootstrapping",
         "ClusterDisplay": "aidlearn.display",
         "ConvergenceDisplay": "aidlearn.display",
         "DataSource": "aidlearn.data",
@@ -42,7 +49,12 @@ else:
         "QuantileDisplay": "aidlearn.display",
         "Result": "aidlearn.engine.result",
         "Status": "aidlearn.engine.result",
+        "Summary": "aidlearn.estimators.summary",
+        "TestResult": "aidlearn.estimators.summary",
         "as_source": "aidlearn.data",
+        "bootstrap": "aidlearn.estimators.bootstrapping",
+        "equal_slopes": "aidlearn.estimators.summary",
+        "likelihood_ratio_test": "aidlearn.estimators.summary",
         "load_model": "aidlearn.files.models",
         "open_source": "aidlearn.data.open",
         "save_model": "aidlearn.files.models",

@@ -16,10 +16,11 @@ from aidlearn.cli.inspect import inspect
 from aidlearn.cli.predict import predict
 from aidlearn.cli.report import report
 from aidlearn.cli.resume import resume
+from aidlearn.cli.statistics import compare
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(fit.app, name="fit")
-for command in (predict, inspect, resume, report):
+for command in (predict, inspect, compare, resume, report):
     app.command()(command)
 app.add_typer(generate.app, name="generate")
 app.add_typer(bench.app, name="bench")

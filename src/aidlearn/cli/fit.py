@@ -18,6 +18,7 @@ from aidlearn.cli.options import Data, Debug, Json, ModelOutput, Quiet, option, 
 from aidlearn.cli.outputs import check_output
 from aidlearn.cli.parameters import OF_ALL_MODELS, described, options_of, parameters_from
 from aidlearn.cli.run import OutputOptions, count_fits, fit_and_save, training_facts
+from aidlearn.cli.statistics import SE_OPTIONS, check_standard_errors, show_summaries, summaries_of, with_summary
 from aidlearn.cli.words import count
 from aidlearn.estimators.registry import MODELS, Model
 
@@ -77,6 +78,7 @@ def _run(model: Model, options: dict[str, Any]) -> int:
     output = OutputOptions(options["output"], options["json"], options["quiet"])
     check_output(output.model, "model", inputs=[options["data"]])
     _check_checkpoint(options)
+    check_standard_errors(options)
     estimator = estimator_from(model, options)
     with data_file(options["data"]) as path:
         columns = Columns(options["target"], options["columns"], options["weight"], options["one_hot"])
@@ -91,7 +93,12 @@ def _run(model: Model, options: dict[str, Any]) -> int:
             prepared = prepare(model, estimator, source, facts)
         rows = f"{count(source.n_entries)} rows x {count(source.n_attributes)} columns"
         title = f"{model.name} of {Path(shown).name}: {rows}{prepared.notes}"
-        return fit_and_save(estimator, prepared.run, facts, output, title, prepared.n_fits)
+        run = with_summary(prepared.run, estimator, source, options, facts)
+        code = fit_and_save(estimator, run, facts, output, title, prepared.n_fits)
+        if "summaries" in facts and not (output.json or output.quiet):
+            estimator.training_ = facts
+            show_summaries(summaries_of(estimator))
+        return code
 
 
 def _prepare_from_file(model: Model, estimator: Any, source: FileSource, facts: dict[str, Any]) -> PreparedFit:
@@ -140,6 +147,8 @@ def add_command(model: Model) -> None:
     command.__name__, command.__doc__ = model.command.replace("-", "_"), model.help
     own = {offered.parameter: described(offered) for offered in options_of(model)}
     reading = {} if model.in_memory else READING_OPTIONS
+    if model.standard_errors:
+        reading = reading | SE_OPTIONS
     app.command(model.command)(
         with_options(reported(command), DATA_OPTIONS | reading | own | OF_ALL_MODELS | OUTPUT_OPTIONS)
     )

@@ -15,6 +15,7 @@ from aidlearn.cli.models import checkpoint_files, kind_of_file, open_model
 from aidlearn.cli.options import Debug, Json
 from aidlearn.cli.outputs import write_json
 from aidlearn.cli.run import certificate_rows, iterations, summary
+from aidlearn.cli.statistics import show_summaries, summaries_of
 from aidlearn.cli.words import aligned, console, count, duration, enclosing, facts, gap_text
 
 ENGINE = ("tol", "max_iter", "time_limit", "n_jobs", "verbose", "callbacks", "checkpoint", "random_state")
@@ -39,7 +40,11 @@ def inspect(
     screen = console()
     screen.print(Text(f"{type(model).__name__}: {file}", style="bold"))
     screen.print(facts(_about(model) + certificate_rows(model) + _effort(model)))
-    screen.print(*_coefficients(model, top), sep="\n")
+    summaries = summaries_of(model)
+    if summaries:
+        show_summaries(summaries)
+    else:
+        screen.print(*_coefficients(model, top), sep="\n")
 
 
 def described(model: Any, top: int) -> dict[str, Any]:

@@ -85,11 +85,23 @@ def fit_and_save(
     save_model(model, os.path.realpath(output.model), training={**training, "seconds": seconds})
     with ignoring_closed_output():
         if output.json:
-            write_json({"model": output.model, "rows": training["rows"], "seconds": seconds, **summary(model)})
+            write_json(
+                {
+                    "model": output.model,
+                    "rows": training["rows"],
+                    "seconds": seconds,
+                    **summary(model),
+                    **_statistics(training),
+                }
+            )
         elif not output.quiet:
             tell_fit(model, title, seconds, output.model)
         sys.stdout.flush()
     return exit_code(model)
+
+
+def _statistics(training: dict[str, Any]) -> dict[str, Any]:
+    return {"summaries": training["summaries"]} if "summaries" in training else {}
 
 
 def exit_code(model: Any) -> int:

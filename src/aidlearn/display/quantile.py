@@ -10,6 +10,8 @@ import numpy as np
 from aidlearn.data.chunk import Float
 from aidlearn.display.style import COLOURS, INK, LINES, axes_for, tidy
 from aidlearn.estimators.fits import feature_names, fits_of
+from aidlearn.estimators.rows import least_squares
+from aidlearn.estimators.summary import Summary
 
 LARGEST = 8
 """Coefficients that are drawn by default."""
@@ -24,6 +26,10 @@ class QuantileDisplay:
     coefficients : array of shape (n_quantiles, n_shown)
     names : list of str
         Of the coefficients.
+    lower, upper : array of shape (n_quantiles, n_shown), optional
+        Confidence bands.
+    least_squares : array of shape (n_shown,), optional
+        Coefficients of the mean, drawn as level lines.
 
     Attributes
     ----------
@@ -44,8 +50,17 @@ class QuantileDisplay:
     ax_: Any
     figure_: Any
 
-    def __init__(self, quantiles: Float, coefficients: Float, names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        quantiles: Float,
+        coefficients: Float,
+        names: Sequence[str],
+        lower: Float | None = None,
+        upper: Float | None = None,
+        least_squares: Float | None = None,
+    ) -> None:
         self.quantiles, self.coefficients, self.names = quantiles, coefficients, list(names)
+        self.lower, self.upper, self.least_squares = lower, upper, least_squares
 
     @classmethod
     def from_estimator(
@@ -55,9 +70,16 @@ class QuantileDisplay:
         coefficients: Sequence[int | str] | None = None,
         intercept: bool = False,
         names: Sequence[str] | None = None,
+        X: Any = None,
+        y: Any = None,
+        sample_weight: Any = None,
+        summaries: Sequence[Summary] | None = None,
         ax: Any = None,
     ) -> QuantileDisplay:
         """Draw a fitted estimator.
+
+        With the rows of the fit, or with summaries of it, paths have confidence bands; with the rows also the
+        least-squares coefficients as dashed lines.
 
         Parameters
         ----------
@@ -68,6 +90,10 @@ class QuantileDisplay:
             Whether to draw the intercept too.
         names : sequence of str, optional
             Names of all features, in place of the estimator's own.
+        X, y, sample_weight : optional
+            The rows of the fit.
+        summaries : list of Summary, optional
+            What ``estimator.summary`` gave; by default it is asked for, where rows are given.
         ax : matplotlib Axes, optional
 
         Returns
@@ -90,7 +116,18 @@ class QuantileDisplay:
         labels = [known[k] for k in chosen]
         if intercept:
             values, labels = np.column_stack([values, estimator.intercept_[order]]), [*labels, "intercept"]
-        return cls(quantiles[order], values, labels).plot(ax=ax)
+        first = int(estimator.fit_intercept)  # summaries have the intercept first
+        places = [k + first for k in chosen] + ([0] if intercept and first else [])
+        mean = None
+        if X is not None:
+            mean = least_squares(estimator, X, y, sample_weight)[places]
+            summaries = estimator.summary(X, y, sample_weight) if summaries is None else summaries
+        if summaries is None:
+            return cls(quantiles[order], values, labels, least_squares=mean).plot(ax=ax)
+        if [summary.quantile for summary in summaries] != quantiles.tolist():
+            raise ValueError("summaries must hold one Summary for each quantile of the estimator, in their order.")
+        lower, upper = (np.array([getattr(summaries[k], side)[places] for k in order]) for side in ("lower", "upper"))
+        return cls(quantiles[order], values, labels, lower, upper, mean).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> QuantileDisplay:
         """Draw, on axes that are given or new ones."""
@@ -102,6 +139,11 @@ class QuantileDisplay:
             style = {"color": COLOURS[k % len(COLOURS)], "ls": LINES[k // len(COLOURS) % len(LINES)]}
             (line,) = self.ax_.plot(self.quantiles, values, marker="o", ms=4, **style)
             lines.append(line)
+            if self.lower is not None and self.upper is not None:
+                band = {"color": style["color"], "alpha": 0.18, "lw": 0}
+                self.ax_.fill_between(self.quantiles, self.lower[:, k], self.upper[:, k], **band)
+            if self.least_squares is not None:
+                self.ax_.axhline(self.least_squares[k], color=style["color"], lw=1, ls="--", alpha=0.7)
         tidy(self.ax_, "quantile", "coefficient", title="Coefficients by quantile")
         # Given as lists, names that start with "_" are drawn too.
         place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}

@@ -14,6 +14,8 @@ from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.linear import LinearEstimator
+from aidlearn.estimators.standard_errors import Request, summarise
+from aidlearn.estimators.summary import Summary
 from aidlearn.linear.band import Band
 from aidlearn.linear.design import Design
 from aidlearn.linear.losses import Loss, absolute, pinball
@@ -21,6 +23,10 @@ from aidlearn.linear.losses import Loss, absolute, pinball
 
 class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
     alpha: float
+    _ridge = 0.0
+
+    def _fitted_losses(self) -> list[Loss]:
+        return self._losses()[0]
 
     @abstractmethod
     def _losses(self) -> tuple[list[Loss], bool]:
@@ -70,6 +76,45 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         A Dask collection gives a lazy Dask array.
         """
         return self._decided(X)
+
+    def summary(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        se: str = "nid",
+        clusters: Any = None,
+        alpha: float = 0.05,
+        *,
+        bandwidth: str = "hall-sheather",
+        n_replicates: int = 200,
+        random_state: Any = None,
+    ) -> Summary | list[Summary]:
+        """Standard errors, tests and confidence intervals of the coefficients.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            The rows of the fit, as in ``fit``. Everything is computed by passes over them. Weights mean what they mean
+            in R's ``rq(weights=)``: the rows (w x, w y) are the data; a row with weight 0 is left out.
+        se : {"nid", "iid", "kernel", "cluster", "bootstrap", "rank"}, default="nid"
+            Hendricks and Koenker's sandwich (densities differ between rows); iid errors; Powell's kernel sandwich;
+            Parente and Santos Silva's cluster-robust sandwich; :func:`~aidlearn.bootstrap`; Koenker's inverted rank
+            test (small data).
+        clusters : array of shape (n_samples,), or the column of a file or Dask DataFrame
+            The cluster of each row, for ``se="cluster"`` and ``se="bootstrap"``.
+        alpha : float, default=0.05
+            The intervals have the confidence ``1 - alpha``.
+        bandwidth : {"hall-sheather", "bofinger"}
+        n_replicates : int, default=200
+        random_state : int, optional
+            Of the bootstrap.
+
+        Returns
+        -------
+        Summary, or a list of them for several quantiles
+        """
+        return summarise(self, X, y, sample_weight, Request(se, clusters, alpha, bandwidth, n_replicates, random_state))
 
 
 class LADRegressor(_LinearQuantile):

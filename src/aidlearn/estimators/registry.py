@@ -94,6 +94,8 @@ class Model:
     keeps_checkpoints: bool = True
     unlabelled_rows: bool = False
     """Whether rows may have no label."""
+    standard_errors: bool = False
+    """Whether it has a ``summary``."""
 
     @property
     def name(self) -> str:
@@ -131,6 +133,7 @@ _DECLARED = (
         command="lad",
         help="Least absolute deviation regression.",
         options=(Option("alpha"), _INTERCEPT, _LINEAR_INIT, _solver("interior-point", "highs")),
+        standard_errors=True,
     ),
     Model(
         "aidlearn.estimators.quantile:QuantileRegressor",
@@ -144,6 +147,7 @@ _DECLARED = (
             _solver("interior-point", "highs"),
         ),
         fit_names=each_quantile,
+        standard_errors=True,
     ),
     Model(
         "aidlearn.estimators.svm:LinearSVC",

@@ -24,7 +24,7 @@ from aidlearn.estimators.checks import check_number, class_of
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.linear import LinearEstimator
 from aidlearn.linear.design import Design
-from aidlearn.linear.losses import epsilon_insensitive, hinge
+from aidlearn.linear.losses import Loss, epsilon_insensitive, hinge
 from aidlearn.linear.problem import PiecewiseLinear
 
 
@@ -73,6 +73,11 @@ class LinearSVC(ClassifierMixin, LinearEstimator):
     """
 
     _solvers = ("auto", "interior-point", "libsvm", "liblinear")
+    _ridge = 1.0
+
+    def _fitted_losses(self) -> list[Loss]:
+        n_classes = len(self.classes_)
+        return [hinge(float(self.C), float(k)) for k in ([1] if n_classes == 2 else range(n_classes))]
 
     def __init__(
         self,
@@ -241,6 +246,10 @@ class LinearSVR(RegressorMixin, LinearEstimator):
     """
 
     _solvers = ("auto", "interior-point")
+    _ridge = 1.0
+
+    def _fitted_losses(self) -> list[Loss]:
+        return [epsilon_insensitive(float(self.C), float(self.epsilon))]
 
     def __init__(
         self,

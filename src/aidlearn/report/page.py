@@ -74,6 +74,7 @@ def _panel(model: Any, fits: list[Fit], number: int) -> str:
         sections.plots(model, fit),
         sections.pictures(model, fit, number),
         sections.coefficients(model, fit),
+        sections.standard_errors(model, number),
         sections.iterations(fit),
     ]
     return f'<section class="panel" id="panel-{number}"{role}>{name}{"".join(parts)}</section>'

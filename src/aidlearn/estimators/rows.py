@@ -1,0 +1,79 @@
+"""The rows of a fitted model once more: as a run over them, and in which clusters they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from aidlearn.data.arrays import is_dask
+from aidlearn.data.chunk import Float
+from aidlearn.data.open import open_source
+from aidlearn.data.run import Run
+from aidlearn.data.source import DataSource
+from aidlearn.data.threads import one_blas_thread
+from aidlearn.linear.design import Design
+from aidlearn.linear.inference import ClusterCodes
+from aidlearn.linear.losses import absolute
+from aidlearn.linear.newton import NormalEquations
+
+
+def unfitted(model: Any, **changes: Any) -> Any:
+    """An estimator with the same parameters, but for those of the fit on its machine and some others."""
+    kept = {**model.get_params(deep=False), "callbacks": None, "checkpoint": None, **changes}
+    return type(model)(**kept)
+
+
+def fitted_run(model: Any, X: Any, y: Any, sample_weight: Any) -> Run:
+    """A run over rows with the columns (and classes) of a fitted model, which stays as it is."""
+    probe = unfitted(model)
+    classifies = hasattr(model, "classes_")
+    run: Run = probe._classified(X, y, sample_weight) if classifies else probe._run(probe._source(X, y, sample_weight))
+    if probe.n_features_in_ != model.n_features_in_:
+        raise ValueError(
+            f"X has {probe.n_features_in_} features, but the model was fitted with {model.n_features_in_} features."
+        )
+    names = [getattr(each, "feature_names_in_", None) for each in (probe, model)]
+    if names[0] is not None and names[1] is not None and list(names[0]) != list(names[1]):
+        raise ValueError(f"The columns of X must be those of the fit, in their order: {list(names[1])}.")
+    if classifies and not np.array_equal(probe.classes_, model.classes_):
+        raise ValueError(f"The classes of y must be those of the fit: {model.classes_.tolist()}.")
+    return run
+
+
+def least_squares(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Float:
+    """Least-squares coefficients of the rows of a linear regression (the intercept first), by two passes."""
+    run = fitted_run(model, X, y, sample_weight)
+    with one_blas_thread():
+        moments, offset = model._measure_and_centre(run)
+        design = Design.of(absolute(), moments, fit_intercept=model.fit_intercept, offset=offset)
+        equations = NormalEquations.of_all(design, run)
+        point = design.step(np.asarray(linalg.lstsq(equations.gram, equations.right)[0]))
+    return np.append(point[-1] + offset, point[:-1]) if model.fit_intercept else point
+
+
+def cluster_codes(clusters: Any, X: Any, source: DataSource) -> ClusterCodes:
+    """Clusters from an array, or from a column of the file or Dask DataFrame that X is."""
+    if isinstance(clusters, (str, int, np.integer)):
+        if is_dask(X):
+            labels = np.asarray(X[clusters].compute())
+        else:
+            recipe = source.recipe or {}
+            if "path" not in recipe:
+                raise ValueError("clusters names a column, which only a file or a Dask DataFrame has; pass an array.")
+            one = [recipe["columns"][0]] if recipe.get("columns") else [source.names[0]] if source.named else None
+            beside = open_source(recipe["path"], clusters, one)
+            labels = np.concatenate([np.array(chunk.y) for chunk in beside.chunks()])
+    else:
+        labels = np.asarray(clusters.compute() if is_dask(clusters) else clusters)
+    if labels.ndim != 1 or len(labels) != source.n_entries:
+        raise ValueError(f"clusters must hold one value for each of {source.n_entries} rows, got shape {labels.shape}.")
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError(f"clusters contains NaN at row {int(np.argmax(np.isnan(labels)))}.")
+    if labels.dtype == object:
+        labels = np.array([str(label) for label in labels])
+    found = ClusterCodes.of(labels)
+    if found.n < 2:
+        raise ValueError("clusters has one value only; standard errors need at least 2 clusters.")
+    return found

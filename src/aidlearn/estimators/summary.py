@@ -1,0 +1,398 @@
+"""What a statistician reads of a regression: coefficients, standard errors, tests and intervals, as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from html import escape
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from aidlearn.data.chunk import Float
+
+METHODS = {
+    "iid": "iid errors, one sparsity (Koenker and Bassett)",
+    "nid": "not iid, sandwich (Hendricks and Koenker)",
+    "kernel": "kernel sandwich (Powell)",
+    "cluster": "cluster-robust sandwich (Parente and Santos Silva)",
+    "bootstrap": "bootstrap with exponential weights",
+    "rank": "inverted rank test (Koenker)",
+}
+INTERCEPT = "(intercept)"
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """The result of a test."""
+
+    __test__ = False  # no test of this package
+
+    name: str
+    statistic: float
+    df: int
+    """Restrictions tested."""
+    df_residual: float | None
+    """Of the F distribution; None where the statistic is compared with chi-squared."""
+    p_value: float
+
+    def __str__(self) -> str:
+        kind = f"chi2({self.df})" if self.df_residual is None else f"F({self.df}, {self.df_residual:g})"
+        return f"{self.name}: {kind} = {self.statistic:.4f}, p = {self.p_value:.4g}"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Coefficients of a quantile regression with standard errors, tests and confidence intervals.
+
+    Made by ``summary`` of :class:`~aidlearn.LADRegressor` and :class:`~aidlearn.QuantileRegressor`. Prints as a
+    table; notebooks show it as HTML.
+
+    Attributes
+    ----------
+    names : list of str
+        Of the coefficients, the intercept first as "(intercept)".
+    coefficients, standard_errors, statistics, p_values, lower, upper : ndarray
+        The statistics are t values (for ``se="rank"`` the rank test of a coefficient of 0); the intervals have the
+        confidence ``1 - alpha``.
+    covariance : ndarray or None
+        Of the coefficients (none for ``se="rank"``).
+    quantile : float
+    se : str
+    n : int
+        Rows with a positive weight.
+    df : int
+        Degrees of freedom of the t distribution: rows less coefficients, or clusters less 1.
+    pseudo_r2 : float
+        Koenker and Machado's: 1 less the loss over that of an intercept alone.
+    sparsity, bandwidth : float or None
+        1 over the (mean) density of the residuals at 0, and what it was estimated with.
+    objective, lower_bound, gap, status
+        The certificate of the fit.
+    notes : list of str
+        What to know before trusting the numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 2))
+    >>> y = X @ [1.0, 0.0] + 3 + rng.standard_t(3, size=2000)
+    >>> summary = LADRegressor(tol=1e-8).fit(X, y).summary(X, y)
+    >>> summary.names
+    ['(intercept)', 'x0', 'x1']
+    >>> bool(summary.p_values[1] < 1e-6), bool(summary.lower[2] < 0 < summary.upper[2])
+    (True, True)
+    """
+
+    names: list[str]
+    coefficients: Float
+    standard_errors: Float
+    statistics: Float
+    p_values: Float
+    lower: Float
+    upper: Float
+    covariance: Float | None
+    quantile: float
+    se: str
+    alpha: float
+    n: int
+    df: int
+    loss: float
+    """Sum of the weighted check function at the coefficients."""
+    null_loss: float
+    """The same of an intercept alone."""
+    sparsity: float | None = None
+    bandwidth: float | None = None
+    bread: Float | None = None
+    """``H^-1`` of the sandwich."""
+    gram: Float | None = None
+    """``sum w_i^2 x_i x_i'``."""
+    replicates: Float | None = None
+    """Coefficients of bootstrap replicates."""
+    n_clusters: int | None = None
+    model: str = ""
+    target: str = "y"
+    objective: float = float("nan")
+    lower_bound: float = float("nan")
+    gap: float = float("nan")
+    status: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of_covariance(cls, covariance: Float, *, coefficients: Float, df: int, alpha: float, **others: Any) -> Summary:
+        """Tests and intervals by the t distribution."""
+        errors = np.sqrt(covariance.diagonal())
+        with np.errstate(divide="ignore"):
+            statistics = coefficients / errors
+        reach = stats.t.ppf(1 - alpha / 2, df) * errors
+        return cls(
+            coefficients=coefficients,
+            standard_errors=errors,
+            statistics=statistics,
+            p_values=2 * stats.t.sf(np.abs(statistics), df),
+            lower=coefficients - reach,
+            upper=coefficients + reach,
+            covariance=covariance,
+            df=df,
+            alpha=alpha,
+            **others,
+        )
+
+    @property
+    def pseudo_r2(self) -> float:
+        return 1 - self.loss / self.null_loss if self.null_loss > 0 else float("nan")
+
+    # Tests
+
+    def wald_test(self, hypothesis: Any, value: Any = 0.0) -> TestResult:
+        """Test linear restrictions on the coefficients.
+
+        Parameters
+        ----------
+        hypothesis : sequence of names, or array of shape (n_restrictions, n_coefficients)
+            Coefficients that are jointly tested, or the matrix R of ``R b = value``.
+        value : float or array, default=0
+        """
+        if self.covariance is None:
+            raise ValueError(f"A Wald test needs a covariance, which se={self.se!r} does not give.")
+        R, called = self._restrictions(hypothesis)
+        rest = R @ self.coefficients - np.asarray(value, dtype=np.float64)
+        return wald(f"Wald test of {called}", rest, R @ self.covariance @ R.T, self.df)
+
+    def _restrictions(self, hypothesis: Any) -> tuple[Float, str]:
+        listed = [hypothesis] if isinstance(hypothesis, str) else hypothesis
+        if len(listed) and all(isinstance(item, str) for item in listed):
+            unknown = [name for name in listed if name not in self.names]
+            if unknown:
+                raise ValueError(f"There is no coefficient {unknown[0]!r}; they are {', '.join(self.names[:12])}.")
+            R = np.zeros((len(listed), len(self.names)))
+            R[np.arange(len(listed)), [self.names.index(name) for name in listed]] = 1.0
+            return R, ", ".join(listed) if len(listed) <= 4 else f"{len(listed)} coefficients"
+        R = np.atleast_2d(np.asarray(hypothesis, dtype=np.float64))
+        if R.ndim != 2 or R.shape[1] != len(self.names):
+            raise ValueError(f"hypothesis needs one column for each of {len(self.names)} coefficients, got {R.shape}.")
+        return R, f"{len(R)} restriction{'s' if len(R) > 1 else ''}"
+
+    # Shown
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        head = ["coef", "std err", "t", "P>|t|", f"[{self.alpha / 2:.3g}", f"{1 - self.alpha / 2:.3g}]"]
+        columns = (self.coefficients, self.standard_errors, self.statistics, self.p_values, self.lower, self.upper)
+        shapes = ("{:.6g}", "{:.4g}", "{:.3f}", "{:.3f}", "{:.6g}", "{:.6g}")
+        rows = [[shape.format(v) for shape, v in zip(shapes, row, strict=True)] for row in zip(*columns, strict=True)]
+        return head, rows
+
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = [
+            ("Model", self.model),
+            ("Target", self.target),
+            ("Quantile", f"{self.quantile:g}"),
+            ("Standard errors", self.se),
+            ("Pseudo R-squared", f"{self.pseudo_r2:.4g}"),
+            ("Observations", f"{self.n:,}"),
+            ("Df of t", f"{self.df:,}"),
+            ("Gap", f"{self.gap:.1e} ({self.status})" if self.status else f"{self.gap:.1e}"),
+        ]
+        if self.sparsity is not None:
+            facts.append(("Sparsity", f"{self.sparsity:.5g}"))
+        if self.bandwidth is not None:
+            facts.append(("Bandwidth", f"{self.bandwidth:.5g}"))
+        if self.n_clusters is not None:
+            facts.append(("Clusters", f"{self.n_clusters:,}"))
+        return facts
+
+    def __str__(self) -> str:
+        head, rows = self._cells()
+        first = max(12, *(len(name) for name in self.names))
+        widths = [max(8, *(len(row[k]) for row in [head, *rows])) + 2 for k in range(len(head))]
+        total = first + sum(widths)
+        lines = [f"{self.model}, quantile {self.quantile:g}".center(total).rstrip(), "=" * total]
+        facts = self._facts()
+        half = (len(facts) + 1) // 2
+        left = max(len(name) + len(value) for name, value in facts[:half]) + 2
+        left = max(left, (total - 2) // 2)
+        for k in range(half):
+            name, value = facts[k]
+            line = f"{name}{value:>{left - len(name)}}"
+            if half + k < len(facts):
+                name, value = facts[half + k]
+                line += f"  {name}{value:>{max(total - left - 2 - len(name), len(value) + 1)}}"
+            lines.append(line)
+        lines += [
+            "=" * total,
+            " " * first + "".join(f"{h:>{w}}" for h, w in zip(head, widths, strict=True)),
+            "-" * total,
+        ]
+        for name, row in zip(self.names, rows, strict=True):
+            lines.append(f"{name:<{first}}" + "".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)))
+        lines.append("=" * total)
+        lines += [f"Note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self) -> str:
+        """The table as HTML."""
+        head, rows = self._cells()
+        facts = "".join(f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in self._facts())
+        top = "".join(f"<th>{escape(cell)}</th>" for cell in ["", *head])
+        body = "".join(
+            f"<tr><th>{escape(name)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
+            for name, row in zip(self.names, rows, strict=True)
+        )
+        notes = "".join(f"<p>Note: {escape(note)}</p>" for note in self.notes)
+        return f"<table>{facts}</table><table><tr>{top}</tr>{body}</table>{notes}"
+
+    def to_markdown(self) -> str:
+        """The table of coefficients in Markdown."""
+        head, rows = self._cells()
+        lines = ["| " + " | ".join(["", *head]).replace("P>|t|", r"P>\|t\|") + " |"]
+        lines.append("|---|" + "---:|" * len(head))
+        lines += [f"| {name} | " + " | ".join(row) + " |" for name, row in zip(self.names, rows, strict=True)]
+        return "\n".join(lines)
+
+    def to_latex(self) -> str:
+        """The table of coefficients in LaTeX (booktabs)."""
+        head, rows = self._cells()
+        head[3] = "$P>|t|$"
+        lines = [
+            r"\begin{tabular}{l" + "r" * len(head) + "}",
+            r"\toprule",
+            " & ".join(["", *head]) + r" \\",
+            r"\midrule",
+        ]
+        lines += [" & ".join([_latex(name), *row]) + r" \\" for name, row in zip(self.names, rows, strict=True)]
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+    def to_frame(self) -> Any:
+        """The table of coefficients as a pandas DataFrame."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            raise ImportError("to_frame needs pandas: pip install pandas.") from None
+        columns = ("coefficients", "standard_errors", "statistics", "p_values", "lower", "upper")
+        return pandas.DataFrame({name: getattr(self, name) for name in columns}, index=self.names)
+
+    # Kept
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as numbers, texts and lists, for JSON; :meth:`from_dict` takes it back."""
+        plain = asdict(self)
+        return {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in plain.items()}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Summary:
+        """From what :meth:`to_dict` gave."""
+        known = {item.name for item in fields(cls)}
+        texts = ("names", "notes")
+        values: dict[str, Any] = {key: value for key, value in content.items() if key in known}
+        for key, value in values.items():
+            if isinstance(value, list) and key not in texts:
+                values[key] = np.array(value)
+        return cls(**values)
+
+
+def wald(name: str, rest: Float, covariance: Float, df_residual: float) -> TestResult:
+    """``rest' covariance^-1 rest / q`` by the F distribution."""
+    q = len(rest)
+    if np.linalg.matrix_rank(covariance, hermitian=True) < q:
+        raise ValueError(f"{name}: the restrictions are not independent of one another.")
+    statistic = float(rest @ np.linalg.solve(covariance, rest)) / q
+    return TestResult(name, statistic, q, df_residual, float(stats.f.sf(statistic, q, df_residual)))
+
+
+def equal_slopes(summaries: Sequence[Summary], names: Sequence[str] | None = None) -> TestResult:
+    """Test that slopes are the same at several quantiles (Koenker and Bassett 1982).
+
+    Parameters
+    ----------
+    summaries : list of Summary
+        Of the same rows at different quantiles: what ``summary`` gives of several quantiles, with ``se`` "iid", "nid",
+        "kernel" or "bootstrap".
+    names : sequence of str, optional
+        Of the coefficients that are compared; all slopes by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import QuantileRegressor, equal_slopes
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(3000, 1))
+    >>> y = X[:, 0] + (0.5 + X[:, 0]) * rng.normal(size=3000)
+    >>> summaries = QuantileRegressor(quantile=[0.2, 0.8], tol=1e-8).fit(X, y).summary(X, y)
+    >>> bool(equal_slopes(summaries).p_value < 0.001)
+    True
+    """
+    if len(summaries) < 2:
+        raise ValueError(f"equal_slopes compares the summaries of at least 2 quantiles, got {len(summaries)}.")
+    first = summaries[0]
+    if any(s.names != first.names or s.n != first.n or s.se != first.se for s in summaries):
+        raise ValueError("equal_slopes compares summaries of the same rows and columns with the same se.")
+    if len({s.quantile for s in summaries}) < len(summaries):
+        raise ValueError("equal_slopes compares different quantiles; two are the same.")
+    chosen = [name for name in first.names if name != INTERCEPT] if names is None else list(names)
+    unknown = [name for name in chosen if name not in first.names]
+    if unknown or not chosen:
+        raise ValueError(f"There is no coefficient {unknown[0]!r}." if unknown else "There is no slope to compare.")
+    p, m = len(first.names), len(summaries)
+    joint = _joint_covariance(summaries)
+    R = np.zeros((len(chosen) * (m - 1), m * p))
+    for k in range(m - 1):
+        for j, name in enumerate(chosen):
+            row, column = k * len(chosen) + j, first.names.index(name)
+            R[row, k * p + column], R[row, (k + 1) * p + column] = 1.0, -1.0
+    rest = R @ np.concatenate([s.coefficients for s in summaries])
+    listed = ", ".join(f"{s.quantile:g}" for s in summaries)
+    return wald(f"Equality of slopes at quantiles {listed}", rest, R @ joint @ R.T, m * first.n - len(R))
+
+
+def _joint_covariance(summaries: Sequence[Summary]) -> Float:
+    """Of the coefficients of all quantiles: blocks ``(min(s, t) - s t) H_s^-1 J H_t^-1``."""
+    kept = [summary.replicates for summary in summaries if summary.replicates is not None]
+    if len(kept) == len(summaries):
+        return np.cov(np.hstack(kept), rowvar=False)
+    pairs = [(s.bread, s.gram) for s in summaries if s.bread is not None and s.gram is not None and s.se != "cluster"]
+    if len(pairs) < len(summaries):
+        raise ValueError(f'equal_slopes needs se="iid", "nid", "kernel" or "bootstrap", got {summaries[0].se!r}.')
+    levels = [summary.quantile for summary in summaries]
+    return np.block(
+        [
+            [(min(s, t) - s * t) * (one @ gram @ two) for t, (two, _) in zip(levels, pairs, strict=True)]
+            for s, (one, gram) in zip(levels, pairs, strict=True)
+        ]
+    )
+
+
+def likelihood_ratio_test(restricted: Summary, full: Summary) -> TestResult:
+    """Test a model against one with more columns by their losses (Koenker and Machado 1999).
+
+    ``2 (V_restricted - V_full) / (tau (1 - tau) s)`` is compared with chi-squared. It presumes iid errors: s is the
+    sparsity of the full model, whose summary was made with ``se="iid"``.
+    """
+    if full.se != "iid" or full.sparsity is None:
+        raise ValueError('likelihood_ratio_test presumes iid errors: make the summary of the full model with se="iid".')
+    if full.n != restricted.n or full.quantile != restricted.quantile:
+        raise ValueError("likelihood_ratio_test compares models of the same rows at the same quantile.")
+    extra = [name for name in full.names if name not in restricted.names]
+    missing = [name for name in restricted.names if name not in full.names]
+    if missing or not extra:
+        raise ValueError("The columns of the restricted model must be some, not all, of those of the full model.")
+    tau = full.quantile
+    # Two losses that are each known to the tolerance of a fit may come out in the wrong order.
+    statistic = max(2 * (restricted.loss - full.loss) / (tau * (1 - tau) * full.sparsity), 0.0)
+    name = f"Likelihood ratio test of {', '.join(extra) if len(extra) <= 4 else f'{len(extra)} coefficients'}"
+    return TestResult(name, statistic, len(extra), None, float(stats.chi2.sf(statistic, len(extra))))
+
+
+def _latex(text: str) -> str:
+    for character in "\\_&%#${}":
+        text = text.replace(character, rf"\{character}" if character != "\\" else r"\textbackslash ")
+    return text
