@@ -84,8 +84,14 @@ def engel_table() -> str:
 
     data = sm.datasets.engel.load_pandas().data
     X, y = data[["income"]], data.foodexp
-    theirs = {(float(tau), se): values for name, *rest in lines_of_r() if name == "quantreg" for tau, se, *values in [rest]}
-    out = ["\n## engel: standard errors of intercept and slope\n", "| quantile | se | aidlearn | R quantreg |", "|---|---|---|---|"]
+    theirs = {
+        (float(tau), se): values for name, *rest in lines_of_r() if name == "quantreg" for tau, se, *values in [rest]
+    }
+    out = [
+        "\n## engel: standard errors of intercept and slope\n",
+        "| quantile | se | aidlearn | R quantreg |",
+        "|---|---|---|---|",
+    ]
     names = {"iid": "iid", "nid": "nid", "kernel": "ker"}
     for tau in (0.1, 0.5, 0.9):
         model = QuantileRegressor(quantile=tau, tol=0).fit(X, y)
@@ -108,7 +114,11 @@ def cluster_table() -> str:
     g = np.arange(n) // 20
     X = pd.DataFrame({"a": rng.normal(size=n), "b": rng.normal(size=n // 20)[g]})
     y = 1 + X.a - X.b + rng.normal(size=n // 20)[g] + rng.normal(size=n)
-    out = ["\n## Clusters: 2,000 generated rows in 100 clusters, median\n", "| | (intercept) | a | b |", "|---|---|---|---|"]
+    out = [
+        "\n## Clusters: 2,000 generated rows in 100 clusters, median\n",
+        "| | (intercept) | a | b |",
+        "|---|---|---|---|",
+    ]
 
     def add(name: str, values: object) -> None:
         out.append(f"| {name} | " + " | ".join(f"{float(value):.6g}" for value in np.asarray(values)) + " |")

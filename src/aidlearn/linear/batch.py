@@ -25,10 +25,11 @@ from aidlearn.data.chunk import Chunk, Float, join
 from aidlearn.data.moments import inspect
 from aidlearn.data.resampling import UNCHANGED, Unchanged, Weights
 from aidlearn.data.run import Run
-from aidlearn.engine.clusters import Assignment, Clusters
+from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.engine.result import Result, relative_gap
+from aidlearn.engine.splits import Assignment
 from aidlearn.linear import plain
 from aidlearn.linear.band import few_entries, largest_sample, singletons
 from aidlearn.linear.design import Design
