@@ -77,7 +77,8 @@ def test_the_standard_errors_of_quantreg(name, quantile, weighted, tmp_path):
     reach = (0.1 if not_unique else 1e-4) * nid.standard_errors
     assert (np.abs(coefficients - theirs["coefficients"]) <= reach + 2e-5 * np.abs(coefficients)).all()
     assert nid.standard_errors == pytest.approx(theirs["nid"], rel=1e-3)
-    assert nid.p_values == pytest.approx(theirs["p"], rel=0.02, abs=1e-4)
+    if not not_unique:
+        assert nid.p_values == pytest.approx(theirs["p"], rel=0.02, abs=1e-4)
     kernel = model.summary(X, y, weight, se="kernel").standard_errors
     assert kernel == pytest.approx(theirs["ker"], rel=1e-2 if not_unique else 1e-3)
     bofinger = model.summary(X, y, weight, bandwidth="bofinger").standard_errors
