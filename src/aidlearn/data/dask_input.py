@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.arrays import table_to_array
 from aidlearn.data.chunk import Int
 from aidlearn.data.columns import choose_columns
-from aidlearn.data.convert import column_kinds
+from aidlearn.data.frames import FrameColumns, floats
 from aidlearn.data.remote import Backend
 
 
@@ -123,7 +122,8 @@ class Matrix:
             chosen = piece if self.columns is None else piece.iloc[:, list(self.columns)]
             if self.dtype == "float32":
                 return np.asarray(chosen.to_numpy(dtype=np.float32))
-            return table_to_array(chosen)
+            columns = FrameColumns(chosen)
+            return np.column_stack([columns.numbers(j, 0, columns.n_rows) for j in range(chosen.shape[1])])
         return np.asarray(piece if self.columns is None else piece[:, list(self.columns)])
 
 
@@ -186,7 +186,7 @@ class Layout:
             numeric = dict.fromkeys(names, X.dtype.kind in "fiub")
         else:
             names = list(X.columns)
-            numeric = {name: number for name, (_, number) in zip(names, column_kinds(X._meta), strict=True)}
+            numeric = {name: number for name, (_, number) in zip(names, [], strict=True)}
         roles = choose_columns(names, f"The Dask {type(X).__name__}", target, columns, weight)
         chosen = roles.columns
         for name in chosen:

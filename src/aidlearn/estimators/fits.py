@@ -85,6 +85,5 @@ def _names(model: Any, n: int) -> list[str]:
 
 
 def feature_names(model: Any) -> list[str]:
-    """Names of the features, or their numbers."""
-    names = getattr(model, "feature_names_in_", None)
-    return [f"x{k}" for k in range(model.n_features_in_)] if names is None else [str(name) for name in names]
+    """Names of the columns behind the coefficients, or their numbers."""
+    return list(model.coefficient_names_)
