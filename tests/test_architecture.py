@@ -18,7 +18,7 @@ BELOW = {
     "kernel": {"data", "engine", "trace", "linear"},
     "semisupervised": {"data", "engine", "trace", "linear", "kernel"},
     "estimators": {"data", "engine", "trace", "linear", "kernel", "semisupervised"},
-    "files": {"", "archive", "engine", "trace", "estimators"},
+    "files": {"", "archive", "data", "engine", "trace", "estimators"},
     "display": {"data", "engine", "trace", "estimators"},
     "report": {"data", "engine", "trace", "estimators", "files", "display"},
     "bench": {""},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aidlearn.cli.errors import CliError, reported
+from aidlearn.cli.errors import CliError, reported, tell
 from aidlearn.cli.inputs import Columns, class_weights, data_file, load_rows, open_data, semi_supervised_labels
 from aidlearn.cli.live import opening
 from aidlearn.cli.options import Data, Debug, Json, ModelOutput, Quiet, option, with_options
@@ -33,7 +33,14 @@ DATA_OPTIONS = {
     "target": option(str | None, None, "--target", "-t", help="Column of the target: a name or a number from 0."),
     "columns": option(str | None, None, "--columns", help="Columns of X, as in a,b,c; by default all others."),
     "weight": option(str | None, None, "--weight", help="Column of sample weights."),
-    "one_hot": option(str | None, None, "--one-hot", help="Columns to be encoded, as in city,colour."),
+    "categorical": option(
+        str | None,
+        None,
+        "--categorical",
+        help="Further columns that are factors, as in city,month=5 (5 is the reference level); texts are by themselves.",
+    ),
+    "numeric": option(str | None, None, "--numeric", help="Columns that are numbers, whatever they look like."),
+    "one_hot": option(str | None, None, "--one-hot", help="The same as --categorical."),
     "output": (ModelOutput, REQUIRED),
 }
 READING_OPTIONS = {
@@ -79,11 +86,19 @@ def _run(model: Model, options: dict[str, Any]) -> int:
     _check_checkpoint(options)
     estimator = estimator_from(model, options)
     with data_file(options["data"]) as path:
-        columns = Columns(options["target"], options["columns"], options["weight"], options["one_hot"])
+        columns = Columns(
+            options["target"],
+            options["columns"],
+            options["weight"],
+            options["one_hot"],
+            options["categorical"],
+            options["numeric"],
+        )
         shown = "standard input" if options["data"] == "-" else options["data"]
         with opening(shown, output.quiet):
             limit = None if model.in_memory else options["memory_limit"]
-            source = open_data(path, columns, options["n_jobs"], limit)
+            opened = open_data(path, columns, options["n_jobs"], limit)
+            source: Any = opened.encoded(estimator._rules(), estimator.fit_intercept)
             facts = training_facts(source, shown)
             if "class_weight" in options:
                 estimator.class_weight = class_weights(options["class_weight"], next(iter(source.targets())))
@@ -91,7 +106,17 @@ def _run(model: Model, options: dict[str, Any]) -> int:
             prepared = prepare(model, estimator, source, facts)
         rows = f"{count(source.n_entries)} rows x {count(source.n_attributes)} columns"
         title = f"{model.name} of {Path(shown).name}: {rows}{prepared.notes}"
+        _tell_factors(source, output)
         return fit_and_save(estimator, prepared.run, facts, output, title, prepared.n_fits)
+
+
+def _tell_factors(source: FileSource, output: OutputOptions) -> None:
+    """Which columns are factors, in one line: nobody was asked."""
+    if source.encoding is not None and not (output.quiet or output.json):
+        words = [f"{factor.name}: {count(len(factor.levels or ()))} levels" for factor in source.encoding.factors]
+        tell(", ".join(words), "Factors")
+    if source.n_dropped and not output.quiet:
+        tell(f"{count(source.n_dropped)} rows with missing cells are left out", "Missing")
 
 
 def _prepare_from_file(model: Model, estimator: Any, source: FileSource, facts: dict[str, Any]) -> PreparedFit:
@@ -104,8 +129,14 @@ def _prepare_in_memory(model: Model, estimator: Any, source: FileSource, facts: 
 
     X, target, weight = load_rows(source)
 
+    if source.encoding is not None:
+        from aidlearn.data.recipe import EncodedRows
+
+        X = EncodedRows(X, source.encoding)
+    estimator.missing = "error" if estimator.missing == "drop" else estimator.missing  # they are left out already
+
     def name_columns() -> None:
-        if source.named:
+        if source.named and source.encoding is None:
             estimator.feature_names_in_ = np.array(source.names, dtype=object)
 
     if model.unlabelled_rows:

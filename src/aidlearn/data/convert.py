@@ -12,7 +12,16 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 
 from aidlearn.data.arrays import ArraySource, homogeneous, is_dask, to_csr
 from aidlearn.data.chunk import Float
-from aidlearn.data.frames import ArrayColumns, Columns, FrameColumns, KeptRows, TableSource, checked_factors, encode_columns, is_table
+from aidlearn.data.frames import (
+    ArrayColumns,
+    Columns,
+    FrameColumns,
+    KeptRows,
+    TableSource,
+    checked_factors,
+    encode_columns,
+    is_table,
+)
 from aidlearn.data.recipe import EncodedRows, Recipe, Rules, refuse_columns
 from aidlearn.data.source import DataSource
 from aidlearn.data.targets import absent_values
@@ -95,13 +104,18 @@ def missing_cells(X: Any) -> NDArray[np.bool_]:
     """Which rows of an array or CSR matrix have a NaN."""
     if sparse.issparse(X):
         counts = np.diff(X.indptr)
-        return np.asarray(np.bincount(np.repeat(np.arange(X.shape[0]), counts)[np.isnan(X.data)], minlength=X.shape[0]) > 0)
+        return np.asarray(
+            np.bincount(np.repeat(np.arange(X.shape[0]), counts)[np.isnan(X.data)], minlength=X.shape[0]) > 0
+        )
     parts = [np.isnan(X[k : k + MISSING_SLICE]).any(axis=1) for k in range(0, X.shape[0], MISSING_SLICE)]
     return np.concatenate(parts)
 
 
 def check_features(X: Any, minimum: int = 1, array: bool = True) -> Any:
-    """A 2-D float array, a CSR matrix or a table (values are not looked at); ``array``: of a frame its array, if any."""
+    """A 2-D float array, a CSR matrix or a table (values are not looked at).
+
+    ``array`` says that the array behind a frame may stand for it, where there is one.
+    """
     if isinstance(X, EncodedRows):
         return X.X
     if isinstance(X, (str, os.PathLike, DataSource)):
@@ -173,8 +187,7 @@ def feature_rows(X: Any, recipe: Recipe | None) -> DataSource:
     if not is_table(X) and (recipe is None or X.shape[1] != len(recipe.columns) or sparse.issparse(X)):
         return ArraySource(X, np.zeros(n), np.ones(n))
     columns = FrameColumns(X) if is_table(X) else ArrayColumns(X)
-    factors = {} if recipe is None else {j: None for j, column in enumerate(recipe.columns) if column.levels is not None}
-    refuse_columns(columns.outline, factors, columns.holds())
+    refuse_columns(columns.outline, {} if recipe is None else recipe.factor_positions, columns.holds())
     return TableSource(columns, np.zeros(n), np.ones(n), None, recipe)
 
 

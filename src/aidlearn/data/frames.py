@@ -157,7 +157,9 @@ def _what_objects(column: Any) -> str:
     if isinstance(first, (bool, np.bool_)):
         return "truth values as Python objects; convert it with .astype('boolean')"
     if isinstance(first, (int, float, Decimal, np.number)):
-        return f"numbers as Python objects ({type(first).__name__}); convert it with .astype(float) or pandas.to_numeric"
+        return (
+            f"numbers as Python objects ({type(first).__name__}); convert it with .astype(float) or pandas.to_numeric"
+        )
     if isinstance(first, (list, tuple, dict, np.ndarray, set)):
         return "lists or records; make a column of each of their parts, or leave it out"
     return "" if first is None else f"Python objects ({type(first).__name__}); convert it to numbers or texts"
@@ -285,7 +287,7 @@ class TableSource(DataSource):
 
     def column_name(self, column: int) -> str:
         column = column if self.encoding is None else self.encoding.input_of(column)
-        return f"{column} ({self.inputs[column]!r})"
+        return f"{column} ({self.columns.outline.names[column]!r})"
 
 
 def checked_factors(columns: Columns, rules: Rules) -> dict[int, str | None]:

@@ -162,7 +162,7 @@ def _system(uri: str) -> tuple[Any, str]:
     from pyarrow import fs
 
     try:
-        return fs.FileSystem.from_uri(uri)  # type: ignore[no-any-return]
+        return fs.FileSystem.from_uri(uri)
     except Exception as first:
         try:
             import fsspec

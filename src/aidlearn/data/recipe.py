@@ -28,6 +28,7 @@ SHOWN = 8
 """Levels in a message."""
 MISSING_RULES, UNKNOWN_RULES = ("error", "drop", "level"), ("error", "reference")
 FROM_DTYPE = "from_dtype"
+FACTOR_KINDS = ("text", "category", "boolean")
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,11 @@ class Recipe:
     def factors(self) -> list[Column]:
         return [column for column in self.columns if column.levels is not None]
 
+    @property
+    def factor_positions(self) -> dict[int, None]:
+        """Positions of the factors among the columns of the input."""
+        return {k: None for k, column in enumerate(self.columns) if column.levels is not None}
+
     def input_of(self, attribute: int) -> int:
         """The column of the input that a column of the model comes from."""
         return int(np.searchsorted(self.firsts, attribute, side="right")) - 1
@@ -118,8 +124,9 @@ class Recipe:
                 raise ValueError(missing_cell(column.name, row_name(row)))
             level = MISSING_LEVEL if codes[row] < 0 else level_text(values[codes[row]])
             raise ValueError(
-                f"Column {column.name!r} has the level {level!r} at row {row_name(row)}, which the model was not fitted "
-                f"to; it knows {listed_levels(column.levels)}. unknown='reference' takes it for the reference level."
+                f"Column {column.name!r} has the level {level!r} at row {row_name(row)}, which the model was not "
+                f"fitted to; it knows {listed_levels(column.levels)}. unknown='reference' takes it for the reference "
+                "level."
             )
         return found
 
@@ -187,6 +194,10 @@ class Rules:
     categorical: Any = FROM_DTYPE
     missing: str = "error"
     unknown: str = "error"
+    also: Mapping[Any, Any] = field(default_factory=dict)
+    """Further factors, beside those by type, and their reference levels (None: the first)."""
+    numeric: Sequence[Any] = ()
+    """Columns that are numbers, whatever their type."""
 
     def check(self) -> None:
         """One clear error for a value that is none."""
@@ -215,12 +226,19 @@ class Rules:
             other.categorical if self.by_dtype else self.categorical,
             other.missing if self.missing == plain.missing else self.missing,
             other.unknown if self.unknown == plain.unknown else self.unknown,
+            other.also if self.by_dtype else self.also,
+            other.numeric if self.by_dtype else self.numeric,
         )
 
     def factors(self, names: Sequence[Any], kinds: Sequence[str], where: str) -> dict[int, str | None]:
         """Which columns are factors, by position, and the reference level that was asked for."""
         if self.by_dtype:
-            return {k: None for k, kind in enumerate(kinds) if kind in ("text", "category", "boolean")}
+            found: dict[int, str | None] = {k: None for k, kind in enumerate(kinds) if kind in FACTOR_KINDS}
+            for name, level in self.also.items():
+                found[_position(names, name, where)] = None if level is None else level_text(level)
+            for name in self.numeric:
+                found.pop(_position(names, name, where), None)
+            return dict(sorted(found.items()))
         given = self.categorical
         if given is None:
             return {}
@@ -307,8 +325,8 @@ def make_recipe(
         levels, reference = _levels(str(name), rules, found[k], n_rows, outline.where, row_name), factors[k]
         if reference is not None and reference not in levels:
             raise ValueError(
-                f"categorical_features names {reference!r} as the reference of column {name!r}, which has no such level; "
-                f"it has {listed_levels(levels)}."
+                f"categorical_features names {reference!r} as the reference of column {name!r}, which has no such "
+                f"level; it has {listed_levels(levels)}."
             )
         left_out = (levels[0] if reference is None else reference) if intercept or reference is not None else None
         columns.append(Column(str(name), levels, left_out))
@@ -326,11 +344,14 @@ def _levels(
     levels = sorted(found.texts) if found.kind != "boolean" else ["False", "True"]
     absent = [MISSING_LEVEL] if found.missing_row is not None and rules.missing == "level" else []
     if MISSING_LEVEL in levels and absent:
-        raise ValueError(f"Column {name!r} of {where} has a level called {MISSING_LEVEL!r} and missing cells beside it.")
+        raise ValueError(
+            f"Column {name!r} of {where} has a level called {MISSING_LEVEL!r} and missing cells beside it."
+        )
     if not levels and not absent:
         raise ValueError(f"Column {name!r} of {where} has no level: all its cells are missing.")
+    by_itself = rules.by_dtype and name not in rules.also
     many, all_differ = found.is_too_many(), len(levels) == n_rows - found.n_missing and len(levels) > 10
-    if many or (rules.by_dtype and (all_differ or (len(levels) > 100 and 2 * len(levels) > n_rows))):
+    if many or (by_itself and (all_differ or (len(levels) > 100 and 2 * len(levels) > n_rows))):
         n = f"more than {MOST_LEVELS}" if many else str(len(levels))
         raise ValueError(
             f"Column {name!r} of {where} holds {n} different values in {n_rows} rows: that is a name of rows, not a "
