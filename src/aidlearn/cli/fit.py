@@ -37,7 +37,7 @@ DATA_OPTIONS = {
         str | None,
         None,
         "--categorical",
-        help="Further columns that are factors, as in city,month=5 (5 is the reference level); texts are by themselves.",
+        help="Further factors beside texts, as in city,month=5 (5 is the reference level).",
     ),
     "numeric": option(str | None, None, "--numeric", help="Columns that are numbers, whatever they look like."),
     "one_hot": option(str | None, None, "--one-hot", help="The same as --categorical."),
@@ -59,6 +59,13 @@ def estimator_from(model: Model, options: dict[str, Any]) -> Any:
     estimator = model.estimator(**parameters_from(model, options))
     check_parameters(estimator)
     return estimator
+
+
+def rules_of(estimator: Any) -> Any:
+    """What the estimator is told about columns of tables."""
+    from aidlearn.data.recipe import Rules
+
+    return Rules(estimator.categorical_features, estimator.missing, estimator.unknown)
 
 
 def _check_checkpoint(options: dict[str, Any]) -> None:
@@ -98,7 +105,7 @@ def _run(model: Model, options: dict[str, Any]) -> int:
         with opening(shown, output.quiet):
             limit = None if model.in_memory else options["memory_limit"]
             opened = open_data(path, columns, options["n_jobs"], limit)
-            source: Any = opened.encoded(estimator._rules(), estimator.fit_intercept)
+            source: Any = opened.encoded(rules_of(estimator), estimator.fit_intercept)
             facts = training_facts(source, shown)
             if "class_weight" in options:
                 estimator.class_weight = class_weights(options["class_weight"], next(iter(source.targets())))

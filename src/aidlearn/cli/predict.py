@@ -59,8 +59,10 @@ def predict(
         raise CliError(f"--scores is for classifiers; {model} is a {type(fitted).__name__}.")
     fitted.n_jobs = jobs
     if unknown is not None:
+        from aidlearn.data.recipe import Rules
+
+        Rules(unknown=unknown).check()
         fitted.unknown = unknown
-        fitted._rules().check()
     started = time.monotonic()
     with data_file(data) as path:
         with opening(data, quiet or json):

@@ -71,6 +71,8 @@ class ColumnChoice:
 
     recipe: Recipe | None = None
     """Where some columns are factors."""
+    row_name: Callable[[int], str] = staticmethod(str)
+    """What a row is called in messages."""
     drops = False
     """Whether rows with missing cells are left out."""
 
@@ -144,7 +146,9 @@ class ColumnChoice:
         for batch in batches:
             values, codes = self.dictionary(batch, j)
             first = start
-            parts.append(self.recipe.positions(column, values, codes, lambda row, first=first: str(first + row)))  # type: ignore[misc]
+            parts.append(
+                self.recipe.positions(column, values, codes, lambda row, first=first: self.row_name(first + row))
+            )  # type: ignore[misc]
             start += batch.num_rows
         return np.concatenate(parts)
 

@@ -10,7 +10,7 @@ from typing import Any
 from aidlearn.data.columns import ColumnChoice, is_number
 from aidlearn.data.dialect import Dialect
 from aidlearn.data.places import Place
-from aidlearn.data.recipe import LevelsFound, Rules, TextColumn
+from aidlearn.data.recipe import LevelsFound, Recipe, Rules, TextColumn
 from aidlearn.data.source import DataSource
 from aidlearn.data.tables import Partitions, TableFiles, short, where_of
 
@@ -83,6 +83,12 @@ class CsvSource(TableFiles):
     def encoded(self, rules: Rules, intercept: bool) -> DataSource:
         try:
             return super().encoded(rules, intercept)
+        except TextColumn as error:
+            raise ValueError(f"{error} {self._first_text(error.column)}".strip()) from None
+
+    def following(self, recipe: Recipe | None) -> TableFiles:
+        try:
+            return super().following(recipe)
         except TextColumn as error:
             raise ValueError(f"{error} {self._first_text(error.column)}".strip()) from None
 

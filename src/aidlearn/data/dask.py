@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -125,7 +124,8 @@ class DaskSource(Outline):
         rules, outline = rules.over(self.rules), self._outline
         factors = rules.factors(outline.names, outline.kinds, outline.where)
         refuse_columns(outline, factors)
-        source = copy(self)
+        source = DaskSource.__new__(DaskSource)  # a copy that is not sent anywhere
+        source.__dict__.update(vars(self))
         source._drops = rules.missing == "drop"
         if source._drops and not self._drops:
             if any(take is not None and take[0] is not None for take in self._vectors):

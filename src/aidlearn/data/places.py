@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from glob import glob, has_magic
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -33,7 +33,7 @@ class Place:
     path: str
     shown: str
     """What it is called in messages."""
-    system: Any = None
+    system: Any = field(default=None, compare=False)
     """Of pyarrow; None for the disk."""
     keys: tuple[tuple[str, str | None], ...] = ()
     """Columns that its folder stands for, as in ``year=2024/``."""

@@ -170,7 +170,8 @@ def level_text(value: Any) -> str:
     if isinstance(value, Integral):
         return str(int(value))
     if isinstance(value, (float, np.floating)):
-        return str(int(value)) if value == round(value) and abs(value) < 2**53 else repr(float(value))
+        number = float(value)
+        return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
     return str(value)
 
 
@@ -353,11 +354,29 @@ def _levels(
     many, all_differ = found.is_too_many(), len(levels) == n_rows - found.n_missing and len(levels) > 10
     if many or (by_itself and (all_differ or (len(levels) > 100 and 2 * len(levels) > n_rows))):
         n = f"more than {MOST_LEVELS}" if many else str(len(levels))
-        raise ValueError(
-            f"Column {name!r} of {where} holds {n} different values in {n_rows} rows: that is a name of rows, not a "
-            f"category. Leave it out, or make categories or numbers of it."
+        raise TextColumn(
+            name,
+            f"Column {name!r} of {where} holds {n} different texts in {n_rows} rows, not numbers: that is a name of "
+            "rows, not a category. Leave it out, or make categories or numbers of it.",
         )
+    if by_itself and found.kind == "text" and len(levels) > 10:
+        numbers = sum(map(_is_number, levels))
+        if 0.8 * len(levels) < numbers < len(levels):
+            strange = next(level for level in levels if not _is_number(level))
+            raise TextColumn(
+                name,
+                f"Column {name!r} of {where} holds numbers and {len(levels) - numbers} other text(s), such as "
+                f"{strange!r}: mend these cells, or if it is a category, name it in categorical_features.",
+            )
     return tuple(levels + absent)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 REFUSED = {

@@ -106,6 +106,7 @@ class TableFiles(FileSource):
 
     def _encode(self, plain: ColumnChoice, recipe: Recipe | None, drops: bool) -> None:
         self.choice = plain.encoding(recipe, drops)
+        self.choice.row_name = self.row_name
         self.encoding, self.names = recipe, self.choice.names
         self.n_attributes, self.is_sparse = len(self.names), recipe is not None and recipe.is_sparse
 

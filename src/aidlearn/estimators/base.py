@@ -176,7 +176,8 @@ class AIDEstimator(BaseEstimator, ABC):
         """
         rules = self._rules()
         if is_elsewhere(X):
-            X, y, sample_weight = open_source(X, y, weight=sample_weight, n_jobs=self.n_jobs), None, None
+            told = {"categorical_features": rules.categorical, "missing": rules.missing, "n_jobs": self.n_jobs}
+            X, y, sample_weight = open_source(X, y, weight=sample_weight, **told), None, None
         if not isinstance(X, DataSource):
             if is_dask(y) or is_dask(sample_weight):
                 raise ValueError("y and sample_weight can be Dask collections only if X is one; compute() them first.")
