@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aidlearn.cli.errors import CliError, reported, tell
+from aidlearn.cli.errors import CliError, option_name, reported, tell
 from aidlearn.cli.inputs import Columns, class_weights, data_file, load_rows, open_data, semi_supervised_labels
 from aidlearn.cli.live import opening
 from aidlearn.cli.options import Data, Debug, Json, ModelOutput, Quiet, option, with_options
@@ -40,6 +40,9 @@ DATA_OPTIONS = {
         help="Further factors beside texts, as in city,month=5 (5 is the reference level).",
     ),
     "numeric": option(str | None, None, "--numeric", help="Columns that are numbers, whatever they look like."),
+    "formula": option(
+        str | None, None, "--formula", help="Target and columns at once, as in 'delay ~ distance + C(month)'."
+    ),
     "one_hot": option(str | None, None, "--one-hot", help="The same as --categorical."),
     "output": (ModelOutput, REQUIRED),
 }
@@ -59,6 +62,30 @@ def estimator_from(model: Model, options: dict[str, Any]) -> Any:
     estimator = model.estimator(**parameters_from(model, options))
     check_parameters(estimator)
     return estimator
+
+
+def _columns(estimator: Any, options: dict[str, Any]) -> Columns:
+    """What the columns are, by options or by a formula, which also says whether there is an intercept."""
+    formula = options["formula"]
+    if formula is None:
+        names = ("target", "columns", "weight", "one_hot", "categorical", "numeric")
+        return Columns(*(options[name] for name in names))
+    for name in ("target", "columns", "one_hot", "categorical"):
+        if options[name] is not None:
+            raise CliError(f"--formula says what the columns are: leave {option_name(name)} out.")
+    from aidlearn.formula import simple_terms
+
+    terms = simple_terms(formula)
+    if terms is None:
+        raise CliError(
+            f"--formula {formula!r} says more than a list of columns and C(): a model file holds no transformations. "
+            "Make columns of them, or fit it from Python with aidlearn.formula.fit."
+        )
+    if "fit_intercept" in estimator.get_params():
+        estimator.set_params(fit_intercept=terms.intercept)
+    elif not terms.intercept:
+        raise CliError(f"{type(estimator).__name__} always has an intercept: leave '- 1' out of the formula.")
+    return Columns(terms.target, None, options["weight"], None, None, options["numeric"], terms)
 
 
 def rules_of(estimator: Any) -> Any:
@@ -93,20 +120,14 @@ def _run(model: Model, options: dict[str, Any]) -> int:
     _check_checkpoint(options)
     estimator = estimator_from(model, options)
     with data_file(options["data"]) as path:
-        columns = Columns(
-            options["target"],
-            options["columns"],
-            options["weight"],
-            options["one_hot"],
-            options["categorical"],
-            options["numeric"],
-        )
+        columns = _columns(estimator, options)
         shown = "standard input" if options["data"] == "-" else options["data"]
         with opening(shown, output.quiet):
             limit = None if model.in_memory else options["memory_limit"]
             opened = open_data(path, columns, options["n_jobs"], limit)
             source: Any = opened.encoded(rules_of(estimator), estimator.fit_intercept)
             facts = training_facts(source, shown)
+            facts |= {"formula": options["formula"]} if options["formula"] else {}
             if "class_weight" in options:
                 estimator.class_weight = class_weights(options["class_weight"], next(iter(source.targets())))
             prepare = _prepare_in_memory if model.in_memory else _prepare_from_file

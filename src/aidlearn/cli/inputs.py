@@ -18,6 +18,7 @@ from aidlearn.cli.errors import STATE, CliError
 
 if TYPE_CHECKING:
     from aidlearn.data.files import FileSource
+    from aidlearn.formula import Terms
 
 STDIN = "-"
 PATIENCE = 0.2
@@ -36,6 +37,8 @@ class Columns:
     one_hot: str | None = None
     categorical: str | None = None
     numeric: str | None = None
+    terms: Terms | None = None
+    """Of a formula, in place of the options."""
 
 
 @contextmanager
@@ -95,7 +98,9 @@ def open_data(path: Path | str, columns: Columns, jobs: int, memory_limit: str |
         names = header(path)
         listed = f" Its columns are {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}." if names else ""
         raise CliError(f"Name the column of the target in {path} with --target.{listed}")
-    chosen = [_column(path, name) for name in split_names(columns.chosen)] or None
+    chosen: list[Any] | None = [_column(path, name) for name in split_names(columns.chosen)] or None
+    if columns.terms is not None:
+        target, chosen = columns.terms.target, columns.terms.columns
     source = open_source(
         path,
         target,
@@ -114,7 +119,7 @@ def open_data(path: Path | str, columns: Columns, jobs: int, memory_limit: str |
 
 def _factors(path: Path | str, columns: Columns) -> dict[str, str | None]:
     """Columns named as factors, each with the reference level that follows an equals sign."""
-    factors: dict[str, str | None] = {}
+    factors: dict[str, str | None] = {} if columns.terms is None else dict(columns.terms.factors)
     for text in [*split_names(columns.one_hot), *split_names(columns.categorical)]:
         name, equals, level = text.partition("=")
         whole = not equals or text in header(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -145,12 +146,12 @@ class ColumnChoice:
         parts = []
         for batch in batches:
             values, codes = self.dictionary(batch, j)
-            first = start
-            parts.append(
-                self.recipe.positions(column, values, codes, lambda row, first=first: self.row_name(first + row))
-            )  # type: ignore[misc]
+            parts.append(self.recipe.positions(column, values, codes, partial(self._row_name, start)))
             start += batch.num_rows
         return np.concatenate(parts)
+
+    def _row_name(self, first: int, row: int) -> str:
+        return self.row_name(first + row)
 
     def dictionary(self, batch: Any, j: int) -> tuple[Sequence[Any], NDArray[Any]]:
         """The different values of a column of a batch, and which of them each row has (-1: none)."""

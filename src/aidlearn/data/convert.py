@@ -61,8 +61,9 @@ def as_source(
     X = X.X if isinstance(X, EncodedRows) else check_features(X, array=rules.by_dtype)
     target = check_target(y)
     check_consistent_length(X if keep is None else np.flatnonzero(keep), target)
-    weight = check_weight(sample_weight, len(target))
     columns = None if encoded is not None else columns_of(X, rules)
+    plain = sample_weight is None and columns is not None and keep is None  # then chunks bring their own
+    weight = np.broadcast_to(1.0, target.shape) if plain else check_weight(sample_weight, len(target))
     # Where rows are left out, targets and weights stand beside the source and not in it.
     nothing = np.broadcast_to(0.0, X.shape[:1])
     y_here, weight_here = (target, weight) if keep is None else (nothing, nothing)
@@ -71,7 +72,7 @@ def as_source(
         source.encoding = encoded
     else:
         recipe, codes = encode_columns(columns, rules, intercept, keep)
-        source = TableSource(columns, y_here, weight_here, n_jobs, recipe, codes)
+        source = TableSource(columns, y_here, None if plain else weight_here, n_jobs, recipe, codes)
     return source if keep is None else KeptRows(source, keep, target, weight)
 
 

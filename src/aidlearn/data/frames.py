@@ -235,6 +235,8 @@ class TableSource(DataSource):
     Parameters
     ----------
     columns : Columns
+    weight : array, optional
+        1 for every row where it is not given.
     recipe : Recipe, optional
         How columns become numbers; None where all are.
     codes : dict, optional
@@ -246,7 +248,7 @@ class TableSource(DataSource):
         self,
         columns: Columns,
         y: NDArray[Any],
-        weight: Float,
+        weight: Float | None,
         n_jobs: int | None = None,
         recipe: Recipe | None = None,
         codes: Mapping[int, NDArray[Any]] | None = None,
@@ -265,7 +267,8 @@ class TableSource(DataSource):
     def rows(self, start: int, stop: int) -> Chunk:
         """Any consecutive rows."""
         rows = slice(start, stop)
-        return Chunk(start, stop, self._matrix(start, stop), self.y[rows], self.weight[rows])
+        weight = np.ones(stop - start) if self.weight is None else self.weight[rows]
+        return Chunk(start, stop, self._matrix(start, stop), self.y[rows], weight)
 
     def _matrix(self, start: int, stop: int) -> Any:
         recipe = self.encoding

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from aidlearn.data.arrays import is_dask
 from aidlearn.data.chunk import Float
 from aidlearn.data.convert import as_source, check_features, collected, complete_rows, linear_scores
+from aidlearn.data.frames import FrameColumns, is_table
 from aidlearn.data.open import is_elsewhere, open_source
 from aidlearn.data.recipe import FROM_DTYPE, EncodedRows, Recipe, Rules
 from aidlearn.data.run import Run
@@ -215,6 +216,8 @@ class AIDEstimator(BaseEstimator, ABC):
             self.recipe_ = source.encoding
         else:
             self.__dict__.pop("recipe_", None)
+        for name in ("formula_", "formula_rows_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
 
     @property
     def coefficient_names_(self) -> list[str]:
@@ -231,8 +234,22 @@ class AIDEstimator(BaseEstimator, ABC):
         recipe: Recipe | None = getattr(self, "recipe_", None)
         return None if recipe is None else replace(recipe, unknown=self.unknown)
 
+    def _by_formula(self, X: Any) -> Any:
+        """The columns of the formula that the model was fitted by, out of a table that may have others."""
+        made = getattr(self, "formula_rows_", None)
+        if made is not None:
+            return made(X)
+        table = collected(X)
+        if not is_table(table):
+            return X
+        frame = FrameColumns(table).frame
+        names = [str(name) for name in self.feature_names_in_]
+        return frame.select(names).to_native() if set(names) <= set(frame.columns) else X
+
     def _checked(self, X: Any) -> Any:
         """Rows to be predicted, with as many columns as the fit had and of the same names."""
+        if hasattr(self, "formula_") and not isinstance(X, EncodedRows):
+            X = self._by_formula(X)
         if isinstance(X, EncodedRows):
             return X.X
         X = collected(X)
