@@ -54,7 +54,9 @@ def test_references_intercepts_and_weights(table):
 
 def test_transformations_are_formulaics(table):
     model = formula.fit("y ~ np.log(`odd name`) + a:C(b) + a", table, tol=1e-8)
-    dense = np.column_stack([np.log(table["odd name"]), table.a, table.a * (table.b == "v"), table.a * (table.b == "w")])
+    dense = np.column_stack(
+        [np.log(table["odd name"]), table.a, table.a * (table.b == "v"), table.a * (table.b == "w")]
+    )
     expected = LADRegressor(tol=1e-8).fit(sparse.csr_array(dense), table["y"])
     assert model.objective_ == pytest.approx(expected.objective_, rel=1e-7)
     assert {"a:b[v]", "a:b[w]", "a"} <= set(model.coefficient_names_)

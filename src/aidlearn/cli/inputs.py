@@ -37,6 +37,7 @@ class Columns:
     one_hot: str | None = None
     categorical: str | None = None
     numeric: str | None = None
+    missing: str = "error"
     terms: Terms | None = None
     """Of a formula, in place of the options."""
 
@@ -108,6 +109,7 @@ def open_data(path: Path | str, columns: Columns, jobs: int, memory_limit: str |
         weight=_column(path, columns.weight),
         one_hot=_factors(path, columns),
         numeric=[_named(path, name) for name in split_names(columns.numeric)],
+        missing=columns.missing,
         memory_limit=memory_limit,
         n_jobs=jobs,
     )

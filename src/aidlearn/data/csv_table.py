@@ -42,7 +42,7 @@ class CsvSource(TableFiles):
         self._types: dict[str, Any] | None = None
         schema = self._first_schema(places[0])
         # The first rows decide what is text; a column of numbers with a text further down is found when it is read.
-        self._types = {field.name: pa.float64() if field.name in numeric else _widened(field.type) for field in schema}
+        self._types = {field.name: _widened(field.type, field.name in numeric) for field in schema}
         self._inside = list(schema.names)
         for place in places[1:]:
             names = self._first_schema(place).names
@@ -202,10 +202,10 @@ def _single(name: str) -> str:
     )
 
 
-def _widened(kind: Any) -> Any:
-    """Whole numbers in the first rows may be followed by others."""
+def _widened(kind: Any, numeric: bool) -> Any:
+    """Whole numbers in the first rows may be followed by others; what is said to be numeric has to be."""
     import pyarrow as pa
 
     if pa.types.is_boolean(kind):
         return kind
-    return pa.float64() if is_number(kind) else pa.string()
+    return pa.float64() if numeric or is_number(kind) else pa.string()
