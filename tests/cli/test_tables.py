@@ -1,4 +1,4 @@
-"""Tables on the command line: no option is needed, what is not asked is said, predictions know the levels of the fit."""
+"""Tables on the command line: no option is needed, and what nobody asked is said."""
 
 import json
 
