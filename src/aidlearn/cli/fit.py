@@ -161,9 +161,11 @@ def _prepare_in_memory(model: Model, estimator: Any, source: FileSource, facts: 
         from aidlearn.data.recipe import EncodedRows
 
         X = EncodedRows(X, source.encoding)
-    estimator.missing = "error" if estimator.missing == "drop" else estimator.missing  # they are left out already
+    missing = estimator.missing
+    estimator.missing = "error" if missing == "drop" else missing  # what is to be left out is so already
 
     def name_columns() -> None:
+        estimator.missing, estimator.n_dropped_ = missing, source.n_dropped
         if source.named and source.encoding is None:
             estimator.feature_names_in_ = np.array(source.names, dtype=object)
 
