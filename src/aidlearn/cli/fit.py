@@ -68,8 +68,8 @@ def _columns(estimator: Any, options: dict[str, Any]) -> Columns:
     """What the columns are, by options or by a formula, which also says whether there is an intercept."""
     formula = options["formula"]
     if formula is None:
-        names = ("target", "columns", "weight", "one_hot", "categorical", "numeric", "missing")
-        return Columns(*(options[name] for name in names))
+        names = ("target", "columns", "weight", "one_hot", "categorical", "numeric")
+        return Columns(*(options[name] for name in names), missing=estimator.missing)
     for name in ("target", "columns", "one_hot", "categorical"):
         if options[name] is not None:
             raise CliError(f"--formula says what the columns are: leave {option_name(name)} out.")
@@ -85,7 +85,7 @@ def _columns(estimator: Any, options: dict[str, Any]) -> Columns:
         estimator.set_params(fit_intercept=terms.intercept)
     elif not terms.intercept:
         raise CliError(f"{type(estimator).__name__} always has an intercept: leave '- 1' out of the formula.")
-    return Columns(terms.target, None, options["weight"], None, None, options["numeric"], options["missing"], terms)
+    return Columns(terms.target, None, options["weight"], None, None, options["numeric"], estimator.missing, terms)
 
 
 def rules_of(estimator: Any) -> Any:
