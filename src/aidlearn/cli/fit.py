@@ -68,8 +68,15 @@ def _columns(estimator: Any, options: dict[str, Any]) -> Columns:
     """What the columns are, by options or by a formula, which also says whether there is an intercept."""
     formula = options["formula"]
     if formula is None:
-        names = ("target", "columns", "weight", "one_hot", "categorical", "numeric")
-        return Columns(*(options[name] for name in names), missing=estimator.missing)
+        return Columns(
+            options["target"],
+            options["columns"],
+            options["weight"],
+            options["one_hot"],
+            options["categorical"],
+            options["numeric"],
+            estimator.missing,
+        )
     for name in ("target", "columns", "one_hot", "categorical"):
         if options[name] is not None:
             raise CliError(f"--formula says what the columns are: leave {option_name(name)} out.")
