@@ -18,11 +18,12 @@ BELOW = {
     "kernel": {"data", "engine", "trace", "linear"},
     "semisupervised": {"data", "engine", "trace", "linear", "kernel"},
     "estimators": {"data", "engine", "trace", "linear", "kernel", "semisupervised"},
-    "files": {"", "archive", "engine", "trace", "estimators"},
+    "formula": {"data", "estimators"},
+    "files": {"", "archive", "data", "engine", "trace", "estimators"},
     "display": {"data", "engine", "trace", "estimators"},
     "report": {"data", "engine", "trace", "estimators", "files", "display"},
     "bench": {""},
-    "cli": {"", "data", "engine", "estimators", "files", "report", "bench"},
+    "cli": {"", "data", "engine", "estimators", "formula", "files", "report", "bench"},
 }
 """Folders (and modules) of the package, and what each may import besides itself; "" are the public names."""
 

@@ -46,7 +46,6 @@ BAD = [
     ("fit lad good.csv -t z -o m.aid", "no column 'z' (target); its columns are 'x0'"),
     ("fit lad good.csv -t 4 -o m.aid", "no column 4 (target)"),
     ("fit lad two.npy -t 7 -o m.aid", "its columns are 0, 1"),
-    ("fit lad table.csv -t y -o m.aid", "--one-hot 'city'"),
     ("fit lad table.csv -t label --columns x0 -o m.aid", "'label' holds texts; a regression needs numbers"),
     ("fit lad good.csv -t y --columns x0,x9 -o m.aid", "no column 'x9'"),
     ("fit lad good.csv -t y --columns x0,y -o m.aid", "is target or weight"),
@@ -153,7 +152,10 @@ BAD = [
     ("predict lad.aid text_late.csv -o p.csv", "Its first text is 'three', in row 400"),
     ("predict lad.aid two.npy -o p.csv", "two.npy has 2 columns; the model was fitted to 3"),
     ("predict numbers.aid two.npy -o p.csv", "fitted to 3, or 4 with the target"),
-    ("predict hot.aid new_city.csv -o p.csv", "'Berlin', which the model was not fitted to; it knows 'Oslo'"),
+    (
+        "predict hot.aid new_city.csv -o p.csv",
+        "'Berlin' at row 0 of new_city.csv, which the model was not fitted to; it knows 'Oslo'",
+    ),
     ("predict hot.aid good.csv -o p.csv", "'city'"),
     ("predict lad.aid header.csv -o p.csv", "header.csv has no rows"),
     # Benchmarks and the demo

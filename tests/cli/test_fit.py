@@ -104,7 +104,8 @@ def test_weights_and_one_hot(ran, files):
     expected = LADRegressor(tol=1e-9).fit(np.hstack([columns(), dummies]), table["y"], sample_weight=table["w"])
     model = load_model("m.aid")
     np.testing.assert_array_equal(model.coef_, expected.coef_)
-    assert list(model.feature_names_in_) == [*X, "city=Paris", "city=Rome"]
+    assert model.coefficient_names_ == [*X, "city[Paris]", "city[Rome]"]
+    assert list(model.feature_names_in_) == [*X, "city"]
 
 
 def test_standard_input(ran, files, only, tmp_path, monkeypatch):

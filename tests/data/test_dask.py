@@ -423,7 +423,8 @@ def test_bad_collections_are_refused(client, folder, data, frame):
             call(*args, **kwargs)
 
     fit = LADRegressor().fit
-    expect("Column 'label' .* holds .*, not numbers", fit, frame[[*COLUMNS, "label", "y"]], "y")
+    plain = LADRegressor(categorical_features=None).fit
+    expect("'label'.* of the Dask DataFrame holds texts, not numbers", plain, frame[[*COLUMNS, "label", "y"]], "y")
     expect("has no column 'z' \\(target\\)", fit, frame, "z")
     expect("has no column 'zz' \\(columns\\)", open_source, frame, "y", ["x1", "zz"])
     expect("target or weight", open_source, frame, "y", ["x1", "y"])
@@ -437,10 +438,10 @@ def test_bad_collections_are_refused(client, folder, data, frame):
     expect("have no target", fit, array(folder))
     expect("dimension", fit, da.zeros(10), da.zeros(10))
     expect("one value per row", fit, array(folder), array(folder))
-    expect("not numbers", fit, da.zeros((10, 2), dtype=complex), da.zeros(10))
+    expect("neither numbers nor texts", fit, da.zeros((10, 2), dtype=complex), da.zeros(10))
     expect("is no table", fit, dask.delayed(np.zeros)((3, 2)), da.zeros(3))
     expect("only if X is one", fit, X, vector(y))
-    expect("one_hot and memory_limit", open_source, frame, "y", one_hot=["label"])
+    expect("memory_limit is for files", open_source, frame, "y", memory_limit="1GB")
     expect("Dask collection", SVC().fit, array(folder), vector(y))
     expect("Dask collection", SemiSupervisedSVC().fit, array(folder), vector(y))
     expect("rows in memory", SVC().fit(X[:50], y[:50] > 5).predict, array(folder))

@@ -121,8 +121,9 @@ def test_paths_go_to_fit(folder, data):
     X, y, _ = data
     model = LADRegressor().fit(str(folder / "all.npy"), M, M + 1)
     same_bits(model, LADRegressor().fit(X, y, data[2]))
-    with pytest.raises(ValueError, match="holds texts, not numbers"):
-        LADRegressor().fit(folder / "one.parquet", "y")
+    assert LADRegressor().fit(folder / "one.parquet", "y").coefficient_names_[-1] == "label[yes]"
+    with pytest.raises(ValueError, match=r"column 41 \('label'\) of .* holds texts, not numbers"):
+        LADRegressor(categorical_features=None).fit(folder / "one.parquet", "y")
 
 
 def test_svmlight(tmp_path, data, labels):
@@ -147,11 +148,12 @@ def test_one_hot(tmp_path):
     path = tmp_path / "mixed.csv"
     pd.DataFrame({"x": x, "kind": kind, "y": y}).to_csv(path, index=False)
     source = open_source(path, target="y", one_hot="kind")
-    assert source.names == ["x", "kind=b", "kind=c"]
+    assert source.names == ["x", "kind[b]", "kind[c]"]
     model = LADRegressor().fit(source)
     dense = np.column_stack([x, kind == "b", kind == "c"]).astype(float)
     same_bits(model, LADRegressor().fit(dense, y))
-    assert model.feature_names_in_.tolist() == source.names
+    assert model.coefficient_names_ == source.names
+    assert model.feature_names_in_.tolist() == ["x", "kind"]
 
 
 def test_only_chunks_are_in_memory(folder):
@@ -196,11 +198,11 @@ def test_bad_numbers_are_found_wherever_they_are(tmp_path, kind, row, value):
 
 @pytest.mark.parametrize("row", [10, 8999])
 def test_texts_among_numbers_are_found(tmp_path, row, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.tables.BLOCK_BYTES", 20_000)
+    monkeypatch.setattr("aidlearn.data.csv_table.BLOCK_BYTES", 20_000)
     path = bad_table(tmp_path, "csv", row, "oops")
     match = rf"Row {row} of .*bad\.csv has the text 'oops' in column 1 \('b'\)"
     if row == 10:  # in the first rows: a column of texts
-        match = "holds texts, not numbers"
+        match = "different texts in 9000 rows, not numbers.* first text is 'oops', in row 10"
     with pytest.raises(ValueError, match=match):
         LADRegressor().fit(path, "y")
 
@@ -310,7 +312,7 @@ def test_large_svmlight_files_are_read_in_parts(tmp_path, monkeypatch):
 
 
 def test_line_breaks_in_cells_where_blocks_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.tables.BLOCK_BYTES", 5000)
+    monkeypatch.setattr("aidlearn.data.csv_table.BLOCK_BYTES", 5000)
     rows = "".join(f'{k % 9},{k % 7},"memo\n999,999,end"\n' for k in range(3000))
     for padding in range(12):
         (tmp_path / "t.csv").write_text("a,y,t\n" + f"1,1,{'x' * padding}\n" + rows)
@@ -342,11 +344,11 @@ def test_categories_are_encoded(tmp_path):
     frame = pd.DataFrame({"a": rng.normal(size=3000), "g": pd.Categorical(group), "y": rng.normal(size=3000)})
     frame.to_parquet(tmp_path / "c.parquet")
     model = LADRegressor().fit(open_source(tmp_path / "c.parquet", "y", one_hot=["g"]))
-    assert list(model.feature_names_in_) == ["a", "g=v", "g=w"]
+    assert model.coefficient_names_ == ["a", "g[v]", "g[w]"]
     dummies = np.column_stack([frame.a, group == "v", group == "w"]).astype(float)
     same_bits(model, LADRegressor().fit(dummies, frame.y))
     pq.write_table(pa.table({"g": np.array([1.0, np.nan]), "y": [1.0, 2.0]}), tmp_path / "n.parquet")
-    with pytest.raises(ValueError, match=r"'g' of .* has missing values"):
+    with pytest.raises(ValueError, match=r"missing cell at row 1 of .*, column 'g'"):
         open_source(tmp_path / "n.parquet", "y", one_hot=["g"])
 
 
@@ -361,11 +363,12 @@ def test_calls_that_mix_files_and_arrays(folder, data):
 
 
 def test_a_byte_order_mark_and_empty_lines_do_not_hide_a_bad_cell(tmp_path, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.tables.BLOCK_BYTES", 2000)
+    monkeypatch.setattr("aidlearn.data.csv_table.BLOCK_BYTES", 2000)
     rows = [f"{k},{k}" for k in range(2000)]
     (tmp_path / "late.csv").write_text("a,y\n\n" + "\n".join([*rows, "", "oops,1"]))
     with pytest.raises(ValueError, match=r"Row 2000 of .* has the text 'oops' in column 0"):
         LADRegressor().fit(tmp_path / "late.csv", "y")
-    (tmp_path / "mark.csv").write_bytes("\ufeffa,y\n1,2\noops,3\n".encode())
-    with pytest.raises(ValueError, match=r"holds texts, not numbers.*'oops', in row 1"):
+    many = "".join(f"{k},{k}\n" for k in range(20))
+    (tmp_path / "mark.csv").write_bytes(f"\ufeffa,y\n1,2\noops,3\n{many}".encode())
+    with pytest.raises(ValueError, match=r"holds numbers and 1 other text.*'oops'.*, in row 1"):
         LADRegressor().fit(tmp_path / "mark.csv", "y")

@@ -131,8 +131,10 @@ def _in_options(text: str) -> str:
     """Messages that name parameters of Python, in the words of the command line."""
     text = re.sub(r"^([A-Za-z]\w*) must ", lambda match: f"{option_name(match[1])} must ", text)
     text = re.sub(r"with columns=\.\.\.", "with --columns", text)
-    text = re.sub(r"one_hot=\['(.*?)'\]", r"--one-hot '\1'", text)
     text = re.sub(r"^one_hot ", "--one-hot ", text)
+    text = re.sub(r"\bname it in categorical_features", "name it in --categorical", text)
+    text = re.sub(r"^categorical_features names", "--categorical names", text)
+    text = re.sub(r"\b(missing|unknown)='(\w+)'", r"--\1 \2", text)
     text = re.sub(r"\bmemory_limit='?([^'.]*)'?", r"--memory-limit \1", text)
     text = re.sub(r"^checkpoint='(.*?)' lies", r"--checkpoint \1 lies", text)
     return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from aidlearn.cli.inputs import header, kind_of
 
 if TYPE_CHECKING:
     from aidlearn.data.files import FileSource
+    from aidlearn.data.recipe import Recipe
 
 SHOWN = 8
 """Names of missing columns in a message."""
@@ -25,6 +26,8 @@ class Features:
     n_features: int
     first: int = 0
     """The feature that the first column is; others that the file does not have are zero."""
+    encoded: bool = False
+    """Whether the model knows that its columns were encoded."""
 
     @property
     def n_rows(self) -> int:
@@ -35,16 +38,22 @@ class Features:
         import numpy as np
         from scipy import sparse
 
+        from aidlearn.data.recipe import EncodedRows
+
         for chunk in self.source.chunks():
             X = chunk.X
             if not np.isfinite(X.data if sparse.issparse(X) else X).all():
                 raise ValueError(self.source.find_bad_cell(chunk) + ".")
+            if self.encoded:
+                assert self.source.encoding is not None
+                yield EncodedRows(X, self.source.encoding)
+                continue
             if self.n_features != X.shape[1]:
                 X = sparse.csr_matrix((X.data, X.indices + self.first, X.indptr), shape=(X.shape[0], self.n_features))
             yield X
 
 
-def open_features(path: Path, model: Any) -> Features:
+def open_features(path: Path | str, model: Any) -> Features:
     """The rows of the file as features of the model."""
     training = getattr(model, "training_", None) or {}
     n = int(model.n_features_in_)
@@ -52,35 +61,44 @@ def open_features(path: Path, model: Any) -> Features:
     if kind == "svmlight":
         return _svmlight(path, n, training)
     source = _npy(path, model, training) if kind == "npy" else _table(path, model, training, header(path))
-    return Features(source, n)
+    return Features(source, n, encoded=hasattr(model, "recipe_"))
 
 
-def _open(path: Path, columns: list[Any] | None, one_hot: list[str] | None = None) -> FileSource:
-    from aidlearn import open_source
-    from aidlearn.data.files import FileSource
+def _open(path: Path | str, columns: list[Any] | None, recipe: Recipe | None = None) -> FileSource:
+    from aidlearn.data.open import open_rows
 
-    source = open_source(path, columns=columns, one_hot=one_hot or [])
-    assert isinstance(source, FileSource)
-    return source
+    return open_rows(path, columns, recipe)
 
 
-def _table(path: Path, model: Any, training: dict[str, Any], present: list[str]) -> FileSource:
+def _table(path: Path | str, model: Any, training: dict[str, Any], present: list[str]) -> FileSource:
     names = getattr(model, "feature_names_in_", None)
     if not present:
         return _open(path, None)  # says what is wrong with the file
     if names is None:
         return _by_position(path, model, training, present)
-    one_hot: dict[str, list[Any]] = training.get("one_hot") or {}
-    needed = training.get("columns") if one_hot else [str(name) for name in names]
-    assert needed is not None
+    recipe = _recipe(model, training)
+    needed = [str(name) for name in names] if recipe is None else [column.name for column in recipe.columns]
     _refuse_missing(path, [name for name in needed if name not in present])
-    source = _open(path, list(needed), list(one_hot))
-    if one_hot:
-        _encode_as_before(source, path, one_hot)
-    return source
+    return _open(path, needed, recipe)
 
 
-def _refuse_missing(path: Path, missing: list[str]) -> None:
+def _recipe(model: Any, training: dict[str, Any]) -> Recipe | None:
+    """How the columns of tables become those of the model; models of older versions say it in the facts of training."""
+    from aidlearn.data.recipe import Column, Recipe, level_text
+
+    if hasattr(model, "recipe_"):
+        return replace(model.recipe_, unknown=model.unknown)
+    one_hot: dict[str, list[Any]] = training.get("one_hot") or {}
+    if not one_hot:
+        return None
+    columns = []
+    for name in training["columns"]:
+        levels = tuple(map(level_text, one_hot[name])) if name in one_hot else None
+        columns.append(Column(name, levels, None if levels is None else levels[0]))
+    return Recipe(tuple(columns))
+
+
+def _refuse_missing(path: Path | str, missing: list[str]) -> None:
     if missing:
         listed = ", ".join(map(repr, missing[:SHOWN])) + (
             f" and {len(missing) - SHOWN} more" if missing[SHOWN:] else ""
@@ -88,39 +106,22 @@ def _refuse_missing(path: Path, missing: list[str]) -> None:
         raise CliError(f"{path} lacks columns that the model was fitted to: {listed}.")
 
 
-def _encode_as_before(source: Any, path: Path, one_hot: dict[str, list[Any]]) -> None:
-    """One column per value of the fit; a value that the fit did not see has no coefficient."""
-    from aidlearn.data.columns import ColumnChoice
-
-    choice = source.choice
-    for name, values in one_hot.items():
-        unknown = [value for value in choice.one_hot[name] if value not in values]
-        if unknown:
-            raise CliError(
-                f"Column {name!r} of {path} has the value {unknown[0]!r}, which the model was not fitted to; "
-                f"it knows {', '.join(map(repr, values[:SHOWN]))}{', ...' if values[SHOWN:] else ''}."
-            )
-    source.choice = ColumnChoice(choice.schema, choice.where, None, choice.columns, None, one_hot)
-    source.names = source.choice.names
-    source.n_attributes = len(source.names)
-
-
-def _by_position(path: Path, model: Any, training: dict[str, Any], present: list[str]) -> FileSource:
+def _by_position(path: Path | str, model: Any, training: dict[str, Any], present: list[str]) -> FileSource:
     """A table for a model without names: all its columns in order, or the same columns of as wide a table."""
     chosen = _positions(path, model, training, len(present))
     return _open(path, [present[k] for k in chosen])
 
 
-def _npy(path: Path, model: Any, training: dict[str, Any]) -> FileSource:
+def _npy(path: Path | str, model: Any, training: dict[str, Any]) -> FileSource:
     from aidlearn.data.npy import NpyFile
 
-    shape = NpyFile(path).shape
+    shape = NpyFile(Path(path)).shape
     if len(shape) != 2:
         return _open(path, None)  # says what is wrong
     return _open(path, _positions(path, model, training, shape[1]))
 
 
-def _positions(path: Path, model: Any, training: dict[str, Any], width: int) -> list[int]:
+def _positions(path: Path | str, model: Any, training: dict[str, Any], width: int) -> list[int]:
     """Which columns are the features: all, or those of the fit if the target is in the file as it was there."""
     n = int(model.n_features_in_)
     if width == n:
@@ -131,7 +132,7 @@ def _positions(path: Path, model: Any, training: dict[str, Any], width: int) -> 
     raise CliError(f"{path} has {width} columns; the model was fitted to {n}{with_target}.")
 
 
-def _svmlight(path: Path, n: int, training: dict[str, Any]) -> Features:
+def _svmlight(path: Path | str, n: int, training: dict[str, Any]) -> Features:
     """Sparse text does not say how wide it is: rows are widened to the model's, indices begin as in the fit."""
     source = _open(path, None)
     smallest, largest = int(source.names[0]), int(source.names[-1])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aidlearn.cli.errors import CliError, reported
+from aidlearn.cli.errors import CliError, option_name, reported, tell
 from aidlearn.cli.inputs import Columns, class_weights, data_file, load_rows, open_data, semi_supervised_labels
 from aidlearn.cli.live import opening
 from aidlearn.cli.options import Data, Debug, Json, ModelOutput, Quiet, option, with_options
@@ -34,7 +34,17 @@ DATA_OPTIONS = {
     "target": option(str | None, None, "--target", "-t", help="Column of the target: a name or a number from 0."),
     "columns": option(str | None, None, "--columns", help="Columns of X, as in a,b,c; by default all others."),
     "weight": option(str | None, None, "--weight", help="Column of sample weights."),
-    "one_hot": option(str | None, None, "--one-hot", help="Columns to be encoded, as in city,colour."),
+    "categorical": option(
+        str | None,
+        None,
+        "--categorical",
+        help="Further factors beside texts, as in city,month=5 (5 is the reference level).",
+    ),
+    "numeric": option(str | None, None, "--numeric", help="Columns that are numbers, whatever they look like."),
+    "formula": option(
+        str | None, None, "--formula", help="Target and columns at once, as in 'delay ~ distance + C(month)'."
+    ),
+    "one_hot": option(str | None, None, "--one-hot", help="The same as --categorical."),
     "output": (ModelOutput, REQUIRED),
 }
 READING_OPTIONS = {
@@ -53,6 +63,44 @@ def estimator_from(model: Model, options: dict[str, Any]) -> Any:
     estimator = model.estimator(**parameters_from(model, options))
     check_parameters(estimator)
     return estimator
+
+
+def _columns(estimator: Any, options: dict[str, Any]) -> Columns:
+    """What the columns are, by options or by a formula, which also says whether there is an intercept."""
+    formula = options["formula"]
+    if formula is None:
+        return Columns(
+            options["target"],
+            options["columns"],
+            options["weight"],
+            options["one_hot"],
+            options["categorical"],
+            options["numeric"],
+            estimator.missing,
+        )
+    for name in ("target", "columns", "one_hot", "categorical"):
+        if options[name] is not None:
+            raise CliError(f"--formula says what the columns are: leave {option_name(name)} out.")
+    from aidlearn.formula import simple_terms
+
+    terms = simple_terms(formula)
+    if terms is None:
+        raise CliError(
+            f"--formula {formula!r} says more than a list of columns and C(): a model file holds no transformations. "
+            "Make columns of them, or fit it from Python with aidlearn.formula.fit."
+        )
+    if "fit_intercept" in estimator.get_params():
+        estimator.set_params(fit_intercept=terms.intercept)
+    elif not terms.intercept:
+        raise CliError(f"{type(estimator).__name__} always has an intercept: leave '- 1' out of the formula.")
+    return Columns(terms.target, None, options["weight"], None, None, options["numeric"], estimator.missing, terms)
+
+
+def rules_of(estimator: Any) -> Any:
+    """What the estimator is told about columns of tables."""
+    from aidlearn.data.recipe import Rules
+
+    return Rules(estimator.categorical_features, estimator.missing, estimator.unknown)
 
 
 def _check_checkpoint(options: dict[str, Any]) -> None:
@@ -81,24 +129,36 @@ def _run(model: Model, options: dict[str, Any]) -> int:
     check_standard_errors(options)
     estimator = estimator_from(model, options)
     with data_file(options["data"]) as path:
-        columns = Columns(options["target"], options["columns"], options["weight"], options["one_hot"])
+        columns = _columns(estimator, options)
         shown = "standard input" if options["data"] == "-" else options["data"]
         with opening(shown, output.quiet):
             limit = None if model.in_memory else options["memory_limit"]
-            source = open_data(path, columns, options["n_jobs"], limit)
+            opened = open_data(path, columns, options["n_jobs"], limit)
+            source: Any = opened.encoded(rules_of(estimator), estimator.fit_intercept)
             facts = training_facts(source, shown)
+            facts |= {"formula": options["formula"]} if options["formula"] else {}
             if "class_weight" in options:
                 estimator.class_weight = class_weights(options["class_weight"], next(iter(source.targets())))
             prepare = _prepare_in_memory if model.in_memory else _prepare_from_file
             prepared = prepare(model, estimator, source, facts)
         rows = f"{count(source.n_entries)} rows x {count(source.n_attributes)} columns"
         title = f"{model.name} of {Path(shown).name}: {rows}{prepared.notes}"
+        _tell_factors(source, output)
         run = with_summary(prepared.run, estimator, source, options, facts)
         code = fit_and_save(estimator, run, facts, output, title, prepared.n_fits)
         if "summaries" in facts and not (output.json or output.quiet):
             estimator.training_ = facts
             show_summaries(summaries_of(estimator))
         return code
+
+
+def _tell_factors(source: FileSource, output: OutputOptions) -> None:
+    """Which columns are factors, in one line: nobody was asked."""
+    if source.encoding is not None and not (output.quiet or output.json):
+        words = [f"{factor.name}: {count(len(factor.levels or ()))} levels" for factor in source.encoding.factors]
+        tell(", ".join(words), "Factors")
+    if source.n_dropped and not output.quiet:
+        tell(f"{count(source.n_dropped)} rows with missing cells are left out", "Missing")
 
 
 def _prepare_from_file(model: Model, estimator: Any, source: FileSource, facts: dict[str, Any]) -> PreparedFit:
@@ -111,8 +171,16 @@ def _prepare_in_memory(model: Model, estimator: Any, source: FileSource, facts: 
 
     X, target, weight = load_rows(source)
 
+    if source.encoding is not None:
+        from aidlearn.data.recipe import EncodedRows
+
+        X = EncodedRows(X, source.encoding)
+    missing = estimator.missing
+    estimator.missing = "error" if missing == "drop" else missing  # what is to be left out is so already
+
     def name_columns() -> None:
-        if source.named:
+        estimator.missing, estimator.n_dropped_ = missing, source.n_dropped
+        if source.named and source.encoding is None:
             estimator.feature_names_in_ = np.array(source.names, dtype=object)
 
     if model.unlabelled_rows:

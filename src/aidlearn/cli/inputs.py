@@ -18,6 +18,7 @@ from aidlearn.cli.errors import STATE, CliError
 
 if TYPE_CHECKING:
     from aidlearn.data.files import FileSource
+    from aidlearn.formula import Terms
 
 STDIN = "-"
 PATIENCE = 0.2
@@ -34,15 +35,22 @@ class Columns:
     chosen: str | None = None
     weight: str | None = None
     one_hot: str | None = None
+    categorical: str | None = None
+    numeric: str | None = None
+    missing: str = "error"
+    terms: Terms | None = None
+    """Of a formula, in place of the options."""
 
 
 @contextmanager
-def data_file(data: str) -> Iterator[Path]:
-    """DATA as a path; "-" is CSV on standard input, kept in a temporary file while it is needed."""
+def data_file(data: str) -> Iterator[Path | str]:
+    """DATA as a path, pattern or address; "-" is CSV on standard input, kept in a temporary file while it is needed."""
     if data != STDIN:
+        from aidlearn.data.places import find_places
+
         if not os.path.exists(data):
-            raise CliError(f"There is no file {data}.")
-        yield Path(data)
+            find_places(data)
+        yield Path(data) if os.path.exists(data) else data
         return
     with tempfile.TemporaryDirectory(prefix="aidlearn-") as folder:
         path = Path(folder) / "stdin.csv"
@@ -81,7 +89,7 @@ def split_names(text: str | None) -> list[str]:
     return names
 
 
-def open_data(path: Path, columns: Columns, jobs: int, memory_limit: str | None = None) -> FileSource:
+def open_data(path: Path | str, columns: Columns, jobs: int, memory_limit: str | None = None) -> FileSource:
     """The file as a source for ``fit``, with its target."""
     from aidlearn import open_source
     from aidlearn.data.files import FileSource
@@ -91,13 +99,17 @@ def open_data(path: Path, columns: Columns, jobs: int, memory_limit: str | None 
         names = header(path)
         listed = f" Its columns are {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}." if names else ""
         raise CliError(f"Name the column of the target in {path} with --target.{listed}")
-    chosen = [_column(path, name) for name in split_names(columns.chosen)] or None
+    chosen: list[Any] | None = [_column(path, name) for name in split_names(columns.chosen)] or None
+    if columns.terms is not None:
+        target, chosen = columns.terms.target, columns.terms.columns
     source = open_source(
         path,
         target,
         chosen,
         weight=_column(path, columns.weight),
-        one_hot=[_named(path, name) for name in split_names(columns.one_hot)],
+        one_hot=_factors(path, columns),
+        numeric=[_named(path, name) for name in split_names(columns.numeric)],
+        missing=columns.missing,
         memory_limit=memory_limit,
         n_jobs=jobs,
     )
@@ -107,31 +119,37 @@ def open_data(path: Path, columns: Columns, jobs: int, memory_limit: str | None 
     return source
 
 
-def kind_of(path: Path) -> str | None:
+def _factors(path: Path | str, columns: Columns) -> dict[str, str | None]:
+    """Columns named as factors, each with the reference level that follows an equals sign."""
+    factors: dict[str, str | None] = {} if columns.terms is None else dict(columns.terms.factors)
+    for text in [*split_names(columns.one_hot), *split_names(columns.categorical)]:
+        name, equals, level = text.partition("=")
+        whole = not equals or text in header(path)
+        factors[_named(path, text if whole else name)] = None if whole else level
+    return factors
+
+
+def kind_of(path: Path | str) -> str | None:
     """Format of a file: npy, parquet, csv or svmlight."""
-    from aidlearn.data.open import EXTENSIONS
+    from aidlearn.data.places import find_places
 
-    return "parquet" if path.is_dir() else EXTENSIONS.get(path.suffix.lower())
-
-
-def header(path: Path) -> list[str]:
-    """Names of the columns of a table; none where the file has no names or cannot be read (opening it says why)."""
-    kind = kind_of(path)
     try:
-        if kind == "csv":
-            with open(path, newline="", encoding="utf-8-sig") as file:
-                return next(csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), [])
-        if kind == "parquet":
-            import pyarrow.parquet as pq
+        return find_places(path)[0].kind
+    except (ValueError, OSError):
+        return None
 
-            first = next(iter(sorted(path.glob("*.parquet"))), path) if path.is_dir() else path
-            return list(pq.read_schema(first).names)
+
+def header(path: Path | str) -> list[str]:
+    """Names of the columns of a table; none where the file has no names or cannot be read (opening it says why)."""
+    from aidlearn.data.open import column_names
+
+    try:
+        return column_names(path)
     except Exception:
         return []
-    return []
 
 
-def _column(path: Path, text: str | None) -> str | int | None:
+def _column(path: Path | str, text: str | None) -> str | int | None:
     """A column by name; a number is one where no column is called so."""
     if text is None or text in header(path):
         return text
@@ -141,7 +159,7 @@ def _column(path: Path, text: str | None) -> str | int | None:
         return text
 
 
-def _named(path: Path, text: str) -> str:
+def _named(path: Path | str, text: str) -> str:
     """A column by its name, if it was given by number."""
     column, names = _column(path, text), header(path)
     return names[column] if isinstance(column, int) and -len(names) <= column < len(names) else text

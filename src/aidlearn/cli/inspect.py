@@ -14,7 +14,7 @@ from aidlearn.cli.errors import reported
 from aidlearn.cli.models import checkpoint_files, kind_of_file, open_model
 from aidlearn.cli.options import Debug, Json
 from aidlearn.cli.outputs import write_json
-from aidlearn.cli.run import certificate_rows, iterations, summary
+from aidlearn.cli.run import certificate_rows, factor_rows, iterations, summary
 from aidlearn.cli.statistics import show_summaries, summaries_of
 from aidlearn.cli.words import aligned, console, count, duration, enclosing, facts, gap_text
 
@@ -60,7 +60,7 @@ def described(model: Any, top: int) -> dict[str, Any]:
     for entry, fit in zip(out["fits"], fits_of(model), strict=True):
         entry["intercept"] = fit.intercept
         if fit.coef is not None:
-            entry["coefficients"] = [{"name": names[k], "value": fit.coef[k]} for k in _largest(fit.coef, top)]
+            entry["coefficients"] = [{"name": names[k], "value": fit.coef[k]} for k in _largest(model, fit.coef, top)]
     if hasattr(model, "support_") and not hasattr(model, "coef_"):
         out["n_support"] = len(model.support_)
     return out
@@ -76,6 +76,7 @@ def _about(model: Any) -> list[tuple[str, Any]]:
         if training.get("target") not in (None, "None"):
             rows.append(("target", str(training["target"])))
     rows.append(("features", count(model.n_features_in_)))
+    rows += factor_rows(model)
     if hasattr(model, "classes_"):
         listed = [str(label) for label in model.classes_]
         rows.append(("classes", ", ".join(listed[:12]) + (f" and {len(listed) - 12} more" if listed[12:] else "")))
@@ -95,11 +96,13 @@ def _effort(model: Any) -> list[tuple[str, Any]]:
     return [("time", f"{spent}{iterations(fits_of(model))}, {count(model.n_passes_)} passes")]
 
 
-def _largest(coef: Any, top: int) -> list[int]:
-    """Positions of the coefficients, the largest in absolute value first."""
+def _largest(model: Any, coef: Any, top: int) -> list[int]:
+    """Positions of the coefficients, the largest in absolute value first; levels of a factor together."""
     import numpy as np
 
-    order = np.argsort(-np.abs(np.asarray(coef)), kind="stable").tolist()
+    from aidlearn.estimators.fits import by_size
+
+    order = by_size(model, np.abs(np.asarray(coef)))
     return order[:top] if top else order
 
 
@@ -114,7 +117,7 @@ def _coefficients(model: Any, top: int) -> list[Any]:
         return [Text(f"  kernel machine{n_support}", style="dim")]
     names = feature_names(model)
     slopes = [fit.coef for fit in fits if fit.coef is not None]
-    chosen = _largest(np.max(np.abs(slopes), axis=0), top)
+    chosen = _largest(model, np.max(np.abs(slopes), axis=0), top)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("  coefficient", overflow="fold")
     for fit in fits:

@@ -94,8 +94,15 @@ PARAMETERS = {
     "init": ParameterOption(str, "auto", "Initial clusters: {choices}."),
     "kernel": ParameterOption(str, "rbf", "{choices}.", parameters=_kernel),
     "memory_limit": ParameterOption(str, "2GB", "Memory for kernel values, as in 500MB."),
+    "missing": ParameterOption(
+        str, "error", "Missing cells: {choices}: refuse, leave out their rows, or a level of their own in factors."
+    ),
     "quantile": ParameterOption(str, "0.5", "One quantile or several, as in 0.1,0.5,0.9.", parameters=_quantile),
     "refine": ParameterOption(bool, False, "Local search on the true objective at the end."),
+    "standardize": ParameterOption(bool, False, "Scale columns to standard deviation 1; coefficients are unscaled."),
+    "unknown": ParameterOption(
+        str, "error", "Levels that the fit has not seen: {choices}: refuse, or take for the reference level."
+    ),
     "solver": ParameterOption(str, "auto", "Of the aggregated problems: {choices}."),
 }
 OF_ALL_MODELS: dict[str, Described] = {

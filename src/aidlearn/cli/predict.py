@@ -38,6 +38,10 @@ def predict(
         ),
     ],
     scores: Annotated[bool, typer.Option("--scores", help="Decision values too (in .npy files: only them).")] = False,
+    unknown: Annotated[
+        str | None,
+        typer.Option("--unknown", show_default=False, help="Levels that the fit has not seen: error or reference."),
+    ] = None,
     jobs: Jobs = 1,
     json: Json = False,
     quiet: Quiet = False,
@@ -54,6 +58,11 @@ def predict(
     if scores and not hasattr(fitted, "decision_function"):
         raise CliError(f"--scores is for classifiers; {model} is a {type(fitted).__name__}.")
     fitted.n_jobs = jobs
+    if unknown is not None:
+        from aidlearn.data.recipe import Rules
+
+        Rules(unknown=unknown).check()
+        fitted.unknown = unknown
     started = time.monotonic()
     with data_file(data) as path:
         with opening(data, quiet or json):

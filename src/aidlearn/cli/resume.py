@@ -44,7 +44,7 @@ def resume(
         model.max_iter = max_iter + max(len(snapshot.history) for snapshot in snapshots)
     model.n_jobs, model.checkpoint = jobs, str(base)
     check_parameters(model)
-    shown = source_options["path"]
+    shown = str(source_options["path"])
     with opening(shown, quiet):
         from aidlearn import open_source
 
@@ -73,6 +73,7 @@ def _snapshots(files: list[Path]) -> list[Any]:
 
 def _recreated(files: list[Path]) -> tuple[Any, dict[str, Any], Path]:
     """The estimator of a checkpoint, how its data are opened, and the name that the fit knew its file by."""
+    from aidlearn.data.places import find_places
     from aidlearn.engine.checkpoint import read
 
     _, origin = read(files[0])
@@ -83,8 +84,10 @@ def _recreated(files: list[Path]) -> tuple[Any, dict[str, Any], Path]:
     source = dict(recipe["source"])
     if source["path"] == STDIN:
         raise CliError(f"{files[0]} belongs to a fit of standard input, which is gone. {again}")
-    if not Path(source["path"]).exists():
-        raise CliError(f"The data of {files[0]} are no longer there: {source['path']}.")
+    try:
+        find_places(source["path"])
+    except (OSError, ValueError):
+        raise CliError(f"The data of {files[0]} are no longer there: {source['path']}.") from None
     name = str(recipe["estimator"])
     declared = MODELS.get(name)
     if declared is None or not declared.keeps_checkpoints:

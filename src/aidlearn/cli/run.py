@@ -40,7 +40,7 @@ def training_facts(source: FileSource, shown: str) -> dict[str, Any]:
         "rows": source.n_entries,
         "target": getattr(source, "target_name", None),
         "columns": list(source.names) if choice is None else list(choice.columns),
-        "one_hot": {} if choice is None else {name: list(values) for name, values in choice.one_hot.items()},
+        "dropped": source.n_dropped,
         "weight": recipe.get("weight"),
         "width": _width(source),
     }
@@ -124,6 +124,10 @@ def summary(model: Any) -> dict[str, Any]:
         "tol": model.tol,
         "gap": worst.gap,
         "n_features": model.n_features_in_,
+        "n_dropped": getattr(model, "n_dropped_", 0),
+        "factors": {factor.name: len(factor.levels) for factor in model.recipe_.factors}
+        if hasattr(model, "recipe_")
+        else {},
         "n_passes": model.n_passes_,
         "fits": [
             {
@@ -147,10 +151,19 @@ def tell_fit(model: Any, title: str, seconds: float, output: str) -> None:
 
     screen = console()
     screen.print(Text(title, style="bold"))
-    rows = certificate_rows(model)
+    rows = [*factor_rows(model), *certificate_rows(model)]
     rows.append(("time", f"{duration(seconds)}, {iterations(fits_of(model))}, {count(model.n_passes_)} passes"))
     rows.append(("model", output))
     screen.print(facts(rows))
+
+
+def factor_rows(model: Any) -> list[tuple[str, Any]]:
+    """Which columns are factors, and what was left out."""
+    from aidlearn.estimators.fits import factor_words
+
+    words, dropped = factor_words(model), getattr(model, "n_dropped_", 0)
+    rows: list[tuple[str, Any]] = [("factors", words)] if words else []
+    return rows + ([("missing", f"{count(dropped)} rows with missing cells were left out")] if dropped else [])
 
 
 def iterations(fits: list[Any]) -> str:

@@ -1,7 +1,4 @@
-"""Sources over data in memory: NumPy arrays, scipy CSR matrices, pandas / polars / pyarrow tables.
-
-No source copies the table: arrays are sliced, tables are converted one chunk at a time.
-"""
+"""Sources over arrays in memory: NumPy arrays and scipy CSR matrices, sliced and never copied."""
 
 from __future__ import annotations
 
@@ -30,7 +27,10 @@ class ArraySource(DataSource):
 
     def chunk(self, k: int) -> Chunk:
         start = k * self.rows_per_chunk
-        stop = min(start + self.rows_per_chunk, self.n_entries)
+        return self.rows(start, min(start + self.rows_per_chunk, self.n_entries))
+
+    def rows(self, start: int, stop: int) -> Chunk:
+        """Any consecutive rows."""
         rows = slice(start, stop)
         X = csr_rows(self.X, start, stop) if self.is_sparse else self.X[rows]
         return Chunk(start, stop, X, self.y[rows], self.weight[rows])
@@ -63,52 +63,9 @@ def csr_rows(X: Any, start: int, stop: int) -> Any:
     return type(X)(parts, shape=(stop - start, X.shape[1]), copy=False)
 
 
-class TableSource(DataSource):
-    """A pandas, polars or pyarrow table whose columns are joined into an array chunk by chunk."""
-
-    def __init__(self, table: Any, y: NDArray[Any], weight: Float, n_jobs: int | None = None) -> None:
-        self.table, self.y, self.weight = table, y, weight
-        self.n_entries, self.n_attributes = table.shape
-        self.n_jobs = n_jobs
-        self.names = list(map(str, table.column_names if hasattr(table, "column_names") else table.columns))
-
-    def chunk(self, k: int) -> Chunk:
-        start = k * self.rows_per_chunk
-        stop = min(start + self.rows_per_chunk, self.n_entries)
-        rows = slice(start, stop)
-        return Chunk(start, stop, table_to_array(self._slice(rows)), self.y[rows], self.weight[rows])
-
-    def _slice(self, rows: slice) -> Any:
-        if hasattr(self.table, "iloc"):
-            return self.table.iloc[rows]
-        return self.table.slice(rows.start, rows.stop - rows.start)
-
-    def column_name(self, column: int) -> str:
-        return f"{column} ({self.names[column]!r})"
-
-
 def is_dask(X: Any) -> bool:
     """Whether ``X`` is a Dask collection (Dask is not imported to find out)."""
     return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
-
-
-def is_table(X: Any) -> bool:
-    """Whether ``X`` is a pandas or polars DataFrame or a pyarrow Table."""
-    return (hasattr(X, "iloc") or hasattr(X, "slice")) and hasattr(X, "columns") and hasattr(X, "shape")
-
-
-def table_to_array(table: Any) -> Float:
-    """A (slice of a) table as one float64 array; nulls become NaN."""
-    if hasattr(table, "column_names"):
-        columns = [table.column(name).to_numpy() for name in table.column_names]
-    elif hasattr(table, "iloc"):
-        columns = [table.iloc[:, j].to_numpy(dtype=np.float64, na_value=np.nan) for j in range(table.shape[1])]
-    else:
-        columns = [table.get_column(name).to_numpy() for name in table.columns]
-    array = np.empty((len(columns[0]), len(columns)))
-    for j, column in enumerate(columns):
-        array[:, j] = column
-    return array
 
 
 def homogeneous(table: Any) -> Any | None:

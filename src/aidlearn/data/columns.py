@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
-from itertools import groupby
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,8 @@ from numpy.typing import NDArray
 
 from aidlearn.data.chunk import Float
 from aidlearn.data.files import Block
-
-
-class TextColumn(ValueError):
-    """A column of X that does not hold numbers."""
-
-    def __init__(self, column: str, message: str) -> None:
-        super().__init__(message)
-        self.column = column
+from aidlearn.data.frames import arrow_dictionary, number_dictionary
+from aidlearn.data.recipe import Recipe, TableOutline
 
 
 @dataclass(frozen=True)
@@ -75,64 +70,98 @@ def choose_columns(
 class ColumnChoice:
     """Which columns of a table file are X, target and weight, and how they become numbers."""
 
+    recipe: Recipe | None = None
+    """Where some columns are factors."""
+    row_name: Callable[[int], str] = staticmethod(str)
+    """What a row is called in messages."""
+    drops = False
+    """Whether rows with missing cells are left out."""
+
     def __init__(
-        self, schema: Any, where: str, target: Any, columns: Sequence[Any] | None, weight: Any, one_hot: dict[str, Any]
+        self,
+        schema: Any,
+        where: str,
+        target: Any,
+        columns: Sequence[Any] | None,
+        weight: Any,
+        dates: Sequence[str] = (),
     ) -> None:
         self.schema, self.where = schema, where
         roles = choose_columns(schema.names, where, target, columns, weight, _index_columns(schema))
         self.columns, self.target, self.weight = roles.columns, roles.target, roles.weight
-        unknown = [name for name in one_hot if name not in self.columns]
-        if unknown:
-            raise ValueError(f"one_hot names {unknown[0]!r}, which is no column of X; columns are {self.columns}.")
-        self.one_hot = one_hot
-        for name in self.columns:
-            if name not in one_hot and not is_number(schema.field(name).type):
-                raise TextColumn(
-                    name,
-                    f"Column {name!r} of {where} holds {_kind(schema.field(name).type)}, not numbers; "
-                    f"leave it out with columns=..., or encode it with one_hot=[{name!r}].",
-                )
+        kinds = ["date" if name in dates else arrow_kind(schema.field(name).type) for name in self.columns]
+        self.outline = TableOutline(self.columns, kinds, where)
+
+    def encoding(self, recipe: Recipe | None, drops: bool) -> ColumnChoice:
+        """The same columns, encoded by a recipe."""
+        choice = copy(self)
+        choice.recipe, choice.drops = recipe, drops
+        return choice
 
     @property
     def names(self) -> list[str]:
         """Names of the columns of X."""
-        out: list[str] = []
-        for name in self.columns:
-            values = self.one_hot.get(name)
-            out += [name] if values is None else [f"{name}={value}" for value in values[1:]]
-        return out
+        return self.columns if self.recipe is None else self.recipe.names
 
     @property
     def needed(self) -> list[str]:
         return [*self.columns, *(name for name in (self.target, self.weight) if name is not None)]
 
-    def block(self, batches: Sequence[Any], into: Float | None = None) -> Block:
-        """Consecutive batches of rows as numbers; X is written ``into`` an array with enough rows, if there is one."""
+    def complete(self, batch: Any) -> Any:
+        """The rows of a batch without missing cells."""
+        keep = np.ones(batch.num_rows, dtype=bool)
+        for name in self.needed:
+            column = batch.column(name)
+            if column.null_count:
+                keep &= column.is_valid().to_numpy(zero_copy_only=False)
+            if _is_floating(column.type):
+                keep &= ~np.isnan(_floats(column))
+        return batch if keep.all() else batch.take(np.flatnonzero(keep))
+
+    def block(self, batches: Sequence[Any], into: Float | None = None, start: int = 0) -> Block:
+        """Consecutive batches of rows as numbers; X is written ``into`` an array with enough rows, if there is one.
+
+        ``start`` is the number of their first row.
+        """
         rows = sum(batch.num_rows for batch in batches)
-        X = np.empty((rows, len(self.names))) if into is None else into[:rows]
-        first = 0
-        for batch in batches:
-            self._fill(X[first : first + batch.num_rows], batch)
-            first += batch.num_rows
+        if self.recipe is None:
+            X = np.empty((rows, len(self.names))) if into is None else into[:rows]
+            first = 0
+            for batch in batches:
+                columns = [_floats(batch.column(name)) for name in self.columns]
+                np.stack(columns, axis=1, out=X[first : first + batch.num_rows])
+                first += batch.num_rows
+        else:
+            X = self.recipe.rows([self._part(batches, j, start) for j in range(len(self.columns))], into)
         target = np.zeros(rows) if self.target is None else _column(batches, self.target, self.raw)
         weight = np.ones(rows) if self.weight is None else _column(batches, self.weight, _floats)
         return Block(X, target, weight)
 
-    def _fill(self, X: Float, batch: Any) -> None:
-        """Write the attributes of a batch. Columns that are numbers are written together: one transposition."""
-        position = 0
-        for encoded, group in groupby(self.columns, key=self.one_hot.__contains__):
-            names = list(group)
-            if not encoded:
-                columns = [_floats(batch.column(name)) for name in names]
-                np.stack(columns, axis=1, out=X[:, position : position + len(names)])
-                position += len(names)
-                continue
-            for name in names:
-                values = self.one_hot[name]
-                codes = _codes(batch.column(name), values)
-                X[:, position : position + len(values) - 1] = codes[:, None] == np.arange(1, len(values))
-                position += len(values) - 1
+    def _part(self, batches: Sequence[Any], j: int, start: int) -> NDArray[Any]:
+        """One column of some batches: numbers, or positions of levels."""
+        assert self.recipe is not None
+        column, name = self.recipe.columns[j], self.columns[j]
+        if column.levels is None:
+            return _column(batches, name, _floats)
+        parts = []
+        for batch in batches:
+            values, codes = self.dictionary(batch, j)
+            parts.append(self.recipe.positions(column, values, codes, partial(self._row_name, start)))
+            start += batch.num_rows
+        return np.concatenate(parts)
+
+    def _row_name(self, first: int, row: int) -> str:
+        return self.row_name(first + row)
+
+    def dictionary(self, batch: Any, j: int) -> tuple[Sequence[Any], NDArray[Any]]:
+        """The different values of a column of a batch, and which of them each row has (-1: none)."""
+        column, kind = batch.column(self.columns[j]), self.outline.kinds[j]
+        if kind == "number":
+            return number_dictionary(_floats(column))
+        if kind == "boolean":
+            truths = _floats(column)
+            return [False, True], np.where(np.isnan(truths), -1, np.nan_to_num(truths)).astype(np.int8)
+        return arrow_dictionary(column)
 
     @staticmethod
     def raw(column: Any) -> NDArray[Any]:
@@ -151,21 +180,6 @@ class ColumnChoice:
 
 def _column(batches: Sequence[Any], name: str, values: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate([values(batch.column(name)) for batch in batches])
-
-
-def _codes(column: Any, values: Sequence[Any]) -> NDArray[Any]:
-    """Number of each value of a column; -1 for one that was not there when the file was opened."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    column = _plain(column)
-    found = pc.index_in(column, value_set=pa.array(values, type=column.type))
-    return np.asarray(found.fill_null(-1).to_numpy())
-
-
-def unique_values(column: Any) -> list[Any]:
-    """The different values of a column, missing ones as None."""
-    return [None if value != value else value for value in _plain(column).unique().to_pylist()]
 
 
 def _plain(column: Any) -> Any:
@@ -196,8 +210,30 @@ def _is_whole(kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_boolean(kind))
 
 
-def _kind(kind: Any) -> str:
-    return "texts" if "string" in str(kind) else str(kind)
+def _is_floating(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return bool(types.is_floating(kind))
+
+
+def arrow_kind(kind: Any) -> str:
+    """Number, boolean, text or category; or what is refused."""
+    import pyarrow.types as types
+
+    if types.is_boolean(kind):
+        return "boolean"
+    if is_number(kind):
+        return "number"
+    if types.is_dictionary(kind):
+        inside = arrow_kind(kind.value_type)
+        return "category" if inside in ("text", "number", "boolean") else inside
+    if "string" in str(kind):
+        return "text"
+    if types.is_temporal(kind):
+        return "date"
+    if types.is_nested(kind):
+        return "list"
+    return "binary" if "binary" in str(kind) else "other"
 
 
 def _floats(column: Any) -> NDArray[Any]:

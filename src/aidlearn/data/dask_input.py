@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from aidlearn.data.arrays import table_to_array
 from aidlearn.data.chunk import Int
 from aidlearn.data.columns import choose_columns
-from aidlearn.data.convert import column_kinds
+from aidlearn.data.frames import ArrayColumns, Columns, FrameColumns, TableSource
+from aidlearn.data.recipe import LevelsFound, Recipe, TableOutline
 from aidlearn.data.remote import Backend
 
 
@@ -114,17 +115,59 @@ class Matrix:
 
     columns: tuple[int, ...] | None
     dtype: str
+    recipe: Recipe | None = None
+    """How columns become numbers, where some are factors."""
 
-    def __call__(self, pieces: Sequence[Any]) -> NDArray[Any]:
-        return _joined([self._one(piece) for piece in pieces], self.dtype)
+    def __call__(self, pieces: Sequence[Any]) -> Any:
+        parts = [self._one(piece) for piece in pieces]
+        if sparse.issparse(parts[0]):
+            return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
+        return _joined(parts, self.dtype)
 
-    def _one(self, piece: Any) -> NDArray[Any]:
-        if hasattr(piece, "iloc"):
-            chosen = piece if self.columns is None else piece.iloc[:, list(self.columns)]
-            if self.dtype == "float32":
-                return np.asarray(chosen.to_numpy(dtype=np.float32))
-            return table_to_array(chosen)
-        return np.asarray(piece if self.columns is None else piece[:, list(self.columns)])
+    def _one(self, piece: Any) -> Any:
+        if self.recipe is None and self.dtype == "float32" and hasattr(piece, "iloc"):
+            return np.asarray(self._chosen(piece).to_numpy(dtype=np.float32))
+        if self.recipe is None and not hasattr(piece, "iloc"):
+            return np.asarray(self._chosen(piece))
+        columns = self.inputs(piece)
+        nothing = np.broadcast_to(0.0, columns.n_rows)
+        return TableSource(columns, nothing, nothing, None, self.recipe).rows(0, columns.n_rows).X
+
+    def _chosen(self, piece: Any) -> Any:
+        if self.columns is None:
+            return piece
+        return piece.iloc[:, list(self.columns)] if hasattr(piece, "iloc") else piece[:, list(self.columns)]
+
+    def inputs(self, piece: Any) -> Columns:
+        """The chosen columns of (a piece of) a partition."""
+        chosen = self._chosen(piece)
+        return FrameColumns(chosen) if hasattr(chosen, "iloc") else ArrayColumns(np.asarray(chosen))
+
+
+def levels_of(part: Any, matrix: Matrix, factors: Sequence[int]) -> dict[int, LevelsFound]:
+    """The levels of the factors of a partition; runs where it is."""
+    columns = matrix.inputs(part)
+    return {j: columns.levels(j, lambda numbers: None) for j in factors}
+
+
+def complete_part(part: Any) -> Any:
+    """The rows of a partition without missing cells; runs where it is."""
+    if hasattr(part, "iloc"):
+        return part[part.notna().all(axis=1)]
+    return part[~np.isnan(part).any(axis=1)]
+
+
+def joined_levels(parts: Iterable[tuple[int, LevelsFound]]) -> LevelsFound:
+    """The levels of a column of consecutive partitions, each with the number of its first row."""
+    whole = LevelsFound()
+    for first, found in parts:
+        whole.kind = found.kind
+        for text in found.texts:
+            whole.texts.setdefault(text, len(whole.texts))
+        whole.n_missing += found.n_missing
+        if found.missing_row is not None and whole.missing_row is None:
+            whole.missing_row = first + found.missing_row
+    return whole
 
 
 @dataclass(frozen=True)
@@ -172,6 +215,8 @@ class Layout:
     weight: int | None
     dtype: str
     target_is_number: bool
+    outline: TableOutline
+    """Of the columns of X."""
     labels: list[Any] | None = None
     """What the chosen columns are called in the collection (None for arrays)."""
 
@@ -183,23 +228,18 @@ class Layout:
         if kind == "array":
             _check_blocks(X)
             names: list[Any] = list(range(int(X.shape[1])))
-            numeric = dict.fromkeys(names, X.dtype.kind in "fiub")
+            kinds = dict.fromkeys(names, "number" if X.dtype.kind in "fiub" else "other")
         else:
             names = list(X.columns)
-            numeric = {name: number for name, (_, number) in zip(names, column_kinds(X._meta), strict=True)}
+            kinds = dict(zip(names, FrameColumns(X._meta).outline.kinds, strict=True))
+        numeric = {name: kind in ("number", "boolean") for name, kind in kinds.items()}
         roles = choose_columns(names, f"The Dask {type(X).__name__}", target, columns, weight)
         chosen = roles.columns
-        for name in chosen:
-            if not numeric[name]:
-                holds = X.dtype if kind == "array" else X._meta.dtypes[name]
-                raise ValueError(
-                    f"Column {name!r} of the Dask {type(X).__name__} holds {holds}, not numbers; "
-                    "encode it, or leave it out with open_source(..., columns=...)."
-                )
+        outline = TableOutline(list(chosen), [kinds[name] for name in chosen], f"the Dask {type(X).__name__}")
         if roles.weight is not None and not numeric[roles.weight]:
             raise ValueError(f"Column {roles.weight!r} (weight) does not hold numbers.")
-        kinds = {X.dtype} if kind == "array" else {X._meta.dtypes[name] for name in chosen}
-        single = kinds == {np.dtype(np.float32)}
+        types = {X.dtype} if kind == "array" else {X._meta.dtypes[name] for name in chosen}
+        single = types == {np.dtype(np.float32)}
         # Partitions are cut down to the columns that are needed, in this order; positions refer to it.
         needed = names if kind == "array" else [*chosen, *(n for n in (roles.target, roles.weight) if n is not None)]
         position = {name: k for k, name in enumerate(needed)}
@@ -210,6 +250,7 @@ class Layout:
             None if roles.weight is None else position[roles.weight],
             "float32" if single else "float64",
             roles.target is None or numeric[roles.target],
+            outline,
             None if kind == "array" else needed,
         )
 

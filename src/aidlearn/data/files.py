@@ -5,7 +5,6 @@ Rows are read in order and a little ahead: while one chunk is computed, the next
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 from abc import abstractmethod
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.places import Place
 from aidlearn.data.source import DataSource
 from aidlearn.data.targets import TargetCounts, count_targets
 
@@ -47,16 +47,16 @@ class FileSource(DataSource):
     """
 
     sequential = True
-    _stamps: dict[Path, tuple[int, int]]
+    _stamps: dict[Any, Any]
 
-    def _remember(self, paths: Sequence[Path]) -> None:
+    def _remember(self, paths: Sequence[Path | Place]) -> None:
         """Sizes and times of the files, before anything is read of them."""
         self._stamps = {path: _stamp(path) for path in paths}
 
     def _check_unchanged(self) -> None:
         """Bounds of one pass are worth nothing on the rows of another."""
         for path, stamp in self._stamps.items():
-            if not path.exists() or _stamp(path) != stamp:
+            if _stamp(path) != stamp:
                 raise ValueError(f"{path} was changed or removed since it was opened: open it again for a new fit.")
 
     def chunk(self, k: int) -> Chunk:
@@ -116,9 +116,9 @@ class FileSource(DataSource):
         return f"{column} ({self.names[column]!r})"
 
 
-def _stamp(path: Path) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
+def _stamp(path: Path | Place) -> Any:
+    """What changes when the file does; None if it is gone."""
+    return path.stamp() if isinstance(path, Place) else Place(str(path), str(path)).stamp()
 
 
 def read_ahead(parts: Iterator[T]) -> Iterator[T]:

@@ -62,16 +62,23 @@ class Need:
     n_jobs: int
     reading: float
     """Of the buffers that a file is read with."""
+    stored: float
+    """Numbers of 8 bytes that a row of a chunk holds."""
 
     @classmethod
     def of(cls, source: DataSource, n_jobs: int) -> Need:
-        return cls(source.n_entries, source.n_attributes, source.rows_per_chunk, n_jobs, source.reading_bytes)
+        # A stored number of a sparse row has its column beside it.
+        stored = source.n_attributes + 1.0
+        if source.is_sparse and source.encoding is not None:
+            stored = 1.5 * len(source.encoding.columns) + 1.0
+        shape = source.n_entries, source.n_attributes, source.rows_per_chunk
+        return cls(*shape, n_jobs, source.reading_bytes, stored)
 
     @property
     def fixed(self) -> float:
         """Whatever the size of samples and clusters."""
         p = self.m + 1
-        chunk = 8.0 * min(self.n, self.chunk_rows) * p
+        chunk = 8.0 * min(self.n, self.chunk_rows) * self.stored
         newton = 16.0 * max(40 * p, 5000) * p + 64.0 * p * p
         return BYTES_PER_ROW * self.n + chunk * (6 + 3 * self.n_jobs) + newton + self.reading
 

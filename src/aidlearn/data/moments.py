@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.arrays import ArraySource, TableSource, table_to_array
-from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.arrays import ArraySource
+from aidlearn.data.chunk import Chunk, Float, join
 from aidlearn.data.loading import load
 from aidlearn.data.run import Run
 
@@ -43,6 +43,8 @@ class Moments:
     exclusive: range = range(0)
     """The longest range of sparse columns of which no row has two: the levels of a factor, maybe."""
     n_entries: int = 0
+    factors: Float | None = None
+    """What columns were multiplied by, where they are standardised."""
 
 
 def inspect(run: Run, centred: bool = True, digest: bool = False) -> Moments:
@@ -248,11 +250,22 @@ def _squares(chunk: Chunk, weight: Float | None) -> Float:
     return np.einsum("i,ij,ij->j", weight, chunk.X, chunk.X, dtype=np.float64)
 
 
-def checked_rows(run: Run) -> tuple[Any, Float]:
-    """Rows in memory as one array or CSR matrix without bad cells, and their weights."""
+def checked_rows(run: Run) -> tuple[Any, Float, Float]:
+    """Rows in memory as one array or CSR matrix without bad cells, their targets and weights."""
     inspect(run, centred=False)
     source = run.source
-    if isinstance(source, TableSource):
-        return table_to_array(source.table), source.weight
-    assert isinstance(source, ArraySource)
-    return source.X, source.weight
+    if isinstance(source, ArraySource):
+        return source.X, source.y, source.weight
+    rows = join(list(source.chunks()))
+    return (rows.X.tocsr() if sparse.issparse(rows.X) else rows.X), rows.y, rows.weight
+
+
+def scaled(moments: Moments, factors: Float) -> Moments:
+    """The moments of columns that are multiplied by factors."""
+    return replace(
+        moments,
+        mean=moments.mean * factors,
+        squares=moments.squares * factors**2,
+        raw_squares=moments.raw_squares * factors**2,
+        factors=factors,
+    )

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from aidlearn.data.arrays import is_dask
+from aidlearn.data.columns import find_column
 from aidlearn.data.dask import DaskSource
 from aidlearn.data.files import FileSource
 from aidlearn.data.memory import check_limit, parse_bytes
 from aidlearn.data.npy import NpySource
+from aidlearn.data.places import EXTENSIONS, find_places, is_path, is_paths
+from aidlearn.data.recipe import FROM_DTYPE, Recipe, Rules
 from aidlearn.data.source import DataSource
+from aidlearn.data.streams import is_stream
 
-EXTENSIONS = {
-    ".npy": "npy",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
-}
+__all__ = ["EXTENSIONS", "column_names", "is_elsewhere", "is_path", "open_rows", "open_source"]
 
 
 def open_source(
@@ -34,7 +29,12 @@ def open_source(
     columns: Sequence[Any] | None = None,
     *,
     weight: Any = None,
-    one_hot: str | Sequence[str] = (),
+    categorical_features: Any = FROM_DTYPE,
+    missing: str = "error",
+    one_hot: str | Sequence[Any] | Mapping[Any, Any] = (),
+    numeric: Sequence[Any] = (),
+    delimiter: str | None = None,
+    encoding: str | None = None,
     memory_limit: float | str | None = None,
     n_jobs: int | None = None,
 ) -> DataSource:
@@ -42,8 +42,11 @@ def open_source(
 
     Parameters
     ----------
-    path : str, path, Dask array or Dask DataFrame
-        A file .npy, .parquet, .csv, .tsv or .svmlight (.svm, .libsvm), a folder of Parquet files, or a Dask collection.
+    path : str, path, list of paths, Dask array or DataFrame, or stream of Arrow batches
+        A file .npy, .parquet, .csv, .tsv (also .csv.gz, .csv.zst) or .svmlight (.svm, .libsvm), a list or pattern of
+        Parquet or CSV files, a folder of them (folders such as ``year=2024`` are columns), or an address such as
+        ``s3://bucket/folder``; a Dask collection; a DuckDB relation, a lazy frame of polars or a reader of Arrow, whose
+        rows are kept once in a temporary file.
     target : str or int, optional
         Column of the target, by name or number; for .npy also another .npy file, beside a Dask collection also another
         one. A svmlight file brings its own.
@@ -51,8 +54,16 @@ def open_source(
         Columns of X; all others than target and weight by default.
     weight : str or int, optional
         Column (or .npy file, or Dask collection) of sample weights.
-    one_hot : str or sequence of str
-        Columns of texts (or numbers) to be encoded: one column per value, without the first.
+    categorical_features : "from_dtype", list, mask, dict or None
+        Columns that are factors, as in the estimators, whose own rules go before these.
+    missing : {"error", "drop", "level"}
+        What missing cells do, as in the estimators.
+    one_hot : str, sequence of str, or dict
+        Further columns that are factors, beside those by type; a dict gives their reference levels.
+    numeric : sequence
+        Columns that are numbers, whatever their type.
+    delimiter, encoding : str, optional
+        Of CSV files, where they are not recognised.
     memory_limit : float or str, optional
         Memory that a fit may take, in bytes or as in "2GB", beyond what the process holds already: samples and first
         clusters are made to fit, several classes are fitted in groups if need be, and data for which even that is
@@ -65,99 +76,170 @@ def open_source(
     DataSource
         To be given to ``fit``.
     """
+    also = (
+        one_hot if isinstance(one_hot, Mapping) else dict.fromkeys([one_hot] if isinstance(one_hot, str) else one_hot)
+    )
+    rules = Rules(categorical_features, missing, also=also, numeric=list(numeric))
+    rules.check()
     if is_dask(path):
-        if len(one_hot) or memory_limit is not None:
-            raise ValueError(
-                "one_hot and memory_limit are for files: encode columns with Dask, and limit the memory of its workers."
-            )
-        return DaskSource(path, target, columns, weight, n_jobs)
+        if memory_limit is not None:
+            raise ValueError("memory_limit is for files: limit the memory of Dask's workers.")
+        return DaskSource(path, target, columns, weight, n_jobs, rules)
     for name, value in (("target", target), ("weight", weight)):
         if not (value is None or is_path(value) or isinstance(value, (int, np.integer))):
             raise ValueError(
                 f"The {name} of a file is one of its columns, by name or number, got {type(value).__name__}."
             )
-    source = _open(_checked_path(path), target, columns, weight, one_hot, n_jobs)
-    source.recipe = _recipe(path, target, columns, weight, one_hot)
+    text = {"delimiter": delimiter, "encoding": encoding, "numeric": rules.numeric}
+    source = _with_rules(_open(path, target, columns, weight, n_jobs, text), rules)
+    if not is_stream(path):
+        source.recipe = _recipe(path, target, columns, weight, rules, text)
     if memory_limit is not None:
         source.memory_limit = parse_bytes("memory_limit", memory_limit)
         check_limit(source, repr(memory_limit))
     return source
 
 
-def _recipe(path: Any, target: Any, columns: Any, weight: Any, one_hot: Any) -> dict[str, Any]:
-    """Arguments that open the same data again, from any folder."""
+def open_rows(path: Any, columns: Sequence[Any] | None, recipe: Recipe | None) -> FileSource:
+    """The rows of a file without a target, encoded as a model has it."""
+    from aidlearn.data.tables import TableFiles
+
+    source = _open(path, None, columns, None, None, {})
+    return source.following(recipe) if isinstance(source, TableFiles) else source
+
+
+def _with_rules(source: FileSource, rules: Rules) -> FileSource:
+    """The source with its factors, as a model with an intercept would have them."""
+    choice = getattr(source, "choice", None)
+    if choice is None:
+        if rules.also or rules.numeric:
+            raise ValueError(
+                f"one_hot needs named columns, which {source.row_name(0).partition(' of ')[2]} does not have."
+            )
+        encoded = source.encoded(rules, True)
+    else:
+        for what, names in (("one_hot", rules.also), ("numeric", rules.numeric)):
+            for name in names:
+                find_column(choice.columns, name, what, choice.where)
+        source.rules = rules  # type: ignore[attr-defined]
+        encoded = source.encoded(Rules(), True)
+    assert isinstance(encoded, FileSource)
+    return encoded
+
+
+def _recipe(
+    path: Any, target: Any, columns: Any, weight: Any, rules: Rules, text: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Arguments that open the same data again, from any folder; None where words cannot say them."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, (str, os.PathLike)):
             return os.path.abspath(value) if str(value).endswith(".npy") else str(value)
         return int(value) if isinstance(value, np.integer) else value
 
+    def whole(value: Any) -> str:
+        return os.fspath(value) if "://" in os.fspath(value) else os.path.abspath(value)
+
     listed = None if columns is None else [plain(column) for column in columns]
-    encoded = [one_hot] if isinstance(one_hot, str) else list(one_hot)
-    return {
-        "path": os.path.abspath(path),
+    given = rules.categorical
+    said = {"categorical_features": given if rules.by_dtype or isinstance(given, (dict, type(None))) else list(given)}
+    found: dict[str, Any] = {
+        "path": whole(path) if is_path(path) else [whole(one) for one in path],
         "target": plain(target),
         "columns": listed,
         "weight": plain(weight),
-        "one_hot": encoded,
+        "one_hot": dict(rules.also) if any(rules.also.values()) else list(rules.also),
     }
-
-
-def is_path(X: Any) -> bool:
-    return isinstance(X, (str, os.PathLike))
+    extra = said | {"missing": rules.missing} | text
+    plainly: dict[str, Any] = {
+        "categorical_features": FROM_DTYPE,
+        "missing": "error",
+        "delimiter": None,
+        "encoding": None,
+        "numeric": [],
+    }
+    return found | {name: value for name, value in extra.items() if value != plainly[name]}
 
 
 def is_elsewhere(X: Any) -> bool:
-    """Whether ``X`` says where the rows are rather than holding them: a path, or a Dask collection."""
-    return is_path(X) or is_dask(X)
+    """Whether ``X`` says where the rows are rather than holding them: paths, a Dask collection, a stream."""
+    return is_paths(X) or is_dask(X) or is_stream(X)
 
 
-def _checked_path(path: Any) -> Path:
-    if not is_path(path):
-        raise ValueError(f"open_source takes a path, got {type(path).__name__}; arrays and tables go to fit directly.")
-    checked = Path(path)
-    if not checked.exists():
-        raise FileNotFoundError(f"There is no file {path}.")
-    return checked
+def column_names(path: Any) -> list[str]:
+    """Names of the columns of table files, without reading their rows; none of other files."""
+    places = find_places(path)
+    kind = places[0].kind
+    if kind not in ("parquet", "csv"):
+        return []
+    from aidlearn.data.tables import Partitions
 
-
-def _open(path: Path, target: Any, columns: Any, weight: Any, one_hot: Any, n_jobs: int | None) -> FileSource:
-    if path.is_dir():
-        files = sorted([*path.glob("*.parquet"), *path.glob("*.pq")])
-        if not files:
-            raise ValueError(f"The folder {path} has no file *.parquet.")
-        return _parquet(files, target, columns, weight, one_hot, n_jobs)
-    kind = EXTENSIONS.get(path.suffix.lower())
-    if kind is None:
-        raise ValueError(f"{path} has the extension {path.suffix!r}; known are {', '.join(EXTENSIONS)}.")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty.")
-    if kind in ("npy", "svmlight") and one_hot:
-        raise ValueError(f"one_hot needs named columns, which {path} does not have.")
-    if kind == "npy":
-        return NpySource(path, target, columns, weight, n_jobs)
     if kind == "parquet":
-        return _parquet([path], target, columns, weight, one_hot, n_jobs)
-    if kind == "csv":
-        _need_pyarrow(path)
-        from aidlearn.data.tables import CsvSource
+        import pyarrow.parquet as pq
 
-        return CsvSource(path, target, columns, weight, one_hot, n_jobs)
+        with pq.ParquetFile(places[0].file()) as file:
+            inside = list(file.schema_arrow.names)
+    else:
+        import csv
+
+        from aidlearn.data.dialect import Dialect
+
+        dialect = Dialect.of(places[0])
+        with places[0].stream() as stream:
+            lines = stream.read(1 << 18).decode(dialect.encoding, errors="replace").lstrip("\ufeff").splitlines()
+        inside = next(csv.reader(lines, delimiter=dialect.delimiter), [])
+    return inside + [field.name for field in Partitions(places).fields(inside)]
+
+
+def _open(path: Any, target: Any, columns: Any, weight: Any, n_jobs: int | None, text: dict[str, Any]) -> FileSource:
+    if is_stream(path):
+        _need_pyarrow(type(path).__name__)
+        from aidlearn.data.streams import StreamSource
+
+        return StreamSource(path, target, columns, weight, n_jobs)
+    if not is_paths(path):
+        raise ValueError(f"open_source takes a path, got {type(path).__name__}; arrays and tables go to fit directly.")
+    if "://" in str(path):
+        _need_pyarrow(path)
+    places = find_places(path)
+    kinds = {place.kind for place in places}
+    kind, first = places[0].kind, places[0]
+    if None in kinds:
+        strange = next(place for place in places if place.kind is None)
+        suffix = strange.suffix or Path(strange.path).suffix
+        raise ValueError(f"{strange} has the extension {suffix!r}; known are {', '.join(EXTENSIONS)}.")
+    if len(kinds) > 1:
+        raise ValueError(
+            f"{first} and {len(places) - 1} more are files of several kinds: {', '.join(sorted(map(str, kinds)))}."
+        )
+    for place in places:
+        stamp = place.stamp()
+        if stamp is not None and stamp[0] == 0:
+            raise ValueError(f"{place} is empty.")
+    if kind in ("npy", "svmlight") and (len(places) > 1 or first.system is not None):
+        raise ValueError(
+            f"{first} is read as one file on the disk; lists, patterns and addresses are for Parquet and CSV."
+        )
+    if kind == "npy":
+        return NpySource(Path(first.path), target, columns, weight, n_jobs)
+    if kind == "parquet":
+        _need_pyarrow(first)
+        from aidlearn.data.tables import ParquetSource
+
+        return ParquetSource(places, target, columns, weight, n_jobs)
+    if kind == "csv":
+        _need_pyarrow(first)
+        from aidlearn.data.csv_table import CsvSource
+
+        return CsvSource(places, target, columns, weight, n_jobs, **text)
     if columns is not None or weight is not None or target is not None:
-        raise ValueError(f"{path} is svmlight text with its own target: give neither target, columns nor weight.")
+        raise ValueError(f"{first} is svmlight text with its own target: give neither target, columns nor weight.")
     from aidlearn.data.svmlight import SvmlightSource
 
-    return SvmlightSource(path, n_jobs)
+    return SvmlightSource(Path(first.path), n_jobs)
 
 
-def _parquet(files: list[Path], target: Any, columns: Any, weight: Any, one_hot: Any, n_jobs: int | None) -> FileSource:
-    _need_pyarrow(files[0])
-    from aidlearn.data.tables import ParquetSource
-
-    return ParquetSource(files, target, columns, weight, one_hot, n_jobs)
-
-
-def _need_pyarrow(path: Path) -> None:
+def _need_pyarrow(path: Any) -> None:
     from importlib.util import find_spec
 
     if find_spec("pyarrow") is None:

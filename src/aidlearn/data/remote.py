@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from aidlearn.data.arrays import csr_rows
 from aidlearn.data.chunk import Chunk, Float
 from aidlearn.data.passes import Passes, PassFunction
 from aidlearn.data.targets import TargetCounts, Targets, count_targets
@@ -104,7 +106,8 @@ class Program:
 class StoredRows:
     """The rows of one task: X, the target as it is stored, and the weight."""
 
-    X: NDArray[Any]
+    X: Any
+    """An array or a CSR matrix."""
     target: NDArray[Any] | None
     weight: NDArray[Any] | None
 
@@ -232,7 +235,7 @@ def remote_target_counts(backend: Backend, batches: Batches) -> Iterator[TargetC
 
 
 def _code(coding: Program, rows: StoredRows) -> CodedTargets:
-    n = len(rows.X)
+    n = rows.X.shape[0]
     weight = np.ones(n) if rows.weight is None else np.asarray(rows.weight, dtype=np.float64)
     target = np.zeros(n) if rows.target is None else rows.target
     y, weight = coding.function(target, weight)
@@ -254,7 +257,8 @@ def _work(
     with one_blas_thread():
         for place, start in zip(places.content, range(0, len(y), size), strict=True):
             part = slice(start, min(start + size, len(y)))
-            chunk = Chunk(first + part.start, first + part.stop, X[part], y[part], weight[part])
+            rows_here = csr_rows(X, part.start, part.stop) if sparse.issparse(X) else X[part]
+            chunk = Chunk(first + part.start, first + part.stop, rows_here, y[part], weight[part])
             value, state = program.function(chunk, _resolved(place, given))
             values.append(value)
             states.append(state)
@@ -270,12 +274,15 @@ def _part(answer: Any, place: int) -> Any:
     return answer[place]
 
 
-def steady(array: NDArray[Any]) -> NDArray[Any]:
+def steady(array: Any) -> Any:
     """The same numbers as in memory: aligned and C-ordered.
 
     An array out of a network buffer may start at any byte, and products with such an array differ in their last bits.
     (Where an aligned array starts within a cache line makes no difference.)
     """
+    if sparse.issparse(array):
+        parts = tuple(map(steady, (array.data, array.indices, array.indptr)))
+        return type(array)(parts, shape=array.shape, copy=False)
     return np.require(array, requirements=["C", "A"])
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.chunk import Chunk, join
+from aidlearn.data.chunk import Chunk, Float, join
 from aidlearn.data.memory import Budget, Need
 from aidlearn.data.passes import PassFunction
 from aidlearn.data.source import DataSource
@@ -103,6 +103,7 @@ class Run:
         self._wanted: Systematic | None = None
         self._sample: Chunk | None = None
         self._passes = source.passes(self.targets, self.n_jobs)
+        self._factors: Float | None = None
 
     @property
     def n_entries(self) -> int:
@@ -134,6 +135,12 @@ class Run:
         self._passes = self.source.passes(self.targets, self.n_jobs)
         if self._sample is not None:
             self._sample = replace(self._sample, y=self._sample.y - offset)
+
+    def scale(self, factors: Float) -> None:
+        """Multiply the columns by factors from now on, chunk by chunk where they are used."""
+        self._factors = factors
+        if self._sample is not None:
+            self._sample = self._sample.scaled(factors)
 
     # Passes
 
@@ -169,6 +176,8 @@ class Run:
     def _map(self, function: PassFunction, states: Sequence[Any], collect: Callable[[Any], None]) -> list[Any]:
         number = self._count_pass()
         kept: list[Any] = []
+        if self._factors is not None:
+            function = _on_scaled(function, self._factors)
         started = time.monotonic()
         for value, state in self._passes.ordered(function, states):
             collect(value)
@@ -219,7 +228,19 @@ class Run:
 
     def _without_a_pass(self, wanted: Systematic) -> Chunk | None:
         found = self.source.every(wanted.step, wanted.offset)
-        return None if found is None else self.targets.code(found)
+        if found is None:
+            return None
+        coded = self.targets.code(found)
+        return coded if self._factors is None else coded.scaled(self._factors)
+
+
+def _on_scaled(function: PassFunction, factors: Float) -> PassFunction:
+    """The same pass over rows whose columns are multiplied by factors."""
+
+    def scaled(chunk: Chunk, state: Any) -> tuple[Any, Any]:
+        return function(chunk.scaled(factors), state)
+
+    return scaled
 
 
 class _Picked:

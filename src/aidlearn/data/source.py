@@ -16,6 +16,7 @@ from aidlearn.data.targets import TargetCounts, Targets, count_targets
 
 if TYPE_CHECKING:
     from aidlearn.data.passes import Passes
+    from aidlearn.data.recipe import Recipe, Rules
 
 
 class DataSource(ABC):
@@ -43,6 +44,12 @@ class DataSource(ABC):
     """Whether chunks can only be read one after the other."""
     reading_bytes: float = 0.0
     """Of the buffers that rows are read with."""
+    encoding: Recipe | None = None
+    """How the columns of a table became those of the rows, where some are factors."""
+    inputs: list[str] | None = None
+    """Names of the columns of the input, where they are not those of the rows."""
+    n_dropped: int = 0
+    """Rows that were left out because they have missing cells."""
     recipe: dict[str, Any] | None = None
     """How the source was opened, where words can say it (see :func:`~aidlearn.open_source`)."""
 
@@ -100,6 +107,17 @@ class DataSource(ABC):
         row, column = found
         what = "NaN" if np.isnan(chunk.dense_rows(np.array([row]))[0, column]) else "infinity"
         return f"Input X contains {what} at row {self.row_name(chunk.start + row)}, column {self.column_name(column)}"
+
+    def encoded(self, rules: Rules, intercept: bool) -> DataSource:
+        """The same rows as an estimator wants them: which columns are factors, what becomes of missing cells.
+
+        A source of numbers is what it is.
+        """
+        if not rules.by_dtype and rules.categorical is not None and len(list(rules.categorical)):
+            raise ValueError("categorical_features is for tables with named columns, which these data are not.")
+        if rules.missing == "drop":
+            raise ValueError("missing='drop' is for tables and for arrays in memory: leave such rows out beforehand.")
+        return self
 
     def column_name(self, column: int) -> str:
         """A column in messages."""

@@ -1,29 +1,31 @@
-"""Parquet and CSV files, streamed with pyarrow."""
+"""Table files streamed with pyarrow: what their formats share, and Parquet."""
 
 from __future__ import annotations
 
-import csv
+import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.data.chunk import Chunk, Float
-from aidlearn.data.columns import ColumnChoice, TextColumn, is_number, listed, unique_values
+from aidlearn.data.columns import ColumnChoice, arrow_kind
 from aidlearn.data.files import Block, FileSource, read_ahead
+from aidlearn.data.places import Place
+from aidlearn.data.recipe import LevelsFound, Recipe, Rules, make_recipe, refuse_columns
+from aidlearn.data.source import DataSource
 
 BATCH_BYTES = 2 << 20
 """Of one batch of a Parquet file."""
-BLOCK_BYTES = 8 << 20
-"""Of one block of a CSV file."""
 PAGE_BYTES = 2.2e6
 """Of a page of a Parquet column as it is stored and decoded, as most programs write them."""
 READ_BYTES = 1 << 18
 """Read at once of each column of a Parquet file."""
+PLAIN = Rules()
 
 
 def recut(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
@@ -44,48 +46,129 @@ def recut(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
 
 
 class TableFiles(FileSource):
-    """What Parquet and CSV share: chosen columns of record batches."""
+    """What formats of tables share: chosen columns of record batches, factors, rows with missing cells left out."""
 
     named = True
     choice: ColumnChoice
-    paths: list[Path]
+    paths: list[Place]
     first_rows: list[int]
+    rules: Rules = PLAIN
+    """How it was opened; an estimator's own rules go before."""
+    dictionaries: Sequence[str] = ()
+    """Columns that are read as dictionaries of their levels."""
 
     @abstractmethod
     def batches(self, columns: list[str]) -> Iterator[Any]:
         """Record batches of some columns, from the first row to the last."""
 
     def _describe(self, choice: ColumnChoice, n_rows: Sequence[int], where: str) -> None:
-        self.choice, self.names = choice, choice.names
-        self.n_entries, self.n_attributes = sum(n_rows), len(self.names)
+        self.choice = choice
+        self.n_entries = self._n_rows = sum(n_rows)
+        self.inputs = [str(name) for name in choice.columns]
+        self.names, self.n_attributes = choice.names, len(choice.names)
         self.target_name, self.has_target = str(choice.target), choice.target is not None
         self.first_rows = np.concatenate([[0], np.cumsum(n_rows)]).astype(int).tolist()
+        self._found: dict[tuple[int, bool], LevelsFound] = {}
+        """Levels that were looked up already, of a column of all rows or of the complete ones."""
+        self._n_complete: int | None = None
         if self.n_entries == 0:
             raise ValueError(f"{where} has no rows.")
 
+    def encoded(self, rules: Rules, intercept: bool) -> DataSource:
+        """The same file with factors as an estimator wants them; levels are found by one pass over their columns."""
+        rules = rules.over(self.rules)
+        plain = self.choice.encoding(None, False)
+        drops = rules.missing == "drop"
+        factors = rules.factors(plain.columns, plain.outline.kinds, plain.where)
+        refuse_columns(plain.outline, factors)
+        source = copy(self)
+        texts = ("text", "category")
+        source.dictionaries = [plain.columns[j] for j in factors if plain.outline.kinds[j] in texts]
+        recipe = None
+        source.choice = plain.encoding(None, drops)
+        if factors or drops:
+            found, n_rows = source._levels(factors)
+            source.n_entries, source.n_dropped = n_rows, self._n_rows - n_rows
+            if factors:
+                recipe = make_recipe(plain.outline, rules, factors, found, n_rows, intercept, source.row_name)
+        source._encode(plain, recipe, drops)
+        return source
+
+    def following(self, recipe: Recipe | None) -> TableFiles:
+        """The same file encoded as a model has it: nothing is looked up."""
+        plain = self.choice.encoding(None, False)
+        factors = {} if recipe is None else recipe.factor_positions
+        refuse_columns(plain.outline, factors)
+        source = copy(self)
+        source.dictionaries = [plain.columns[j] for j in factors if plain.outline.kinds[j] in ("text", "category")]
+        source._encode(plain, recipe, False)
+        return source
+
+    def _encode(self, plain: ColumnChoice, recipe: Recipe | None, drops: bool) -> None:
+        self.choice = plain.encoding(recipe, drops)
+        self.choice.row_name = self.row_name
+        self.encoding, self.names = recipe, self.choice.names
+        self.n_attributes, self.is_sparse = len(self.names), recipe is not None and recipe.is_sparse
+
+    def _levels(self, factors: Mapping[int, Any]) -> tuple[dict[int, LevelsFound], int]:
+        """The levels of columns, and the number of rows that are used."""
+        drops, choice = self.choice.drops, self.choice
+        wanted = [j for j in factors if (j, drops) not in self._found]
+        if wanted or (drops and self._n_complete is None):
+            names = choice.needed if drops else [choice.columns[j] for j in wanted]
+            found = {j: LevelsFound(choice.outline.kinds[j]) for j in wanted}
+            row = 0
+            for batch in self.batches(names):
+                used = choice.complete(batch) if drops else batch
+                for j in wanted:
+                    if not found[j].is_too_many():
+                        found[j].add(*choice.dictionary(used, j), row)
+                row += used.num_rows
+            self._found.update({(j, drops): levels for j, levels in found.items()})
+            self._n_complete = row if drops else self._n_complete
+            if row == 0:
+                raise ValueError(f"Every row of {choice.where} has a missing cell, so missing='drop' leaves none.")
+        n_rows = self._n_complete if drops else self._n_rows
+        assert n_rows is not None
+        return {j: self._found[j, drops] for j in factors}, n_rows
+
     def row_name(self, row: int) -> str:
+        if self.choice.drops:
+            return f"{row} of those without missing cells of {self.choice.where}"
         file = int(np.searchsorted(self.first_rows, row, side="right")) - 1
         return f"{row - self.first_rows[file]} of {self.paths[file]}"
 
+    def column_name(self, column: int) -> str:
+        column = column if self.encoding is None else self.encoding.input_of(column)
+        return f"{column} ({self.choice.columns[column]!r})"
+
     def blocks(self) -> Iterator[Block]:
-        return map(self.choice.block, self._chunk_parts())
+        start = 0
+        for parts in self._chunk_parts():
+            yield self.choice.block(parts, start=start)
+            start += sum(batch.num_rows for batch in parts)
 
     def _chunk_parts(self) -> Iterator[list[Any]]:
         """Batches that make a chunk each; decoding them and making arrays of them have a thread each."""
-        return recut(read_ahead(self.batches(self.choice.needed)), self.rows_per_chunk)
+        return recut(read_ahead(self._used(self.choice.needed)), self.rows_per_chunk)
+
+    def _used(self, columns: list[str]) -> Iterator[Any]:
+        """Batches of the rows that are used."""
+        batches = self.batches(columns)
+        return map(self.choice.complete, batches) if self.choice.drops else batches
 
     def _cut(self, held: int = 1) -> Iterator[Chunk]:
         return (load() for load in self._loads(held))
 
     def _loads(self, held: int) -> Iterator[Callable[[], Chunk]]:
         """What makes numbers of the batches of each chunk, in memory that is used again for later ones."""
-        start, ring = 0, self._ring(np.float64, held)
+        start, ring = 0, None if self.is_sparse else self._ring(np.float64, held)
 
-        def load(parts: list[Any], into: Float, start: int) -> Chunk:
-            return self._chunk(self.choice.block(parts, into), start)
+        def load(parts: list[Any], into: Float | None, start: int) -> Chunk:
+            return self._chunk(self.choice.block(parts, into, start), start)
 
         for parts in self._chunk_parts():
-            yield partial(load, parts, next(ring), start)
+            yield partial(load, parts, None if ring is None else next(ring), start)
             start += sum(batch.num_rows for batch in parts)
 
     def loads(self, held: int) -> Iterator[Callable[[], Chunk]]:
@@ -96,39 +179,76 @@ class TableFiles(FileSource):
     def targets(self) -> Iterator[NDArray[Any]]:
         target = self.choice.target
         assert target is not None
-        return (self.choice.raw(batch.column(target)) for batch in self.batches([target]))
+        needed = self.choice.needed if self.choice.drops else [target]
+        return (self.choice.raw(batch.column(target)) for batch in self._used(needed))
+
+
+class Partitions:
+    """Columns that folders stand for, as in ``year=2024/month=5/``: whole numbers if all are, else texts."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.names = [name for name, _ in places[0].keys]
+        for place in places:
+            if [name for name, _ in place.keys] != self.names:
+                raise ValueError(f"{place} lies in folders of other keys than {places[0]}.")
+        values = [[value for _, value in place.keys] for place in places]
+        self.whole = [
+            all(value is None or re.fullmatch(r"-?\d{1,18}", value) for value in column)
+            for column in zip(*values, strict=True)
+        ]
+
+    def fields(self, inside: Sequence[str]) -> list[Any]:
+        """As fields of a schema; a column of the same name inside the files goes before."""
+        import pyarrow as pa
+
+        text = pa.dictionary(pa.int32(), pa.string())
+        kinds = zip(self.names, self.whole, strict=True)
+        return [pa.field(name, pa.int64() if whole else text) for name, whole in kinds if name not in inside]
+
+    def column(self, place: Place, name: str, n: int) -> Any:
+        """The same value in every row."""
+        import pyarrow as pa
+
+        value, k = dict(place.keys)[name], self.names.index(name)
+        if self.whole[k]:
+            return pa.array([None] * n if value is None else np.full(n, int(value)), type=pa.int64())
+        codes = pa.array([None] * n if value is None else np.zeros(n, dtype=np.int32), type=pa.int32())
+        return pa.DictionaryArray.from_arrays(codes, pa.array([] if value is None else [value], type=pa.string()))
 
 
 class ParquetSource(TableFiles):
-    """One Parquet file or a folder of them, in the order of their names; row groups are streamed."""
+    """Parquet files, in the order of their names; row groups are streamed."""
 
     def __init__(
         self,
-        paths: list[Path],
+        places: list[Place],
         target: Any = None,
         columns: Any = None,
         weight: Any = None,
-        one_hot: Any = (),
         n_jobs: int | None = None,
     ) -> None:
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self.paths, self.n_jobs = paths, n_jobs
-        self._remember(paths)
-        schema, self._sizes = None, []
-        for path in paths:
+        self.paths, self.n_jobs = places, n_jobs
+        self._remember(places)
+        schema, sizes = None, []
+        for place in places:
             try:
-                with pq.ParquetFile(path) as file:
+                with pq.ParquetFile(place.file()) as file:
                     found, n_rows = file.schema_arrow, file.metadata.num_rows
             except Exception as error:
-                raise ValueError(f"{path} cannot be read as Parquet: {_short(error)}") from None
+                raise ValueError(f"{place} cannot be read as Parquet: {short(error)}") from None
             schema = found if schema is None else schema
             if list(zip(found.names, found.types, strict=True)) != list(zip(schema.names, schema.types, strict=True)):
-                raise ValueError(f"{path} has other columns or types than {paths[0]}: {_difference(schema, found)}.")
-            self._sizes.append(n_rows)
-        where = str(paths[0]) if len(paths) == 1 else f"{paths[0].parent} ({len(paths)} files)"
-        values = _levels(self, schema, one_hot, where)
-        self._describe(ColumnChoice(schema, where, target, columns, weight, values), self._sizes, where)
+                raise ValueError(f"{place} has other columns or types than {places[0]}: {_difference(schema, found)}.")
+            sizes.append(n_rows)
+        assert schema is not None
+        self._inside = schema.names
+        self._partitions = Partitions(places)
+        schema = pa.schema([*schema, *self._partitions.fields(schema.names)], metadata=schema.metadata)
+        where = where_of(places)
+        self._describe(ColumnChoice(schema, where, target, columns, weight), sizes, where)
         # Of every column a page as it is stored, one decoded, a buffer; batches, and what allocators keep of them.
         self.reading_bytes = (PAGE_BYTES + READ_BYTES) * len(self.choice.needed) + 60.0 * BATCH_BYTES
 
@@ -138,139 +258,44 @@ class ParquetSource(TableFiles):
         from pyarrow.lib import ArrowException
 
         rows = max(1024, BATCH_BYTES // (8 * max(1, len(columns))))
-        for path in self.paths:
+        inside = [name for name in columns if name in self._inside]
+        whole = inside == columns
+        read = inside or self._inside[:1]  # a batch without columns does not say how many rows it has
+        levels = [name for name in self.dictionaries if name in read and _is_text(self.choice.schema, name)]
+        for place in self.paths:
             try:
-                # Without these two, pyarrow holds whole row groups, or the whole file.
-                with pq.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES) as file:
-                    yield from file.iter_batches(batch_size=rows, columns=columns, use_threads=True)
+                # Without the first two, pyarrow holds whole row groups, or the whole file.
+                with pq.ParquetFile(
+                    place.file(), pre_buffer=False, buffer_size=READ_BYTES, read_dictionary=levels
+                ) as file:
+                    for batch in file.iter_batches(batch_size=rows, columns=read, use_threads=True):
+                        yield batch if whole else self._completed(batch, place, columns)
             except (OSError, ArrowException) as error:
-                raise ValueError(f"{path} cannot be read to its end: {_short(error)}") from None
+                raise ValueError(f"{place} cannot be read to its end: {short(error)}") from None
             finally:
                 pa.default_memory_pool().release_unused()  # it keeps what its threads have freed
 
+    def _completed(self, batch: Any, place: Place, columns: list[str]) -> Any:
+        """A batch with the columns of its folders."""
+        import pyarrow as pa
 
-class CsvSource(TableFiles):
-    """A CSV or TSV file with a header, parsed anew in every pass."""
-
-    def __init__(
-        self,
-        path: Path,
-        target: Any = None,
-        columns: Any = None,
-        weight: Any = None,
-        one_hot: Any = (),
-        n_jobs: int | None = None,
-    ) -> None:
-        self.paths, self.n_jobs = [path], n_jobs
-        self._remember([path])
-        self._delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-        self._types: dict[str, Any] | None = None
-        schema = self._first_schema(path)
-        # The first rows decide what is text; a column of numbers with a text further down is found when it is read.
-        self._types = {field.name: _widened(field.type) for field in schema}
-        schema = _typed(schema, self._types)
-        values = _levels(self, schema, one_hot, str(path))
-        try:
-            choice = ColumnChoice(schema, str(path), target, columns, weight, values)
-        except TextColumn as error:
-            raise ValueError(f"{error} {self._first_text(error.column)}".strip()) from None
-        n_rows = sum(batch.num_rows for batch in self.batches(choice.needed))
-        self._describe(choice, [n_rows], str(path))
-        self.reading_bytes = 12.0 * BLOCK_BYTES
-
-    def _first_schema(self, path: Path) -> Any:
-        try:
-            with self._reader(None) as reader:
-                return reader.schema
-        except Exception as error:
-            raise ValueError(f"{path} cannot be read as CSV: {_short(error)}") from None
-
-    def _reader(self, columns: list[str] | None) -> Any:
-        from pyarrow import csv as arrow_csv
-
-        return arrow_csv.open_csv(
-            self.paths[0],
-            read_options=arrow_csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=True),
-            # A cell may hold line breaks wherever a block ends.
-            parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(
-                include_columns=columns,
-                column_types=self._types,
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-
-    def batches(self, columns: list[str]) -> Iterator[Any]:
-        try:
-            with self._reader(columns) as reader:
-                yield from reader
-        except Exception as error:
-            if type(error).__module__.startswith("pyarrow"):
-                raise ValueError(self._where(columns, error)) from None
-            raise
-
-    def _opened(self) -> Any:
-        csv.field_size_limit(1 << 30)
-        return open(self.paths[0], newline="", encoding="utf-8-sig", errors="replace")
-
-    def _first_text(self, column: str) -> str:
-        """Where the first text of a column is, if there are numbers before it: it may be a slip."""
-        with self._opened() as file:
-            for row, cells in enumerate(csv.DictReader(file, delimiter=self._delimiter)):
-                if not _parses(cells.get(column) or ""):
-                    return f"Its first text is {cells[column]!r}, in row {row}." if row else ""
-        return ""
-
-    def _where(self, columns: list[str], error: Exception) -> str:
-        """Row and column of the first cell that is not what its column should be."""
-        path = self.paths[0]
-        with self._opened() as file:
-            reader = csv.reader(file, delimiter=self._delimiter)
-            header = next(reader)
-            assert self._types is not None
-            numeric = [(k, name) for k, name in enumerate(header) if name in columns and is_number(self._types[name])]
-            for row, cells in enumerate(cells for cells in reader if cells):
-                if len(cells) != len(header):
-                    return f"Row {row} of {path} has {len(cells)} cells, the header has {len(header)}."
-                for k, name in numeric:
-                    if not _parses(cells[k]):
-                        return f"Row {row} of {path} has the text {cells[k]!r} in column {k} ({name!r}) of numbers."
-        return f"{path} cannot be read: {_short(error)}"
+        parts = [
+            batch.column(name) if name in self._inside else self._partitions.column(place, name, batch.num_rows)
+            for name in columns
+        ]
+        return pa.RecordBatch.from_arrays(parts, names=columns)
 
 
-def _levels(source: TableFiles, schema: Any, one_hot: Any, where: str) -> dict[str, Any]:
-    """Sorted values of the columns to be encoded, by one pass over them."""
-    names = [one_hot] if isinstance(one_hot, str) else list(one_hot)
-    for name in names:
-        if name not in schema.names:
-            raise ValueError(f"{where} has no column {name!r} (one_hot); its columns are {listed(schema.names)}.")
-    found: dict[str, set[Any]] = {name: set() for name in names}
-    if names:
-        for batch in source.batches(names):
-            for name in names:
-                found[name].update(unique_values(batch.column(name)))
-    for name, values in found.items():
-        if None in values:
-            raise ValueError(f"Column {name!r} of {where} has missing values, so it cannot be encoded.")
-        if len(values) > 1000:
-            raise ValueError(f"Column {name!r} of {where} has {len(values)} different values, too many to encode.")
-    return {name: sorted(values) for name, values in found.items()}
+def _is_text(schema: Any, name: str) -> bool:
+    return arrow_kind(schema.field(name).type) == "text"
 
 
-def _widened(kind: Any) -> Any:
-    """Whole numbers in the first rows may be followed by others."""
-    import pyarrow as pa
-
-    if pa.types.is_boolean(kind):
-        return kind
-    return pa.float64() if is_number(kind) else pa.string()
-
-
-def _typed(schema: Any, types: dict[str, Any]) -> Any:
-    import pyarrow as pa
-
-    return pa.schema([pa.field(name, types[name]) for name in schema.names])
+def where_of(places: Sequence[Place]) -> str:
+    """What several files are called in messages."""
+    if len(places) == 1:
+        return str(places[0])
+    folder = str(places[0]).rpartition("/")[0]
+    return f"{folder or places[0]} ({len(places)} files)"
 
 
 def _difference(schema: Any, other: Any) -> str:
@@ -283,15 +308,6 @@ def _difference(schema: Any, other: Any) -> str:
     return f"it has a column {extra[0]!r} more" if extra else "their order differs"
 
 
-def _parses(cell: str) -> bool:
-    if cell.strip().lower() in ("", "null", "na", "n/a", "nan", "true", "false", "#n/a", "-nan", "none"):
-        return True
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _short(error: Exception) -> str:
-    return str(error).splitlines()[0]
+def short(error: Exception) -> str:
+    """The first line of a message."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

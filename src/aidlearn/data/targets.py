@@ -128,6 +128,24 @@ def check_labels(y: Any, advice: str = "") -> NDArray[Any]:
     return labels
 
 
+def absent_values(values: Any) -> NDArray[np.bool_]:
+    """Which of some targets or weights are missing: NaN or None."""
+    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    if array.dtype.kind == "f":
+        return np.isnan(array)
+    if array.dtype.kind != "O":
+        return np.zeros(len(array), dtype=bool)
+    # pandas.NA compares to nothing: what is not equal to itself for sure is missing.
+    return np.array([value is None or not _equals_itself(value) for value in array.tolist()])
+
+
+def _equals_itself(value: Any) -> bool:
+    try:
+        return bool(value == value)
+    except TypeError:
+        return False
+
+
 @dataclass(frozen=True)
 class TargetCounts:
     """The different values among some targets, and how often each occurs; or the first one that is none."""

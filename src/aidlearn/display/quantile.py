@@ -108,8 +108,9 @@ class QuantileDisplay:
                 f"QuantileRegressor(quantile=[0.1, 0.5, 0.9]); got {type(estimator).__name__}."
             )
         known = feature_names(estimator) if names is None else [str(name) for name in names]
-        if len(known) != estimator.n_features_in_:
-            raise ValueError(f"names must hold {estimator.n_features_in_} names, one per feature, got {len(known)}.")
+        n = estimator.coef_.shape[-1]
+        if len(known) != n:
+            raise ValueError(f"names must hold {n} names, one per feature, got {len(known)}.")
         chosen = _chosen(coefficients, known, estimator.coef_)
         order = np.argsort(quantiles)
         values = estimator.coef_[order][:, chosen]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aidlearn.data.arrays import is_dask
 from aidlearn.data.chunk import Float
-from aidlearn.data.convert import as_source, check_features, linear_scores
+from aidlearn.data.convert import as_source, check_features, collected, complete_rows, linear_scores
+from aidlearn.data.frames import FrameColumns, is_table
 from aidlearn.data.open import is_elsewhere, open_source
+from aidlearn.data.recipe import FROM_DTYPE, EncodedRows, Recipe, Rules
 from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
 from aidlearn.data.targets import Targets
@@ -45,6 +48,18 @@ ENGINE_PARAMETERS = """
     callbacks : callable or list of callables, optional
         Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit. A method ``on_pass`` of a
         callback is called with a :class:`~aidlearn.PassProgress` after every chunk of the data.
+    categorical_features : "from_dtype", list, mask, dict or None, default="from_dtype"
+        Columns of a table that are factors: those of texts, categories and truth values, or exactly the named ones; a
+        dict gives their reference levels (None: the first in the order of texts). A factor has one coefficient per
+        level, called ``origin[LAS]``; with an intercept its reference level has none.
+    missing : {"error", "drop", "level"}, default="error"
+        What missing cells do: refuse the table, leave out their rows (``n_dropped_`` counts them), or, in factors, be
+        a level of their own.
+    unknown : {"error", "reference"}, default="error"
+        What a level does that the fit has not seen: refuse the prediction, or count as the reference level.
+    standardize : bool, default=False
+        Divide every column by its standard deviation, without a copy. Coefficients come back in the units of the data;
+        objective, bound and penalty are those of the scaled problem.
     checkpoint : path, optional
         File that the fit is saved to after every iteration, and continued from if it is there. Of several models
         (quantiles, classes) each has its own file, with a number appended."""
@@ -66,7 +81,22 @@ FITTED_ATTRIBUTES = """
         Pictures of the iterations; only of linear classifiers with two features and of regressions with one or two.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
-        Only when X has string column names."""
+        Only when X has string column names.
+    coefficient_names_ : list of str
+        Of the columns behind ``coef_``: those of X, with one for each level of a factor.
+    recipe_ : Recipe
+        How the columns of a table became those; only where some are factors.
+    n_dropped_ : int
+        Rows that ``missing="drop"`` has left out."""
+
+
+@dataclass(frozen=True)
+class Complete:
+    """Targets and weights of the rows of X that are used; ``rows`` says which, None where all are."""
+
+    y: Any
+    weight: Any
+    rows: Any
 
 
 class AIDEstimator(BaseEstimator, ABC):
@@ -83,7 +113,11 @@ class AIDEstimator(BaseEstimator, ABC):
     verbose: int
     callbacks: Any
     checkpoint: Any = None
-    fit_intercept: bool
+    categorical_features: Any = FROM_DTYPE
+    missing: str = "error"
+    unknown: str = "error"
+    standardize: bool = False
+    fit_intercept: bool = True
     coef_: Float
     intercept_: Any
 
@@ -107,6 +141,9 @@ class AIDEstimator(BaseEstimator, ABC):
         if self.solver not in self._solvers:
             raise ValueError(f"solver must be one of {', '.join(map(repr, self._solvers))}, got {self.solver!r}.")
         self._start_method()
+        self._rules().check()
+        if not isinstance(self.standardize, (bool, np.bool_)):
+            raise ValueError(f"standardize must be True or False, got {self.standardize!r}.")
         if self.checkpoint is not None and not self._keeps_checkpoints:
             raise ValueError(f"{type(self).__name__} cannot be continued from a checkpoint: leave checkpoint=None.")
         if self.checkpoint is not None:
@@ -118,27 +155,107 @@ class AIDEstimator(BaseEstimator, ABC):
         if self.n_jobs is not None and (not isinstance(self.n_jobs, Integral) or self.n_jobs == 0):
             raise ValueError(f"n_jobs must be None or an integer other than 0, got {self.n_jobs!r}.")
 
-    def _source(self, X: Any, y: Any, sample_weight: Any) -> DataSource:
-        """The data as a source; X may be one already, or the path of a file or a Dask collection."""
+    def _rules(self) -> Rules:
+        return Rules(self.categorical_features, self.missing, self.unknown)
+
+    def _complete(self, X: Any, y: Any, sample_weight: Any) -> Complete:
+        """Targets and weights of the rows in memory that are used; all, unless those with missing cells are dropped."""
+        keep = None
+        if self.missing == "drop" and y is not None:
+            keep = complete_rows(X, y, sample_weight, self._rules())
+        if keep is None:
+            return Complete(y, sample_weight, None)
+        weight = sample_weight if np.ndim(sample_weight) != 1 else np.asarray(sample_weight)[keep]
+        values = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)[keep]
+        # What a missing value has made an object or a float of is what it was.
+        return Complete(np.array(values.tolist()) if values.dtype == object else values, weight, keep)
+
+    def _source(self, X: Any, y: Any, sample_weight: Any, keep: Any = None) -> DataSource:
+        """The data as a source; X may be one already, or the path of a file or a Dask collection.
+
+        ``keep`` are the rows of X that y and sample_weight belong to, where rows were dropped already.
+        """
+        rules = self._rules()
         if is_elsewhere(X):
-            X, y, sample_weight = open_source(X, y, weight=sample_weight, n_jobs=self.n_jobs), None, None
+            told = {"categorical_features": rules.categorical, "missing": rules.missing, "n_jobs": self.n_jobs}
+            X, y, sample_weight = open_source(X, y, weight=sample_weight, **told), None, None
         if not isinstance(X, DataSource):
             if is_dask(y) or is_dask(sample_weight):
                 raise ValueError("y and sample_weight can be Dask collections only if X is one; compute() them first.")
             if y is None:
                 raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-            validate_data(self, X, skip_check_array=True)
-            return as_source(X, y, sample_weight, self.n_jobs)
+            if not isinstance(X, EncodedRows):
+                validate_data(self, X, skip_check_array=True)
+            if keep is None:
+                used = self._complete(X, y, sample_weight)
+                y, sample_weight, keep = used.y, used.weight, used.rows
+            source = as_source(X, y, sample_weight, self.n_jobs, rules, self.fit_intercept, keep)
+            if isinstance(X, EncodedRows):
+                self._remember_inputs([column.name for column in X.recipe.columns])
+            self._remember_encoding(source)
+            return source
         if y is not None or sample_weight is not None:
             raise ValueError("A DataSource brings its own target and weights: pass neither y nor sample_weight.")
         if not X.has_target:
             raise ValueError("The data have no target: name its column, as y of fit or as target of open_source.")
-        self.n_features_in_ = X.n_attributes
-        if X.named:
-            self.feature_names_in_ = np.array(X.names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        return X
+        source = X.encoded(rules, self.fit_intercept)
+        if source.named:
+            self._remember_inputs(source.names if source.inputs is None else source.inputs)
+        else:
+            self.n_features_in_ = source.n_attributes
+            self.__dict__.pop("feature_names_in_", None)
+        self._remember_encoding(source)
+        return source
+
+    def _remember_inputs(self, names: list[str]) -> None:
+        self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
+
+    def _remember_encoding(self, source: DataSource) -> None:
+        self.n_dropped_ = source.n_dropped
+        if source.encoding is not None and source.encoding.factors:
+            self.recipe_ = source.encoding
+        else:
+            self.__dict__.pop("recipe_", None)
+        for name in ("formula_", "formula_rows_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+
+    @property
+    def coefficient_names_(self) -> list[str]:
+        """Names of the columns behind the coefficients."""
+        check_is_fitted(self)
+        recipe = getattr(self, "recipe_", None)
+        if recipe is not None:
+            return list(recipe.names)
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{k}" for k in range(self.n_features_in_)] if names is None else [str(name) for name in names]
+
+    def _recipe(self) -> Recipe | None:
+        """How the columns of rows to be predicted become those of the model, by the rule for unknown levels of now."""
+        recipe: Recipe | None = getattr(self, "recipe_", None)
+        return None if recipe is None else replace(recipe, unknown=self.unknown)
+
+    def _by_formula(self, X: Any) -> Any:
+        """The columns of the formula that the model was fitted by, out of a table that may have others."""
+        made = getattr(self, "formula_rows_", None)
+        if made is not None:
+            return made(X)
+        table = collected(X)
+        if not is_table(table):
+            return X
+        frame = FrameColumns(table).frame
+        names = [str(name) for name in self.feature_names_in_]
+        return frame.select(names).to_native() if set(names) <= set(frame.columns) else X
+
+    def _checked(self, X: Any) -> Any:
+        """Rows to be predicted, with as many columns as the fit had and of the same names."""
+        if hasattr(self, "formula_") and not isinstance(X, EncodedRows):
+            X = self._by_formula(X)
+        if isinstance(X, EncodedRows):
+            return X.X
+        X = collected(X)
+        checked = check_features(X, array=not hasattr(self, "recipe_"))
+        validate_data(self, X, skip_check_array=True, reset=False)
+        return checked
 
     def _run(self, source: DataSource, targets: Targets | None = None) -> Run:
         """The one fit of this estimator to a source."""
@@ -176,7 +293,7 @@ class AIDEstimator(BaseEstimator, ABC):
         self.cluster_distances_ = keep([profile.distances for profile in profiles], array=False)
         frames = [fit.frames for fit in fits]
         if offset:
-            frames = [[frame.raised(offset, self.n_features_in_ > 1) for frame in some] for some in frames]
+            frames = [[frame.raised(offset, run.n_attributes > 1) for frame in some] for some in frames]
         if hasattr(self, "coef_") and any(frames):  # the plane of the features, not of a kernel
             self.frames_ = keep(frames, array=False)
         elif hasattr(self, "frames_"):
@@ -185,9 +302,7 @@ class AIDEstimator(BaseEstimator, ABC):
     def _scores(self, X: Any) -> Float:
         """``X coef_' + intercept_``."""
         check_is_fitted(self)
-        checked = check_features(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
-        return linear_scores(checked, self.coef_, self.intercept_)
+        return linear_scores(self._checked(X), self.coef_, self.intercept_, self._recipe())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -85,6 +85,25 @@ def _names(model: Any, n: int) -> list[str]:
 
 
 def feature_names(model: Any) -> list[str]:
-    """Names of the features, or their numbers."""
-    names = getattr(model, "feature_names_in_", None)
-    return [f"x{k}" for k in range(model.n_features_in_)] if names is None else [str(name) for name in names]
+    """Names of the columns behind the coefficients, or their numbers."""
+    return list(model.coefficient_names_)
+
+
+def by_size(model: Any, sizes: Float) -> list[int]:
+    """Positions of the coefficients, the largest first; the levels of a factor stay together, after its largest."""
+    order = [int(k) for k in np.argsort(-np.asarray(sizes), kind="stable")]
+    recipe = getattr(model, "recipe_", None)
+    if recipe is None:
+        return order
+    groups: dict[int, list[int]] = {}
+    for k in order:
+        groups.setdefault(recipe.input_of(k), []).append(k)
+    return [k for group in groups.values() for k in group]
+
+
+def factor_words(model: Any) -> str:
+    """The factors of a model with the number of their levels, as in "origin: 229 levels"; empty if there are none."""
+    recipe = getattr(model, "recipe_", None)
+    if recipe is None:
+        return ""
+    return ", ".join(f"{factor.name}: {len(factor.levels or ()):,} levels" for factor in recipe.factors)

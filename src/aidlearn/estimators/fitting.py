@@ -22,6 +22,8 @@ from aidlearn.trace import Draw, Frame, Profile, Trace
 
 FREE_TO_CHANGE = ("max_iter", "time_limit", "n_jobs", "verbose", "callbacks", "checkpoint")
 """Parameters that a fit may be continued with other values of."""
+LATER = {"categorical_features": "from_dtype", "missing": "error", "unknown": "error", "standardize": False}
+"""Parameters that checkpoints of older versions do not know, and the values that say what was done then."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ def checkpoint_of(model: Any, recipe: dict[str, Any] | None, digest: str, number
         return None
     parameters = {name: value for name, value in model.get_params().items() if name not in FREE_TO_CHANGE}
     name = type(model).__name__
-    described = {key: _described(value) for key, value in parameters.items()}
+    told = {key: value for key, value in parameters.items() if not (key in LATER and _same(value, LATER[key]))}
+    described = {key: _described(value) for key, value in told.items()}
     fingerprint = {"model": name, "number": str(number), "data": digest, **described}
     origin: dict[str, Any] | None = {"estimator": name, "parameters": parameters, "source": recipe}
     try:
@@ -81,6 +84,10 @@ def checkpoint_of(model: Any, recipe: dict[str, Any] | None, digest: str, number
     path = Path(model.checkpoint)
     path = path if number is None else path.with_name(f"{path.name}.{number}")
     return Checkpoint(path, Origin(fingerprint, origin))
+
+
+def _same(value: Any, other: Any) -> bool:
+    return type(value) is type(other) and bool(value == other)
 
 
 def _described(value: Any) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import _ovr_decision_function
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from aidlearn.data.arrays import ArraySource
 from aidlearn.data.chunk import Float, Int
-from aidlearn.data.convert import as_source, check_features, linear_scores
+from aidlearn.data.convert import feature_rows, linear_scores
 from aidlearn.data.memory import parse_bytes
 from aidlearn.data.moments import checked_rows
 from aidlearn.data.open import is_elsewhere
@@ -100,6 +100,14 @@ class SVC(ClassifierMixin, AIDEstimator):
         1 logs every iteration.
     callbacks : callable or list of callables, optional
         Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit.
+    categorical_features : "from_dtype", list, mask, dict or None, default="from_dtype"
+        Columns of a table that are factors: those of texts, categories and truth values, or exactly the named ones (a
+        dict gives their reference levels). A factor has one column per level except its reference level.
+    missing : {{"error", "drop", "level"}}, default="error"
+        What missing cells do: refuse the table, leave out their rows (``n_dropped_`` counts them), or, in factors, be
+        a level of their own.
+    unknown : {{"error", "reference"}}, default="error"
+        What a level does that the fit has not seen: refuse the prediction, or count as the reference level.
     checkpoint : None
         Checkpoints are for the linear models; anything else is refused.
 
@@ -161,6 +169,9 @@ class SVC(ClassifierMixin, AIDEstimator):
         random_state: Any = 0,
         verbose: int = 0,
         callbacks: Any = None,
+        categorical_features: Any = "from_dtype",
+        missing: str = "error",
+        unknown: str = "error",
         checkpoint: None = None,
     ) -> None:
         self.C = C
@@ -183,6 +194,9 @@ class SVC(ClassifierMixin, AIDEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.categorical_features = categorical_features
+        self.missing = missing
+        self.unknown = unknown
         self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SVC:
@@ -207,14 +221,15 @@ class SVC(ClassifierMixin, AIDEstimator):
             )
         self._forget()
         codes, factors = None, None
+        used = self._complete(X, y, sample_weight)
         if y is not None:
-            classes, codes = Classes.of_labels(check_labels(y))
+            classes, codes = Classes.of_labels(check_labels(used.y))
             self.classes_ = classes.several(type(self).__name__).labels
             factors = classes.factors(self.class_weight)
-        run = self._run(self._source(X, codes, sample_weight))
+        run = self._run(self._source(X, codes, used.weight, used.rows))
         assert codes is not None
         with one_blas_thread():
-            rows, given_weight = checked_rows(run)
+            rows, _, given_weight = checked_rows(run)
             # As in scikit-learn the factors of the classes have no part in gamma="scale".
             kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, given_weight)
             weight = given_weight if factors is None else given_weight * factors[codes]
@@ -359,11 +374,10 @@ class SVC(ClassifierMixin, AIDEstimator):
     def _scores(self, X: Any) -> Float:
         """Scores, one column per machine."""
         check_is_fitted(self)
-        checked = check_features(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
+        checked = self._checked(X)
         if hasattr(self, "coef_"):  # of the linear kernel; models of the first version have none
-            return linear_scores(checked, self.coef_, self.intercept_)
-        rows, _ = checked_rows(Run(as_source(checked, np.zeros(checked.shape[0]))))
+            return linear_scores(checked, self.coef_, self.intercept_, self._recipe())
+        rows, _, _ = checked_rows(Run(feature_rows(checked, self._recipe())))
         with one_blas_thread():
             support = self.support_ if self._kernel.precomputed else self.support_vectors_
             # As it was fitted, whatever the rows that are scored.

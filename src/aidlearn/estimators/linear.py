@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from aidlearn.data.arrays import is_dask
 from aidlearn.data.chunk import Float
 from aidlearn.data.dask import lazy_scores
-from aidlearn.data.moments import Moments, inspect
+from aidlearn.data.moments import Moments, inspect, scaled
 from aidlearn.data.run import Run
 from aidlearn.estimators.base import AIDEstimator
 from aidlearn.estimators.checks import generator
@@ -48,8 +48,22 @@ class LinearEstimator(AIDEstimator):
         if sharpened:
             Band.plan_sample(run, run.n_attributes + self.fit_intercept, generator(self.random_state))
         moments = inspect(run, self.fit_intercept, digest=self.checkpoint is not None)
-        # Groups of rows span levels: only a start that leaves every row alone can eliminate a factor.
-        return moments if sharpened else replace(moments, exclusive=range(0))
+        if not sharpened:
+            # Groups of rows span levels: only a start that leaves every row alone can eliminate a factor.
+            moments = replace(moments, exclusive=range(0))
+        if not self.standardize:
+            return moments
+        # Without an intercept columns are scaled and not centred: a centre would be one.
+        deviation = np.sqrt(moments.squares / moments.weight)
+        factors = 1.0 / np.where(deviation > 0, deviation, 1.0)
+        run.scale(factors)
+        return scaled(moments, factors)
+
+    @staticmethod
+    def _slopes(points: Float, moments: Moments) -> Float:
+        """Coefficients in the units of the data."""
+        slopes = points[..., : len(moments.mean)]
+        return slopes if moments.factors is None else slopes * moments.factors
 
     def _measure_and_centre(self, run: Run) -> tuple[Moments, float]:
         """The same for a regression: a large common offset of the targets belongs to the intercept alone.
@@ -85,7 +99,9 @@ class LinearEstimator(AIDEstimator):
         )
         checkpoint = checkpoint_of(self, run.source.recipe, moments.digest, number)
         problem = PiecewiseLinear(run, design, procedure)
-        return fit_problem(problem, self._limits(), self._callbacks(), frame, checkpoint)
+        # Pictures are of the data as they are, and scaled rows are not.
+        draw = None if self.standardize else frame
+        return fit_problem(problem, self._limits(), self._callbacks(), draw, checkpoint)
 
     def _decided(self, X: Any, decide: Callable[[Float], Any] = lambda scores: scores) -> Any:
         """``decide`` on the scores; lazy, block by block, if X is a Dask collection."""
@@ -94,7 +110,7 @@ class LinearEstimator(AIDEstimator):
         check_is_fitted(self)
         self._check_dask_columns(X)
         like = np.asarray(decide(np.zeros((0, *self.coef_.shape[:-1]))))
-        return lazy_scores(X, self.coef_, self.intercept_, decide, like)
+        return lazy_scores(X, self.coef_, self.intercept_, decide, like, self._recipe())
 
     def _check_dask_columns(self, X: Any) -> None:
         """The columns of a Dask DataFrame must be those of the fit, in the same order."""

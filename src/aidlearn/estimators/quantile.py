@@ -64,7 +64,8 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
                     start.continue_from(fits[-1].result.point)
         points = np.array([fit.result.point for fit in fits])
         m = run.n_attributes
-        coef, intercept = points[:, :m], points[:, m] + offset if self.fit_intercept else np.zeros(len(points))
+        coef = self._slopes(points, moments)
+        intercept = points[:, m] + offset if self.fit_intercept else np.zeros(len(points))
         self.coef_ = coef if several else coef[0]
         self.intercept_ = intercept if several else float(intercept[0])
         self._store_certificate(fits, several, run, offset)
@@ -161,6 +162,10 @@ class LADRegressor(_LinearQuantile):
         random_state: Any = 0,
         verbose: int = 0,
         callbacks: Any = None,
+        categorical_features: Any = "from_dtype",
+        missing: str = "error",
+        unknown: str = "error",
+        standardize: bool = False,
         checkpoint: Any = None,
     ) -> None:
         self.alpha = alpha
@@ -175,6 +180,10 @@ class LADRegressor(_LinearQuantile):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.categorical_features = categorical_features
+        self.missing = missing
+        self.unknown = unknown
+        self.standardize = standardize
         self.checkpoint = checkpoint
 
     def _losses(self) -> tuple[list[Loss], bool]:
@@ -229,6 +238,10 @@ class QuantileRegressor(_LinearQuantile):
         random_state: Any = 0,
         verbose: int = 0,
         callbacks: Any = None,
+        categorical_features: Any = "from_dtype",
+        missing: str = "error",
+        unknown: str = "error",
+        standardize: bool = False,
         checkpoint: Any = None,
     ) -> None:
         self.quantile = quantile
@@ -244,6 +257,10 @@ class QuantileRegressor(_LinearQuantile):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.categorical_features = categorical_features
+        self.missing = missing
+        self.unknown = unknown
+        self.standardize = standardize
         self.checkpoint = checkpoint
 
     def _losses(self) -> tuple[list[Loss], bool]:

@@ -115,6 +115,8 @@ class Model:
 
 
 _INTERCEPT = Option("fit_intercept")
+_TABLE = (Option("missing", ("error", "drop", "level")), Option("unknown", ("error", "reference")))
+_LINEAR = (*_TABLE, Option("standardize"))
 _LINEAR_INIT = Option("init", ("auto", "band", "kmeans", "birch"))
 _KERNEL = (Option("gamma"), Option("degree"), Option("coef0"))
 
@@ -132,7 +134,7 @@ _DECLARED = (
         "aidlearn.estimators.quantile:LADRegressor",
         command="lad",
         help="Least absolute deviation regression.",
-        options=(Option("alpha"), _INTERCEPT, _LINEAR_INIT, _solver("interior-point", "highs")),
+        options=(Option("alpha"), _INTERCEPT, _LINEAR_INIT, _solver("interior-point", "highs"), *_LINEAR),
         standard_errors=True,
     ),
     Model(
@@ -145,6 +147,7 @@ _DECLARED = (
             _INTERCEPT,
             _LINEAR_INIT,
             _solver("interior-point", "highs"),
+            *_LINEAR,
         ),
         fit_names=each_quantile,
         standard_errors=True,
@@ -159,6 +162,7 @@ _DECLARED = (
             _INTERCEPT,
             _LINEAR_INIT,
             _solver("interior-point", "libsvm", "liblinear"),
+            *_LINEAR,
         ),
         fit_names=one_against_rest,
     ),
@@ -166,7 +170,7 @@ _DECLARED = (
         "aidlearn.estimators.svm:LinearSVR",
         command="svr",
         help="Linear support vector regression.",
-        options=(Option("C"), Option("epsilon"), _INTERCEPT, _LINEAR_INIT, _solver("interior-point")),
+        options=(Option("C"), Option("epsilon"), _INTERCEPT, _LINEAR_INIT, _solver("interior-point"), *_LINEAR),
     ),
     Model(
         "aidlearn.estimators.kernel_svm:SVC",
@@ -181,6 +185,7 @@ _DECLARED = (
             Option("init", ("auto", "band", "kmeans", "kernel-kmeans", "rows")),
             _solver("smo", "libsvm"),
             Option("memory_limit"),
+            *_TABLE,
         ),
         fit_names=one_against_one,
         file_state=_file_state("aidlearn.estimators.kernel_svm"),
@@ -200,6 +205,7 @@ _DECLARED = (
             Option("certify"),
             Option("refine"),
             Option("init", ("auto", "kmeans")),
+            *_TABLE,
         ),
         fit_names=one_against_rest,
         file_state=_file_state("aidlearn.estimators.semi_supervised"),

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from aidlearn.data.arrays import ArraySource
 from aidlearn.data.chunk import Float
-from aidlearn.data.convert import as_source, check_features
+from aidlearn.data.convert import feature_rows
 from aidlearn.data.moments import checked_rows
 from aidlearn.data.open import is_elsewhere
 from aidlearn.data.run import Run
@@ -109,6 +109,14 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         1 logs every iteration.
     callbacks : callable or list of callables, optional
         Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit.
+    categorical_features : "from_dtype", list, mask, dict or None, default="from_dtype"
+        Columns of a table that are factors: those of texts, categories and truth values, or exactly the named ones (a
+        dict gives their reference levels). A factor has one column per level except its reference level.
+    missing : {{"error", "drop", "level"}}, default="error"
+        What missing cells do: refuse the table, leave out their rows (``n_dropped_`` counts them), or, in factors, be
+        a level of their own.
+    unknown : {{"error", "reference"}}, default="error"
+        What a level does that the fit has not seen: refuse the prediction, or count as the reference level.
     checkpoint : None
         Checkpoints are for the linear models; anything else is refused.
 
@@ -165,6 +173,9 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         random_state: Any = 0,
         verbose: int = 0,
         callbacks: Any = None,
+        categorical_features: Any = "from_dtype",
+        missing: str = "error",
+        unknown: str = "error",
         checkpoint: None = None,
     ) -> None:
         self.C = C
@@ -191,6 +202,9 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.categorical_features = categorical_features
+        self.missing = missing
+        self.unknown = unknown
         self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SemiSupervisedSVC:
@@ -216,11 +230,12 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
                 "SemiSupervisedSVC takes arrays, sparse matrices and tables, neither a path, a Dask collection "
                 "nor a source."
             )
-        codes = None if y is None else self._encode(y)
-        run = self._run(self._source(X, codes, sample_weight))
+        used = self._complete(X, y, sample_weight)
+        codes = None if y is None else self._encode(used.y)
+        run = self._run(self._source(X, codes, used.weight, used.rows))
         assert codes is not None
         with one_blas_thread():
-            rows, weight = checked_rows(run)
+            rows, _, weight = checked_rows(run)
             self._check_labels(codes, weight)
             features = self._features(rows, weight)
             names = [1] if len(self.classes_) == 2 else range(len(self.classes_))
@@ -242,9 +257,8 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         check_is_fitted(self)
         if self._representation is None:
             return super()._scores(X)
-        checked = check_features(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
-        rows, _ = checked_rows(Run(as_source(checked, np.zeros(checked.shape[0]))))
+        checked = self._checked(X)
+        rows, _, _ = checked_rows(Run(feature_rows(checked, self._recipe())))
         if isinstance(self._representation, GraphFeatures):
             columns = [self._representation.extend(rows, values) for values in self._expansion]
             return np.column_stack(columns) + self.intercept_

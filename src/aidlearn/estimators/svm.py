@@ -96,6 +96,10 @@ class LinearSVC(ClassifierMixin, LinearEstimator):
         random_state: Any = 0,
         verbose: int = 0,
         callbacks: Any = None,
+        categorical_features: Any = "from_dtype",
+        missing: str = "error",
+        unknown: str = "error",
+        standardize: bool = False,
         checkpoint: Any = None,
     ) -> None:
         self.C = C
@@ -112,6 +116,10 @@ class LinearSVC(ClassifierMixin, LinearEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.categorical_features = categorical_features
+        self.missing = missing
+        self.unknown = unknown
+        self.standardize = standardize
         self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVC:
@@ -145,7 +153,7 @@ class LinearSVC(ClassifierMixin, LinearEstimator):
             self._store_duals(duals, run.n_entries)
         points = np.array([fit.result.point for fit in fits])
         m = run.n_attributes
-        self.coef_ = points[:, :m]
+        self.coef_ = self._slopes(points, moments)
         self.intercept_ = points[:, m] if self.fit_intercept else np.zeros(len(points))
         self._store_certificate(fits, len(fits) > 1, run)
         return self
@@ -158,14 +166,16 @@ class LinearSVC(ClassifierMixin, LinearEstimator):
             classes = Classes.of_source(source).several(name)
             self.classes_ = classes.labels
             return self._run(source, Targets(classes.labels, classes.factors(self.class_weight)))
-        codes = None
+        codes, used = None, self._complete(X, y, sample_weight)
         if y is not None:
-            classes, codes = Classes.of_labels(check_labels(y))
+            classes, codes = Classes.of_labels(check_labels(used.y))
             self.classes_ = classes.several(name).labels
             factors = classes.factors(self.class_weight)
             if factors is not None:
-                sample_weight = check_weight(sample_weight, len(codes)) * factors[codes]
-        return self._run(self._source(X, codes, sample_weight))
+                sample_weight = check_weight(used.weight, len(codes)) * factors[codes]
+            else:
+                sample_weight = used.weight
+        return self._run(self._source(X, codes, sample_weight, used.rows))
 
     def _three_way(self) -> bool:
         return bool(self.dual)
@@ -267,6 +277,10 @@ class LinearSVR(RegressorMixin, LinearEstimator):
         random_state: Any = 0,
         verbose: int = 0,
         callbacks: Any = None,
+        categorical_features: Any = "from_dtype",
+        missing: str = "error",
+        unknown: str = "error",
+        standardize: bool = False,
         checkpoint: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -282,6 +296,10 @@ class LinearSVR(RegressorMixin, LinearEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
+        self.categorical_features = categorical_features
+        self.missing = missing
+        self.unknown = unknown
+        self.standardize = standardize
         self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVR:
@@ -296,7 +314,7 @@ class LinearSVR(RegressorMixin, LinearEstimator):
             design = Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0, offset=offset)
             fit = self._fit_design(run, design, self._start_method(), moments)
         point, m = fit.result.point, run.n_attributes
-        self.coef_ = point[:m]
+        self.coef_ = self._slopes(point, moments)
         self.intercept_ = float(point[m]) + offset if self.fit_intercept else 0.0
         self._store_certificate([fit], False, run, offset)
         return self

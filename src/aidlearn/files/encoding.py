@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from aidlearn.data.recipe import Column, Recipe
 from aidlearn.engine.result import Iteration, Status
 from aidlearn.trace import Frame
 
@@ -42,6 +43,9 @@ def encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return {TYPE: "Status", "value": value.name}
     if isinstance(value, Iteration):
         return {TYPE: "Iteration", "value": asdict(value)}
+    if isinstance(value, Recipe):
+        columns = [[column.name, _listed(column.levels), column.reference] for column in value.columns]
+        return {TYPE: "Recipe", "columns": columns, "missing": value.missing, "unknown": value.unknown}
     if isinstance(value, Frame):
         parts = {field.name: encode(getattr(value, field.name), f"{name}.{field.name}", arrays) for field in FRAME}
         return {TYPE: "Frame", "value": parts}
@@ -96,6 +100,9 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
             return Status[value["value"]]
         if kind == "Iteration":
             return Iteration(**_exactly(value["value"], fields(Iteration)))
+        if kind == "Recipe":
+            columns = tuple(Column(str(name), _levels(levels), ref) for name, levels, ref in value["columns"])
+            return Recipe(columns, str(value["missing"]), str(value["unknown"]))
         if kind == "Frame":
             parts = _exactly(value["value"], FRAME)
             return Frame(**{part: decode(item, arrays) for part, item in parts.items()})
@@ -108,6 +115,16 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     except KeyError as error:
         raise EncodingError(f"{error} is missing in a value of type {kind!r}") from None
     raise EncodingError(f"it holds a value of unknown type {kind!r}")
+
+
+def _listed(levels: tuple[str, ...] | None) -> list[str] | None:
+    return None if levels is None else list(levels)
+
+
+def _levels(levels: list[Any] | None) -> tuple[str, ...] | None:
+    if levels is not None and not all(isinstance(level, str) for level in levels):
+        raise EncodingError("a factor has a level that is no text")
+    return None if levels is None else tuple(levels)
 
 
 def _key(key: Any) -> Any:

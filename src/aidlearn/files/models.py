@@ -91,6 +91,11 @@ def save_model(model: Any, path: str | os.PathLike[str], *, training: Mapping[st
     if name not in MODELS or MODELS[name].estimator is not type(model):
         raise ModelFileError(f"A model file holds one estimator of aidlearn ({', '.join(MODELS)}), got {name}.")
     check_is_fitted(model)
+    if hasattr(model, "formula_rows_"):
+        raise ModelFileError(
+            f"A model by the formula {model.formula_!r} cannot be saved in a file without code: it has transformations "
+            "or interactions. Make columns of them, and fit to these."
+        )
     if training is None:
         training = getattr(model, "training_", None)
     try:

@@ -12,7 +12,7 @@ import numpy as np
 
 from aidlearn.display.style import LARGE_RANGE, RATES, SMALLEST_GAP
 from aidlearn.engine.result import Iteration, Status
-from aidlearn.estimators.fits import Fit, feature_names
+from aidlearn.estimators.fits import Fit, by_size, factor_words, feature_names
 from aidlearn.estimators.registry import model_of, one_against_one
 from aidlearn.estimators.summary import Summary
 from aidlearn.files.models import NOT_SAVED, environment_of
@@ -191,7 +191,7 @@ def coefficients(model: Any, fit: Fit) -> str:
         text = f"{words.capitalize()}, kernel {getattr(model, 'kernel', '')!r}, intercept {fit.intercept:.6g}."
         return f'<section class="card"><h3>Machine</h3><p>{escape(text)}</p></section>'
     names = feature_names(model)
-    order = np.argsort(-np.abs(fit.coef), kind="stable")
+    order = by_size(model, np.abs(fit.coef))
     largest = float(np.abs(fit.coef).max(initial=0.0)) or 1.0
     rows = []
     for k in order[:LARGEST_COEFFICIENTS]:
@@ -245,6 +245,8 @@ def facts(model: Any, fits: list[Fit]) -> str:
     data: list[tuple[str, str]] = [("rows", f"{_rows(model, fits):,}"), ("features", f"{model.n_features_in_:,}")]
     if hasattr(model, "classes_"):
         data.append(("classes", ", ".join(str(label) for label in model.classes_[:20])))
+    if factor_words(model):
+        data.append(("factors", factor_words(model)))
     data.append(("passes over the data", f"{model.n_passes_:,}"))
     given = getattr(model, "training_", None) or {}
     known = ("rows", "features")

@@ -1,0 +1,181 @@
+"""Where files are: paths, lists of them, patterns, folders (partitioned ones too), and file systems beyond the disk."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from glob import glob, has_magic
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote
+
+EXTENSIONS = {
+    ".npy": "npy",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
+}
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive, Spark and pyarrow call the folder of rows whose key is missing."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One file, on the disk or in a file system of pyarrow."""
+
+    path: str
+    shown: str
+    """What it is called in messages."""
+    system: Any = field(default=None, compare=False)
+    """Of pyarrow; None for the disk."""
+    keys: tuple[tuple[str, str | None], ...] = ()
+    """Columns that its folder stands for, as in ``year=2024/``."""
+
+    def __str__(self) -> str:
+        return self.shown
+
+    @property
+    def compression(self) -> str | None:
+        return COMPRESSIONS.get(PurePosixPath(self.path).suffix.lower())
+
+    @property
+    def suffix(self) -> str:
+        """The extension that says what the file holds."""
+        pure = PurePosixPath(self.path)
+        return PurePosixPath(pure.stem).suffix.lower() if self.compression else pure.suffix.lower()
+
+    @property
+    def kind(self) -> str | None:
+        return EXTENSIONS.get(self.suffix)
+
+    def file(self) -> Any:
+        """What pyarrow can read at any place."""
+        return self.path if self.system is None else self.system.open_input_file(self.path)
+
+    def stream(self) -> Any:
+        """The bytes in their order, decompressed."""
+        import pyarrow as pa
+
+        raw = pa.OSFile(self.path) if self.system is None else self.system.open_input_stream(self.path)
+        return pa.CompressedInputStream(raw, self.compression) if self.compression else raw
+
+    def stamp(self) -> tuple[Any, ...] | None:
+        """What changes when the file does; None if it is gone."""
+        if self.system is None:
+            try:
+                status = os.stat(self.path)
+            except FileNotFoundError:
+                return None
+            return status.st_size, status.st_mtime_ns
+        info = self.system.get_file_info(self.path)
+        return None if info.size is None else (info.size, info.mtime_ns)
+
+
+def is_path(X: Any) -> bool:
+    return isinstance(X, (str, os.PathLike))
+
+
+def is_paths(X: Any) -> bool:
+    """Whether ``X`` is a path or a list of paths."""
+    return is_path(X) or (isinstance(X, (list, tuple)) and len(X) > 0 and all(map(is_path, X)))
+
+
+def find_places(given: Any) -> list[Place]:
+    """The files that a path, a pattern, a folder or a list of these stands for."""
+    if not is_path(given):
+        return [place for one in given for place in find_places(one)]
+    text = os.fspath(given)
+    scheme = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+)://", text)
+    if scheme and scheme[1].lower() != "file":
+        return _elsewhere(text)
+    if scheme:
+        text = unquote(text.partition("://")[2])
+    path = Path(text)
+    if path.is_dir():
+        inside = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()]
+        return [_in_folder(str(path / name), name, None) for name in _tables(inside, text)]
+    if path.exists():
+        return [Place(str(path), str(path))]
+    if has_magic(text):
+        found = sorted(name for name in glob(text, recursive=True) if os.path.isfile(name))
+        if not found:
+            raise FileNotFoundError(f"There is no file {text}: nothing fits this pattern.")
+        return [_in_folder(name, name, None) for name in found]
+    raise FileNotFoundError(f"There is no file {given}.")
+
+
+def _in_folder(path: str, relative: str, system: Any, shown: str | None = None) -> Place:
+    """A file with the keys of the folders that it lies in."""
+    keys: list[tuple[str, str | None]] = []
+    for part in PurePosixPath(relative).parts[:-1]:
+        name, equals, value = part.partition("=")
+        if equals and name:
+            keys.append((unquote(name), None if value == NULL_PARTITION else unquote(value)))
+    return Place(path, shown or path, system, tuple(keys))
+
+
+def _tables(names: Sequence[str], folder: str) -> list[str]:
+    """Files of tables among those of a folder, in the order of their names: Parquet, or else CSV.
+
+    Names that begin with . or _ are notes of other programs.
+    """
+    plain = [name for name in names if not any(part[0] in "._" for part in PurePosixPath(name).parts)]
+    for kind in ("parquet", "csv"):
+        found = sorted(name for name in plain if Place(name, name).kind == kind)
+        if found:
+            return found
+    raise ValueError(f"The folder {folder} has no file *.parquet or *.csv.")
+
+
+def _elsewhere(uri: str) -> list[Place]:
+    """Files behind an address such as ``s3://bucket/folder``: by pyarrow where it knows the scheme, else by fsspec."""
+    from pyarrow import fs
+
+    start = uri.partition("://")[0] + "://"
+    system, path = _system(uri)
+    if has_magic(path):
+        folder = path[: re.search(r"[*?[]", path).start()].rpartition("/")[0]  # type: ignore[union-attr]
+        inside = system.get_file_info(fs.FileSelector(folder, recursive=True))
+        fitting = sorted(info.path for info in inside if info.is_file and PurePosixPath(info.path).match(path))
+        if not fitting:
+            raise FileNotFoundError(f"There is no file {uri}: nothing fits this pattern.")
+        return [_in_folder(name, name, system, start + name) for name in fitting]
+    info = system.get_file_info(path)
+    if info.type == fs.FileType.Directory:
+        found = system.get_file_info(fs.FileSelector(path, recursive=True))
+        base = path.rstrip("/") + "/"
+        inside = [entry.path.removeprefix(base) for entry in found if entry.is_file]
+        return [_in_folder(base + name, name, system, start + base + name) for name in _tables(inside, uri)]
+    if info.type == fs.FileType.NotFound:
+        raise FileNotFoundError(f"There is no file {uri}.")
+    return [Place(path, uri, system)]
+
+
+def _system(uri: str) -> tuple[Any, str]:
+    from pyarrow import fs
+
+    try:
+        return fs.FileSystem.from_uri(uri)
+    except Exception as first:
+        try:
+            import fsspec
+
+            system, path = fsspec.core.url_to_fs(uri)
+        except ImportError as error:
+            raise ValueError(
+                f"{uri} lies in a file system that pyarrow does not know; install the package that opens it ({error})."
+            ) from None
+        except Exception as error:
+            raise ValueError(f"{uri} cannot be opened: {_line(error)} (pyarrow: {_line(first)})") from None
+        return fs.PyFileSystem(fs.FSSpecHandler(system)), path
+
+
+def _line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

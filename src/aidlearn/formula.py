@@ -1,0 +1,252 @@
+"""Models by formula, as in ``"delay ~ distance + C(origin)"``, parsed by formulaic (extra ``formula``).
+
+A formula that only lists columns is fitted as a table is: from memory, from files, streams and Dask, factors held as
+codes. One with transformations or interactions is made a sparse matrix in memory by formulaic.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+
+from aidlearn.data.convert import collected
+from aidlearn.data.frames import FrameColumns, is_table
+from aidlearn.data.open import is_elsewhere, open_source
+from aidlearn.data.recipe import FACTOR_KINDS, EncodedRows, Recipe
+from aidlearn.data.recipe import Column as InputColumn
+from aidlearn.estimators.registry import MODELS
+
+if TYPE_CHECKING:
+    from aidlearn.data.source import DataSource
+
+FACTOR = re.compile(r"""C\((?P<name>[^\W\d]\w*|`[^`]+`)(?:,\s*contr\.treatment\((?:base=)?['"](?P<base>.*)['"]\))?\)""")
+"""``C(name)``, or with a reference level ``C(name, contr.treatment("LAS"))``."""
+
+
+@dataclass
+class Terms:
+    """What a formula says, where it only lists columns."""
+
+    target: str
+    columns: list[str] = field(default_factory=list)
+    factors: dict[str, str | None] = field(default_factory=dict)
+    """Columns inside ``C()``, and their reference levels (None: the first)."""
+    intercept: bool = False
+
+
+def fit(formula: str, data: Any, model: Any = "lad", *, sample_weight: Any = None, **parameters: Any) -> Any:
+    """Fit a model by formula.
+
+    Parameters
+    ----------
+    formula : str
+        ``"y ~ a + C(b)"``: texts, categories and truth values are factors by themselves, ``C()`` makes one of a column
+        of numbers; ``- 1`` leaves out the intercept. See formulaic for transformations and interactions.
+    data : table, path of a file, stream of Arrow batches, or Dask DataFrame
+        Anything beyond a list of columns needs a table in memory.
+    model : str or estimator, default="lad"
+        A model by its name on the command line ("lad", "quantile", "svm", "svr", "kernel-svm", "s3vm") or class, or an
+        estimator, which is cloned.
+    sample_weight : array or name of a column, optional
+    **parameters
+        Of the estimator.
+
+    Returns
+    -------
+    estimator
+        Fitted, with ``formula_``; ``predict`` takes tables with the columns of the formula, whatever others they have.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from aidlearn import formula
+    >>> table = pd.DataFrame({"y": [1.0, 2.0, 3.0, 7.0], "a": [0.0, 1.0, 2.0, 3.0], "b": ["u", "u", "u", "v"]})
+    >>> model = formula.fit("y ~ a + C(b)", table, tol=1e-9)
+    >>> model.coefficient_names_, model.coef_.round(6).tolist()
+    (['a', 'b[v]'], [1.0, 3.0])
+    """
+    estimator = _estimator(model).set_params(**parameters)
+    parsed = _parsed(formula)
+    terms = simple_terms(formula)
+    intercept = terms.intercept if terms is not None else _has_intercept(parsed.rhs)
+    if "fit_intercept" in estimator.get_params():
+        estimator.set_params(fit_intercept=intercept)
+    elif not intercept:
+        raise ValueError(f"{type(estimator).__name__} always has an intercept: leave '- 1' out of the formula.")
+    if terms is None:
+        _fit_matrix(estimator, formula, parsed, data, sample_weight)
+    elif is_elsewhere(data):
+        source = open_terms(terms, data, sample_weight, estimator)
+        estimator.fit(source)
+    else:
+        _fit_table(estimator, terms, data, sample_weight)
+    estimator.formula_ = formula
+    return estimator
+
+
+def simple_terms(formula: str) -> Terms | None:
+    """The terms of a formula that only lists columns; None if it says more."""
+    parsed = _parsed(formula)
+    left = [factor for term in parsed.lhs for factor in term.factors]
+    if len(left) != 1 or not _is_name(left[0]):
+        return None
+    terms = Terms(left[0].expr)
+    for term in parsed.rhs:
+        if str(term) == "1":
+            terms.intercept = True
+            continue
+        if len(term.factors) != 1:
+            return None
+        [factor] = term.factors
+        if _is_name(factor):
+            terms.columns.append(factor.expr)
+            continue
+        match = FACTOR.fullmatch(factor.expr)
+        if match is None:
+            return None
+        name = match["name"].strip("`")
+        terms.columns.append(name)
+        terms.factors[name] = match["base"]
+    if not terms.columns or len(set(terms.columns)) < len(terms.columns):
+        return None
+    return terms
+
+
+def open_terms(terms: Terms, data: Any, weight: Any, estimator: Any, **options: Any) -> DataSource:
+    """Data that stay where they are, with the columns of a formula."""
+    return open_source(
+        data,
+        terms.target,
+        terms.columns,
+        weight=weight,
+        one_hot=terms.factors,
+        missing=estimator.missing,
+        **{"n_jobs": estimator.n_jobs, **options},
+    )
+
+
+def _parsed(formula: str) -> Any:
+    try:
+        from formulaic import Formula
+        from formulaic.errors import FormulaicError
+    except ImportError:
+        raise ImportError("Formulas need formulaic: pip install 'aidlearn[formula]'.") from None
+    try:
+        parsed = Formula(formula)
+    except FormulaicError as error:
+        raise ValueError(f"{formula!r} is no formula: {str(error).splitlines()[0]}") from None
+    if not hasattr(parsed, "lhs"):
+        raise ValueError(f"{formula!r} names no target: write it as 'target ~ columns'.")
+    return parsed
+
+
+def _is_name(factor: Any) -> bool:
+    return str(getattr(factor.eval_method, "value", factor.eval_method)) == "lookup"
+
+
+def _has_intercept(right: Any) -> bool:
+    return any(str(term) == "1" for term in right)
+
+
+def _estimator(model: Any) -> Any:
+    if not isinstance(model, str):
+        return clone(model)
+    for declared in MODELS.values():
+        if model in (declared.command, declared.name):
+            return declared.estimator()
+    known = ", ".join(repr(declared.command) for declared in MODELS.values())
+    raise ValueError(f"model must be one of {known} or an estimator, got {model!r}.")
+
+
+def _table(data: Any) -> Any:
+    table = collected(data)
+    if not is_table(table):
+        raise ValueError(f"A formula needs a table with named columns, got {type(data).__name__}.")
+    return table
+
+
+def _named(columns: FrameColumns, name: str) -> Any:
+    if name not in columns.outline.names:
+        known = ", ".join(map(repr, columns.outline.names[:12]))
+        raise ValueError(f"The formula names {name!r}, which is no column of the data; they have {known}.")
+    return columns.frame.get_column(name)
+
+
+def selected(data: Any, names: list[str]) -> Any:
+    """Some columns of a table, by name."""
+    table = _table(data)
+    columns = FrameColumns(table)
+    for name in names:
+        _named(columns, name)
+    return columns.frame.select(names).to_native()
+
+
+def _fit_table(estimator: Any, terms: Terms, data: Any, sample_weight: Any) -> None:
+    columns = FrameColumns(_table(data))
+    y = _named(columns, terms.target).to_numpy()
+    weight = _named(columns, sample_weight).to_numpy() if isinstance(sample_weight, str) else sample_weight
+    X = selected(data, terms.columns)
+    kinds = dict(zip(columns.outline.names, columns.outline.kinds, strict=True))
+    if any(base is not None or kinds[name] not in FACTOR_KINDS for name, base in terms.factors.items()):
+        by_type = {name: None for name in terms.columns if kinds[name] in FACTOR_KINDS}
+        estimator.set_params(categorical_features={**by_type, **terms.factors})
+    estimator.fit(X, y, sample_weight=weight)
+
+
+def _fit_matrix(estimator: Any, formula: str, parsed: Any, data: Any, sample_weight: Any) -> None:
+    """Transformations and interactions, by a matrix of formulaic's."""
+    if is_elsewhere(data):
+        raise ValueError(
+            f"{formula!r} has transformations or interactions, which need a table in memory; a formula of columns and "
+            "C() alone is fitted wherever the data are."
+        )
+    if estimator.missing != "error":
+        raise ValueError(f"missing={estimator.missing!r} is for formulas of columns and C() alone.")
+    from formulaic import model_matrix
+    from formulaic.errors import FormulaicError
+
+    table = _table(data)
+    try:
+        made = model_matrix(formula, table, output="sparse", na_action="raise")
+    except (FormulaicError, ValueError, KeyError) as error:
+        raise ValueError(f"The formula {formula!r} cannot be computed: {str(error).splitlines()[0]}") from None
+    columns = FrameColumns(table)
+    left = [factor for term in parsed.lhs for factor in term.factors]
+    if len(left) == 1 and _is_name(left[0]):
+        y = _named(columns, left[0].expr).to_numpy()
+    else:
+        y = np.asarray(sparse.csc_array(made.lhs).toarray())
+        if y.shape[1] != 1:
+            raise ValueError(f"The left side of {formula!r} must be one column, it is {y.shape[1]}.")
+        y = y[:, 0]
+    weight = _named(columns, sample_weight).to_numpy() if isinstance(sample_weight, str) else sample_weight
+    spec = made.rhs.model_spec
+    names = [_renamed(name) for name in spec.column_names]
+    kept = [k for k, name in enumerate(names) if name != "Intercept"]
+    recipe = Recipe(tuple(InputColumn(names[k]) for k in kept))
+    estimator.fit(EncodedRows(sparse.csr_array(made.rhs)[:, kept], recipe), y, sample_weight=weight)
+    estimator.formula_rows_ = FormulaRows(spec, kept, recipe)
+
+
+@dataclass(frozen=True)
+class FormulaRows:
+    """Makes rows of a model with transformations of a table, as its fit did."""
+
+    spec: Any
+    kept: list[int]
+    """Columns of formulaic's matrix other than the intercept."""
+    recipe: Recipe
+
+    def __call__(self, data: Any) -> EncodedRows:
+        matrix = sparse.csr_array(self.spec.get_model_matrix(_table(data), output="sparse"))
+        return EncodedRows(matrix[:, self.kept], self.recipe)
+
+
+def _renamed(name: str) -> str:
+    """``C(origin)[T.LAS]`` as ``origin[LAS]``."""
+    return re.sub(r"C\((`?)([^,()`]+)\1(?:,[^\[\]]*)?\)", r"\2", name).replace("[T.", "[")
