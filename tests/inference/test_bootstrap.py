@@ -166,3 +166,10 @@ def test_bad_requests_are_told(given, words):
         aidlearn.bootstrap(LADRegressor().fit(X, y), X, y, **given)
     with pytest.raises(TypeError, match="a linear model"):
         aidlearn.bootstrap(aidlearn.SVC().fit(X[:50], y[:50] > 0), X, y)
+
+
+def test_a_model_that_is_not_fitted_is_fitted_before():
+    X, y = data(400)
+    models = LADRegressor(), LADRegressor().fit(X, y)
+    one, two = (aidlearn.bootstrap(model, X, y, 5, random_state=0) for model in models)
+    assert np.array_equal(one.coefficients, two.coefficients)

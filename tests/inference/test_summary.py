@@ -208,3 +208,12 @@ def test_a_display_with_bands(rows):
     assert len(display.ax_.collections) == 3
     with pytest.raises(ValueError, match="one Summary for each quantile"):
         QuantileDisplay.from_estimator(model, summaries=summaries[:2])
+
+
+def test_standardised_columns_have_the_same_standard_errors():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(2000, 2)) * [1.0, 50.0]
+    y = X @ [1.0, 0.1] + rng.laplace(size=2000)
+    plain, scaled = (LADRegressor(standardize=flag, tol=0).fit(X, y).summary(X, y) for flag in (False, True))
+    assert scaled.coefficients == pytest.approx(plain.coefficients, rel=1e-6)
+    assert scaled.standard_errors == pytest.approx(plain.standard_errors, rel=1e-6)

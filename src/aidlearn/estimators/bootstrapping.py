@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import clone
 
 from aidlearn.data.chunk import Float
 from aidlearn.data.moments import inspect
@@ -89,7 +89,8 @@ def bootstrap(
 
     Parameters
     ----------
-    model : LADRegressor, QuantileRegressor, LinearSVC or LinearSVR, fitted
+    model : LADRegressor, QuantileRegressor, LinearSVC or LinearSVR
+        Fitted to these rows; where it is not, a copy of it is.
     X, y, sample_weight
         The rows of the fit, as in ``fit``.
     n_replicates : int, default=200
@@ -120,9 +121,12 @@ def bootstrap(
         raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}.")
     if (kind == "cluster") != (clusters is not None):
         raise ValueError('kind="cluster" needs clusters, and only it: an array with the cluster of each row.')
-    check_is_fitted(model)
     if not hasattr(model, "_fitted_losses"):
         raise TypeError(f"bootstrap takes a linear model of aidlearn, got {type(model).__name__}.")
+    if model.standardize and getattr(model, "alpha", 1.0) > 0:
+        raise ValueError("bootstrap takes no penalised model with standardize=True: scale the columns of X before.")
+    if not hasattr(model, "n_features_in_"):
+        model = clone(model).fit(X, y, sample_weight)
     run = fitted_run(model, X, y, sample_weight)
     codes = None if clusters is None else cluster_codes(clusters, X, run.source)
     return replicated(model, run, int(n_replicates), kind, codes, random_state)
@@ -189,7 +193,8 @@ class _Replicates:
     def solve(self) -> list[list[Solved]]:
         model, run = self.model, self.run
         classifies = hasattr(model, "classes_")
-        moments, self.offset = (model._measure(run), 0.0) if classifies else model._measure_and_centre(run)
+        plain = unfitted(model)
+        moments, self.offset = (plain._measure(run), 0.0) if classifies else plain._measure_and_centre(run)
         slopes, levels = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
         tol = min(model.tol, GAP) if model.tol > 0 else 0.0
         found = []

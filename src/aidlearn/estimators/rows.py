@@ -20,8 +20,12 @@ from aidlearn.linear.newton import NormalEquations
 
 
 def unfitted(model: Any, **changes: Any) -> Any:
-    """An estimator with the same parameters, but for those of the fit on its machine and some others."""
-    kept = {**model.get_params(deep=False), "callbacks": None, "checkpoint": None, **changes}
+    """An estimator with the same parameters, but for those of the fit on its machine and some others.
+
+    Columns are as they are: coefficients come in the units of the data, and an optimum without a penalty does not
+    depend on them.
+    """
+    kept = {**model.get_params(deep=False), "callbacks": None, "checkpoint": None, "standardize": False, **changes}
     return type(model)(**kept)
 
 
@@ -46,7 +50,7 @@ def least_squares(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Floa
     """Least-squares coefficients of the rows of a linear regression (the intercept first), by two passes."""
     run = fitted_run(model, X, y, sample_weight)
     with one_blas_thread():
-        moments, offset = model._measure_and_centre(run)
+        moments, offset = unfitted(model)._measure_and_centre(run)
         design = Design.of(absolute(), moments, fit_intercept=model.fit_intercept, offset=offset)
         equations = NormalEquations.of_all(design, run)
         point = design.step(np.asarray(linalg.lstsq(equations.gram, equations.right)[0]))
