@@ -22,6 +22,9 @@ BIRCH_ROWS = 20_000
 ROWS_PER_VARIABLE, FEWEST_ROWS = 10, 1000
 """Of the sample that the first hyperplane is fitted to."""
 
+NO_SPREAD = 1e-12
+"""Part of its mean below which the spread of a coordinate is rounding."""
+
 Centres = Callable[[Float, int], Float]
 
 
@@ -35,11 +38,13 @@ def birch(problem: PiecewiseLinear) -> Start:
 
     def centres(points: Float, k: int) -> Float:
         some = points[:BIRCH_ROWS]
-        spread = np.maximum(some.std(axis=0), 1e-300)
+        # Centred, and a coordinate without spread (a constant y) left as it is: nothing is divided by almost zero.
+        middle, spread = some.mean(axis=0), some.std(axis=0)
+        spread[spread <= NO_SPREAD * np.abs(middle)] = 1.0
         # k balls of this radius cover the bulk of standardised points.
         radius = 2.0 / np.sqrt(k)
-        tree = Birch(threshold=radius, n_clusters=None, compute_labels=False).fit(some / spread)
-        return np.asarray(tree.subcluster_centers_) * spread
+        tree = Birch(threshold=radius, n_clusters=None, compute_labels=False).fit((some - middle) / spread)
+        return np.asarray(tree.subcluster_centers_) * spread + middle
 
     return _by_distance(problem, centres)
 
