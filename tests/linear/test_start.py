@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import highs_quantile
 from scipy import sparse
 
 from aidlearn import LADRegressor
@@ -18,6 +17,7 @@ from aidlearn.linear.losses import absolute, epsilon_insensitive, hinge, pinball
 from aidlearn.linear.newton import Damping, Metric, NormalEquations, bounded_step, local_model, thinning
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
 from aidlearn.linear.solvers import SOLVERS
+from oracles import highs_quantile
 
 LOSSES = {
     "lad": lambda: (absolute(), 0.0),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
-from aidlearn.cli.errors import DONE, STOPPED, ignoring_closed_output
+from aidlearn.cli.errors import DONE, STOPPED, CliError, ignoring_closed_output
 from aidlearn.cli.live import watching
 from aidlearn.cli.outputs import write_json
 from aidlearn.cli.words import console, count, duration, enclosing, enclosing_all, facts, gap_text, percent
@@ -40,10 +41,20 @@ def training_facts(source: FileSource, shown: str) -> dict[str, Any]:
         "rows": source.n_entries,
         "target": getattr(source, "target_name", None),
         "columns": list(source.names) if choice is None else list(choice.columns),
-        "one_hot": {} if choice is None else {name: list(values) for name, values in choice.one_hot.items()},
+        "one_hot": {} if choice is None else _levels(choice.one_hot),
         "weight": recipe.get("weight"),
         "width": _width(source),
     }
+
+
+def _levels(one_hot: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The values of encoded columns as JSON: dates and decimals keep their types."""
+    from aidlearn.files.encoding import EncodingError, encode
+
+    try:
+        return {name: encode(list(values), name, {}) for name, values in one_hot.items()}
+    except EncodingError as error:
+        raise CliError(f"--one-hot cannot encode this column: {error}.") from None
 
 
 def _width(source: FileSource) -> int | None:
@@ -54,10 +65,17 @@ def _width(source: FileSource) -> int | None:
 
 
 def count_fits(model: Any, source: FileSource) -> int:
-    """Fits inside a model of these data: of each quantile, of each of several classes, or of each pair of them."""
+    """Fits inside a model of these data: of each quantile, of each of several classes, or of each pair of them.
+
+    Classes that no file can hold are refused here: a model of them could not be saved.
+    """
+    from aidlearn.files.models import check_can_be_saved
+
     declared = model_of(model)
     assert declared is not None
-    return len(declared.fit_names(model, _classes(source) if declared.classifies else ()))
+    classes = _classes(source) if declared.classifies else []
+    check_can_be_saved(model, classes=classes)
+    return len(declared.fit_names(model, classes))
 
 
 def _classes(source: FileSource) -> list[Any]:
@@ -74,15 +92,16 @@ def fit_and_save(
     model: Any, fit: Callable[[], Any], training: dict[str, Any], output: OutputOptions, title: str, n_fits: int
 ) -> int:
     """Fit with a display, write the model (its path has been checked), tell the result; returns the exit code."""
-    from aidlearn import save_model
+    from aidlearn.files.models import check_can_be_saved
 
+    check_can_be_saved(model, training)
     started = time.monotonic()
     with watching(title, model.tol, n_fits, output.quiet) as display:
         model.callbacks = [display]
         fit()
     model.callbacks = None
     seconds = time.monotonic() - started
-    save_model(model, os.path.realpath(output.model), training={**training, "seconds": seconds})
+    _save(model, output.model, {**training, "seconds": seconds})
     with ignoring_closed_output():
         if output.json:
             write_json({"model": output.model, "rows": training["rows"], "seconds": seconds, **summary(model)})
@@ -90,6 +109,23 @@ def fit_and_save(
             tell_fit(model, title, seconds, output.model)
         sys.stdout.flush()
     return exit_code(model)
+
+
+def _save(model: Any, path: str, training: dict[str, Any]) -> None:
+    """Write the model; where that fails after all (a full disk, a folder that is gone) it is kept elsewhere."""
+    from aidlearn import save_model
+
+    try:
+        save_model(model, os.path.realpath(path), training=training)
+    except ValueError as error:
+        handle, refuge = tempfile.mkstemp(prefix="aidlearn-", suffix=".aid")
+        os.close(handle)
+        try:
+            save_model(model, refuge, training=training)
+        except ValueError:
+            os.unlink(refuge)
+            raise error from None
+        raise CliError(f"{error} The model is kept in {refuge}.") from None
 
 
 def exit_code(model: Any) -> int:

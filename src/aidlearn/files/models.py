@@ -93,30 +93,22 @@ def save_model(model: Any, path: str | os.PathLike[str], *, training: Mapping[st
     check_is_fitted(model)
     if training is None:
         training = getattr(model, "training_", None)
-    try:
-        facts = json.loads(json.dumps(training))
-    except (TypeError, ValueError) as error:
-        raise ModelFileError(f"training must hold what JSON can hold: {error}.") from None
-    stored = MODELS[name].file_state
-    state = stored.of(model) if stored else {}
-    parameters = _parameters(model, state)
     arrays: dict[str, Any] = {}
-    try:
-        content = {
-            "estimator": name,
-            "environment": environment(),
-            "parameters": {key: encode(value, key, arrays) for key, value in parameters.items()},
-            "fitted": {key: encode(value, key, arrays) for key, value in _fitted(model).items()},
-            "private": {key: encode(value, f"private.{key}", arrays) for key, value in state.items()},
-            "training": facts,
-        }
-    except EncodingError as error:
-        raise ModelFileError(f"This {name} cannot be saved: {error}.") from None
+    content = _described(model, training, arrays)
     path = Path(path)
     try:
         archive.write(path, KIND, VERSION, content, arrays)
     except OSError as error:
         raise ModelFileError(f"The model {path} cannot be written: {error.strerror or error}.") from None
+
+
+def check_can_be_saved(model: Any, training: Mapping[str, Any] | None = None, classes: Any = ()) -> None:
+    """Refuse before a fit what would keep its model from being saved: parameters, facts, labels of classes."""
+    _described(model, training, {})
+    try:
+        encode(list(classes), "classes_", {})
+    except EncodingError as error:
+        raise ModelFileError(f"A model of these classes could not be saved: {error}.") from None
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
@@ -145,6 +137,29 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         raise ModelFileError(f"The model {path} is incomplete: {error} is missing.") from None
     except (EncodingError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ModelFileError(f"The model {path} cannot be used: {error}.") from None
+
+
+def _described(model: Any, training: Mapping[str, Any] | None, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The content of a file; arrays are added to ``arrays``."""
+    name = type(model).__name__
+    try:
+        facts = json.loads(json.dumps(training))
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"training must hold what JSON can hold: {error}.") from None
+    stored, fitted = MODELS[name].file_state, _fitted(model)
+    state = stored.of(model) if stored and fitted else {}
+    parameters = _parameters(model, state)
+    try:
+        return {
+            "estimator": name,
+            "environment": environment(),
+            "parameters": {key: encode(value, key, arrays) for key, value in parameters.items()},
+            "fitted": {key: encode(value, key, arrays) for key, value in fitted.items()},
+            "private": {key: encode(value, f"private.{key}", arrays) for key, value in state.items()},
+            "training": facts,
+        }
+    except EncodingError as error:
+        raise ModelFileError(f"This {name} cannot be saved: {error}.") from None
 
 
 def environment() -> dict[str, str]:
