@@ -23,7 +23,7 @@ from aidlearn.trace import Frame
 TYPE = "$"
 FRAME = fields(Frame)
 CSR = ("data", "indices", "indptr")
-TEXTS = {"date": date, "datetime": datetime, "time": time, "decimal": Decimal}
+TEXTS: dict[str, Any] = {"date": date, "datetime": datetime, "time": time, "decimal": Decimal}
 """What tables hold beside numbers and texts, written as text."""
 PLAIN_KINDS = "biufcSUmM"
 """Kinds of NumPy arrays that are written as they are."""
@@ -130,7 +130,7 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
 
 def _from_text(kind: str, text: Any) -> Any:
     try:
-        return Decimal(text) if kind == "decimal" else TEXTS[kind].fromisoformat(text)  # type: ignore[attr-defined]
+        return Decimal(text) if kind == "decimal" else TEXTS[kind].fromisoformat(text)
     except ArithmeticError:
         raise EncodingError(f"{text!r} is no {kind}") from None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from typing import Any
 import numpy as np
 import scipy
 import sklearn
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from aidlearn import archive
+from aidlearn.estimators.fits import fits_of
 from aidlearn.estimators.registry import MODELS
 from aidlearn.files.encoding import TYPE, EncodingError, decode, encode
 
@@ -136,7 +139,14 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     except KeyError as error:
         raise ModelFileError(f"The model {path} is incomplete: {error} is missing.") from None
     except (EncodingError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise ModelFileError(f"The model {path} cannot be used: {error}.") from None
+        raise ModelFileError(f"The model {path} cannot be used: {_sentence(error)}.") from None
+    except RecursionError:
+        raise ModelFileError(f"The model {path} cannot be used: it is nested too deeply.") from None
+
+
+def _sentence(error: Exception) -> str:
+    """The first line of a message, without its full stop."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def _described(model: Any, training: Mapping[str, Any] | None, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -225,11 +235,11 @@ def _restored(content: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     model._environment = dict(content["environment"])
     if content["training"] is not None:
         model.training_ = content["training"]
-    _check_complete(model, linear=not values["private"])
+    _check_complete(model, not values["private"], arrays)
     return model
 
 
-def _check_complete(model: Any, linear: bool) -> None:
+def _check_complete(model: Any, linear: bool, arrays: Mapping[str, Any]) -> None:
     """Name the first attribute that predictions or the certificate would miss."""
     needed = ["n_features_in_", "intercept_", "objective_", "lower_bound_", "gap_", "status_", "history_"]
     needed += ["classes_"] if hasattr(model, "decision_function") else []
@@ -237,3 +247,34 @@ def _check_complete(model: Any, linear: bool) -> None:
     for name in needed:
         if not hasattr(model, name):
             raise KeyError(name)
+    _check_shapes(model, max((array.size for array in arrays.values()), default=0))
+
+
+def _check_shapes(model: Any, largest: int) -> None:
+    """Predict one row and look at the certificate: arrays of a wrong shape or type are noticed here."""
+    n = model.n_features_in_
+    if not isinstance(n, (int, np.integer)) or n < 1:
+        raise EncodingError(f"n_features_in_ is {n!r}")
+    for name in ("coef_", "support_vectors_"):
+        if hasattr(model, name) and np.shape(getattr(model, name))[-1:] != (n,) and not _is_precomputed(model, name):
+            raise EncodingError(f"{name} has the shape {np.shape(getattr(model, name))} with {n} features")
+    if hasattr(model, "feature_names_in_") and np.shape(model.feature_names_in_) != (n,):
+        raise EncodingError(f"feature_names_in_ does not name {n} features")
+    if hasattr(model, "classes_"):
+        machines = len(MODELS[type(model).__name__].fit_names(model, model.classes_))
+        if np.ndim(model.classes_) != 1 or len(model.classes_) < 2 or np.size(model.intercept_) != machines:
+            raise EncodingError(f"classes_ has the shape {np.shape(model.classes_)}")
+    # A model of dense rows holds an array with as many columns; one of sparse rows may declare any number of them.
+    row = np.zeros((1, n)) if n <= largest else sparse.csr_array((1, n))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model.predict(row)
+            fits_of(model)
+        except (ArithmeticError, MemoryError, RecursionError) as error:
+            raise EncodingError(f"its parts do not fit together ({error})") from None
+
+
+def _is_precomputed(model: Any, name: str) -> bool:
+    """Rows of a precomputed kernel are not kept."""
+    return name == "support_vectors_" and model.get_params().get("kernel") == "precomputed"
