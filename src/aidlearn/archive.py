@@ -157,11 +157,12 @@ def _array(content: IO[bytes], entry: zipfile.ZipInfo) -> NDArray[Any]:
     shape, by_columns, dtype = readers[version](content)
     if dtype.hasobject or dtype.fields is not None or dtype.subdtype is not None:
         raise ValueError(f"its part {entry.filename!r} holds values of type {dtype}")
-    length = math.prod(shape) * dtype.itemsize
-    if any(n < 0 for n in shape) or length != entry.file_size - content.tell() or (math.prod(shape) and not length):
+    count = math.prod(int(n) for n in shape)
+    length = count * dtype.itemsize
+    if any(n < 0 for n in shape) or length != entry.file_size - content.tell() or (count and not length):
         raise ValueError(f"its part {entry.filename!r} does not hold an array of shape {shape}")
-    values = np.empty(math.prod(shape), dtype=dtype)
-    left = memoryview(values.view(np.uint8))
+    values = np.empty(count, dtype=dtype)
+    left = memoryview(values.view(np.uint8).data)
     while left:
         n = content.readinto(left)  # type: ignore[attr-defined]  # a part of a zip is a buffered file
         if not n:
