@@ -198,10 +198,10 @@ def test_interrupting_the_solver_keeps_what_it_had(monkeypatch, n, rounds):
     left = iter(range(rounds))
     one_round = kernel_solvers._WithMatrix.round
 
-    def interrupted(solver, total):
+    def interrupted(solver, total, most):
         if next(left, None) is None:
             raise KeyboardInterrupt
-        return one_round(solver, total)
+        return one_round(solver, total, most)
 
     best = SVC(C=100.0, tol=1e-6, init="rows").fit(X, y)
     monkeypatch.setattr(kernel_solvers._WithMatrix, "round", interrupted)
@@ -221,7 +221,7 @@ def test_interrupting_one_of_several_machines_ends_all(monkeypatch):
     X, y = four_classes(1200)
     calls = []
 
-    def interrupted(solver, total):
+    def interrupted(solver, total, most):
         calls.append(total)
         raise KeyboardInterrupt
 

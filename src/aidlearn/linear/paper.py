@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,8 @@ def birch(problem: PiecewiseLinear) -> Start:
     """BIRCH subclusters of (residual, y) instead of random centres."""
 
     def centres(points: Float, k: int) -> Float:
+        if time.monotonic() > problem.run.deadline:
+            return points[:k]  # random centres: a tree takes longer than all the rest
         some = points[:BIRCH_ROWS]
         # Centred, and a coordinate without spread (a constant y) left as it is: nothing is divided by almost zero.
         middle, spread = some.mean(axis=0), some.std(axis=0)
@@ -104,4 +107,5 @@ def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
 def _sample_solution(problem: PiecewiseLinear, rng: np.random.Generator) -> Float:
     """The model fitted to a small sample."""
     step = max(1, problem.run.n_entries // max(ROWS_PER_VARIABLE * problem.design.n_variables, FEWEST_ROWS))
-    return solved_point(problem.design, problem.run.every(Systematic(step, int(rng.integers(step)))))
+    sample = problem.run.every(Systematic(step, int(rng.integers(step))))
+    return solved_point(problem.design, sample, problem.run.deadline)

@@ -32,7 +32,8 @@ def solve_by_interior_point(rows: HingeRows, point: Float | None, has_intercept:
     relative = 0.0 if len(rows.e) <= SMALL else accuracy.relative
     found = interior_point.solve(scaled, start, relative, accuracy.deadline)
     unproven = found.gap > max(1e-3 * abs(found.value), scaled.rounding)
-    if unproven and not rows.ridge.any() and len(rows.e) <= MOST_ROWS_FOR_HIGHS:
+    tractable = not rows.ridge.any() and len(rows.e) <= MOST_ROWS_FOR_HIGHS
+    if unproven and tractable and time.monotonic() < accuracy.deadline:
         # Nearly collinear columns: a simplex method keeps digits that normal equations lose.
         other = solve_by_highs(rows, point, has_intercept, accuracy)
         if other.lower_bound > found.certificate.bound:
