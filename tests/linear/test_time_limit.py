@@ -71,8 +71,8 @@ def test_features_of_a_graph_make_do_with_what_there_is():
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(2500, 3)), rng.normal(size=(2500, 3)) + 6])
     assert graph_features(X, 10, 5.0, deadline=time.monotonic()).features.shape == (5000, HURRIED_VECTORS)
-    y = np.full(5000, -1)
-    y[:5], y[-5:] = 0, 1
-    model = SemiSupervisedSVC(kernel="graph", time_limit=0.1).fit(X, y)
-    assert np.mean(model.transduction_ == np.repeat([0, 1], 2500)) > 0.99
+    truth = np.repeat([0, 1], 2500)
+    labels = np.where(rng.random(5000) < 0.1, truth, -1)
+    model = SemiSupervisedSVC(kernel="graph", C_unlabeled=0.01, time_limit=0.1).fit(X, labels)
+    assert np.mean(model.transduction_ == truth) > 0.95
     assert EIGENVECTORS > HURRIED_VECTORS

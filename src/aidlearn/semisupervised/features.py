@@ -27,7 +27,7 @@ LANDMARKS = 1000
 """Rows that represent the others beyond."""
 BLOCK_ROWS = 4096
 """Rows whose kernel with the landmarks is held at once."""
-HURRIED_VECTORS, HURRIED_PRODUCTS = 30, 10
+HURRIED_VECTORS, HURRIED_PRODUCTS = 30, 30
 """Eigenvectors, roughly, where time is over: enough for a usable machine."""
 DENSE_ROWS = 4000
 """Up to this number of rows all eigenvectors of the graph are computed."""
