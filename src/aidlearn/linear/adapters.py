@@ -48,6 +48,8 @@ def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, a
     dual[model.support_] = np.abs(model.dual_coef_[0]) / frame.unit**2
     found = frame.to_point(model.coef_[0], model.intercept_[0])
     certificate = certify(rows, dual, found)
+    if reached.out_of_time:
+        found = _usable(rows, found, label)
     return Solution(found, certificate.bound, False, certificate.dual, out_of_time=reached.out_of_time)
 
 
@@ -77,6 +79,8 @@ def solve_by_liblinear(rows: HingeRows, point: Float | None, has_intercept: bool
     model = reached.found
     found = frame.to_point(model.coef_[0], model.intercept_[0])
     certificate = certify(rows, _dual_of(rows, found), found)
+    if reached.out_of_time:
+        found = _usable(rows, found, label)
     return Solution(found, certificate.bound, False, certificate.dual, out_of_time=reached.out_of_time)
 
 
@@ -135,6 +139,13 @@ class _Frame:
     def to_point(self, slopes: Float, intercept: float) -> Float:
         slopes = slopes / self.unit
         return np.append(slopes, intercept - self.centre @ slopes)
+
+
+def _usable(rows: HingeRows, found: Float, label: Float) -> Float:
+    """The hyperplane of a solver that was cut off, if it is better than the heavier label for all."""
+    heavier = np.where(rows.weight @ label < 0, -1.0, 1.0)
+    constant = _constant(rows, heavier[None])
+    return found if rows.value(found) <= rows.value(constant) else constant
 
 
 def _constant(rows: HingeRows, label: Float) -> Float:
