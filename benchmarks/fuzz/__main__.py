@@ -57,7 +57,6 @@ def _work(first: int) -> None:
     for seed in range(first, first + BATCH):
         print(json.dumps({"begin": seed}), flush=True)
         case, failure, status = make(seed), "", "refused"
-        began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             try:
                 model = check(case, Path(folder))
@@ -71,7 +70,7 @@ def _work(first: int) -> None:
             "kind": case.kind,
             "rows": len(case.y),
             "status": status,
-            "seconds": time.perf_counter() - began,
+            "seconds": case.notes.get("seconds", 0.0),
             "failure": failure,
         }
         print(json.dumps(entry), flush=True)

@@ -155,6 +155,8 @@ def _parameters(rng: np.random.Generator, case: Case) -> None:
         given["epsilon"] = float(rng.choice([0.0, 0.1, 1.0]))
     if case.estimator == "SVC":
         given["kernel"] = str(rng.choice(["rbf", "linear", "poly"]))
+        # Not "scale", which is that of weighted rows here: repeated rows are weights.
+        given["gamma"] = float(10.0 ** rng.uniform(-2, 1)) / max(float(case.X.var()) * case.X.shape[1], 1e-300)
         given["init"] = str(rng.choice(["auto", "band", "kmeans", "kernel-kmeans", "rows"]))
         given["solver"] = str(rng.choice(["auto", "smo", "libsvm"]))
     if case.estimator == "SemiSupervisedSVC":

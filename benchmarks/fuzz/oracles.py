@@ -51,7 +51,8 @@ def quantile(case: Any) -> Enclosure | None:
         return None
     value = answer.fun * unit
     error = 1e-7 * unit * times * float(weight.sum())  # HiGHS is feasible to 1e-7
-    return Enclosure(value - error, value + error)
+    # Of nearly collinear columns HiGHS may miss the optimum by far; an objective that is attained is checked elsewhere.
+    return Enclosure(-np.inf if case.kind == "collinear" else value - error, value + error)
 
 
 def margin_machine(case: Any) -> Enclosure | None:
@@ -64,7 +65,7 @@ def margin_machine(case: Any) -> Enclosure | None:
     if len(np.unique(y[used])) != 2:
         return None
     X, weight, sign = X[used], weight[used], np.where(y[used] == np.unique(y)[1], 1.0, -1.0)
-    kernel = _kernel(given.get("kernel", "linear"), X)
+    kernel = _kernel(given.get("kernel", "linear"), given.get("gamma", 1.0), X)
     model = svm.SVC(kernel="precomputed", C=given["C"], tol=1e-8, max_iter=2_000_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -80,12 +81,11 @@ def margin_machine(case: Any) -> Enclosure | None:
     return Enclosure(low - error - 1e-7 * abs(low), high + error)
 
 
-def _kernel(name: str, X: Any) -> Any:
+def _kernel(name: str, gamma: float, X: Any) -> Any:
     if name == "linear":
         return X @ X.T
     from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
-    gamma = 1.0 / (X.shape[1] * X.var()) if X.var() > 0 else 1.0  # scikit-learn's "scale"
     return rbf_kernel(X, gamma=gamma) if name == "rbf" else polynomial_kernel(X, degree=3, gamma=gamma, coef0=0.0)
 
 

@@ -15,9 +15,18 @@ from benchmarks.fuzz.cases import Case
 from benchmarks.fuzz.checks import check
 
 SECONDS = 60.0
-KEPT = ("tol", "random_state", "fit_intercept", "C", "init", "kernel", "alpha")
+KEPT = ("tol", "gamma", "random_state", "fit_intercept", "C", "init", "kernel", "alpha")
 """Parameters that checks look up: given plain values, not left out."""
-PLAIN = {"tol": 1e-4, "random_state": 0, "fit_intercept": True, "C": 1.0, "init": "auto", "kernel": "rbf", "alpha": 0.0}
+PLAIN = {
+    "tol": 1e-4,
+    "gamma": 1.0,
+    "random_state": 0,
+    "fit_intercept": True,
+    "C": 1.0,
+    "init": "auto",
+    "kernel": "rbf",
+    "alpha": 0.0,
+}
 
 
 def kind_of_failure(case: Case) -> str | None:
