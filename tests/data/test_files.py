@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from aidlearn import SVC, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, open_source
+from aidlearn import SVC, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, SemiSupervisedSVC, open_source
 from aidlearn.data.chunk import chunk_rows
 from aidlearn.data.run import Run
 
@@ -369,3 +369,33 @@ def test_a_byte_order_mark_and_empty_lines_do_not_hide_a_bad_cell(tmp_path, monk
     (tmp_path / "mark.csv").write_bytes("\ufeffa,y\n1,2\noops,3\n".encode())
     with pytest.raises(ValueError, match=r"holds texts, not numbers.*'oops', in row 1"):
         LADRegressor().fit(tmp_path / "mark.csv", "y")
+
+
+def test_texts_of_other_encodings_say_so(tmp_path):
+    text = "straße,b,y\n1,2,3\n4,5,6\n"
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode("utf-16"))
+    with pytest.raises(ValueError, match=r"t\.csv is text in UTF-16; save it as UTF-8"):
+        open_source(path, "y")
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"t\.csv is not text in UTF-8 \(line 1\)"):
+        open_source(path, "y")
+    path.write_bytes("a,b,y\nx,2,3\nstraße,5,6\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"t\.csv is not text in UTF-8 \(line 3\)"):
+        open_source(path, "y", one_hot=["a"])
+    path.write_bytes(text.encode("utf-8-sig"))
+    assert open_source(path, "y").names[0] == "straße"
+
+
+def test_rows_of_another_length_are_counted_as_everywhere(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,y\n1,2,3\n4,5\n")
+    with pytest.raises(ValueError, match=r"Row 1 of .*t\.csv has 2 cells, the header has 3"):
+        open_source(path, "y")
+
+
+def test_columns_of_one_name_in_pandas():
+    table = pd.DataFrame(np.zeros((5, 3)), columns=["a", "b", "a"])
+    for model in (LADRegressor(), LinearSVC(), SVC(), SemiSupervisedSVC()):
+        with pytest.raises(ValueError, match="more than one column named 'a'"):
+            model.fit(table, np.arange(5) % 2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -181,9 +183,21 @@ class CsvSource(TableFiles):
     def _first_schema(self, path: Path) -> Any:
         try:
             with self._reader(None) as reader:
+                assert all(isinstance(name, str) for name in reader.schema.names)  # decodes them
                 return reader.schema
         except Exception as error:
-            raise ValueError(f"{path} cannot be read as CSV: {_short(error)}") from None
+            told = not_utf8(path) or self._uneven_row() or f"{path} cannot be read as CSV: {_short(error)}"
+            raise ValueError(told) from None
+
+    def _uneven_row(self) -> str:
+        """The first row with more or fewer cells than the header, empty if there is none."""
+        with self._opened() as file:
+            reader = csv.reader(file, delimiter=self._delimiter)
+            width = len(next(reader, []))
+            for row, cells in enumerate(cells for cells in reader if cells):
+                if len(cells) != width:
+                    return f"Row {row} of {self.paths[0]} has {len(cells)} cells, the header has {width}."
+        return ""
 
     def _reader(self, columns: list[str] | None) -> Any:
         from pyarrow import csv as arrow_csv
@@ -225,6 +239,8 @@ class CsvSource(TableFiles):
     def _where(self, columns: list[str], error: Exception) -> str:
         """Row and column of the first cell that is not what its column should be."""
         path = self.paths[0]
+        if told := not_utf8(path):
+            return told
         with self._opened() as file:
             reader = csv.reader(file, delimiter=self._delimiter)
             header = next(reader)
@@ -293,5 +309,23 @@ def _parses(cell: str) -> bool:
     return True
 
 
+def not_utf8(path: Path) -> str:
+    """What to say of a text that is not UTF-8, empty if it is."""
+    with open(path, "rb") as file:
+        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            return f"{path} is text in UTF-16; save it as UTF-8."
+        file.seek(0)
+        decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
+        while block := file.read(BLOCK_BYTES):
+            try:
+                decoder.decode(block)
+            except UnicodeDecodeError as error:
+                line += error.object[: error.start].count(b"\n")
+                return f"{path} is not text in UTF-8 (line {line}); if it is in another encoding, save it as UTF-8."
+            line += block.count(b"\n")
+    return ""
+
+
 def _short(error: Exception) -> str:
-    return str(error).splitlines()[0]
+    """The first line of a message of Arrow, which numbers lines of a text as rows."""
+    return re.sub(r"Row #(\d+)", r"line \1", str(error).splitlines()[0])

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aidlearn.data.arrays import is_dask
 from aidlearn.data.chunk import Float
-from aidlearn.data.convert import as_source, check_features, linear_scores
+from aidlearn.data.convert import as_source, check_features, linear_scores, refuse_repeated_names
 from aidlearn.data.open import is_elsewhere, open_source
 from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
@@ -127,6 +127,7 @@ class AIDEstimator(BaseEstimator, ABC):
                 raise ValueError("y and sample_weight can be Dask collections only if X is one; compute() them first.")
             if y is None:
                 raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+            refuse_repeated_names(X)
             validate_data(self, X, skip_check_array=True)
             return as_source(X, y, sample_weight, self.n_jobs)
         if y is not None or sample_weight is not None:
