@@ -156,7 +156,7 @@ def _parameters(rng: np.random.Generator, case: Case) -> None:
     if case.estimator == "SVC":
         given["kernel"] = str(rng.choice(["rbf", "linear", "poly"]))
         # Not "scale", which is that of weighted rows here: repeated rows are weights.
-        given["gamma"] = float(10.0 ** rng.uniform(-2, 1)) / max(float(case.X.var()) * case.X.shape[1], 1e-300)
+        given["gamma"] = float(10.0 ** rng.uniform(-2, 1)) / max(float(case.X.var()) * case.X.shape[1], 1e-12)
         given["init"] = str(rng.choice(["auto", "band", "kmeans", "kernel-kmeans", "rows"]))
         given["solver"] = str(rng.choice(["auto", "smo", "libsvm"]))
     if case.estimator == "SemiSupervisedSVC":

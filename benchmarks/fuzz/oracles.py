@@ -69,7 +69,10 @@ def margin_machine(case: Any) -> Enclosure | None:
     model = svm.SVC(kernel="precomputed", C=given["C"], tol=1e-8, max_iter=2_000_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(kernel, sign, sample_weight=weight)
+        try:
+            model.fit(kernel, sign, sample_weight=weight)
+        except ValueError:  # libsvm has no answer where a kernel has no curvature
+            return None
     beta = np.zeros(len(sign))
     beta[model.support_] = model.dual_coef_[0]
     scores = kernel @ beta

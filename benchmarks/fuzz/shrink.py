@@ -36,7 +36,7 @@ def kind_of_failure(case: Case) -> str | None:
             check(case, Path(folder))
         except Exception as error:
             name = type(error).__name__
-            return str(error).split(":")[0] if name == "Violation" else name
+            return str(error).split(":")[0] if name == "Violation" else f"{name}: {str(error)[:40]}"
     return None
 
 

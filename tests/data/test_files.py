@@ -218,7 +218,7 @@ def test_bad_files_are_named(tmp_path, folder):
     (tmp_path / "twice.csv").write_text("a,a,y\n1,2,3\n")
     expect("more than one column named 'a'", tmp_path / "twice.csv", "y")
     (tmp_path / "ragged.csv").write_text("a,y\n1,2\n1,2,3\n")
-    expect("Expected 2 columns, got 3", tmp_path / "ragged.csv", "y")
+    expect("has 3 cells, the header has 2", tmp_path / "ragged.csv", "y")
     expect("has no column 'target'", folder / "one.parquet", "target")
     expect("has no column 'zz'", folder / "one.parquet", "y", ["x1", "zz"])
     expect("target or weight", folder / "one.parquet", "y", ["x1", "y"])

@@ -338,3 +338,10 @@ def test_a_kernel_that_libsvm_cannot_solve():
         warnings.simplefilter("error", ConvergenceWarning)
         model = SVC(kernel="poly", gamma=1e20, solver="libsvm").fit(np.ones((1500, 3)), y)
     assert model.lower_bound_ <= 2 * min((y > 0).sum(), (y < 0).sum()) == pytest.approx(model.objective_, rel=1e-9)
+
+
+@pytest.mark.parametrize(("kernel", "gamma"), [("poly", 1e300), ("poly", 1e60), ("linear", 1.0)])
+def test_a_kernel_beyond_float64_is_refused(kernel, gamma):
+    X = np.array([[-8.0], [3.0], [1.0]]) * (1e200 if kernel == "linear" else 1.0)
+    with pytest.raises(ValueError, match="too large for float64"):
+        SVC(kernel=kernel, gamma=gamma).fit(X, [0, 1, 0])

@@ -63,7 +63,7 @@ def check_features(X: Any, minimum: int = 1) -> Any:
 
 def refuse_repeated_names(X: Any) -> None:
     """Two columns of one name cannot be told apart."""
-    names = getattr(X, "columns", None)
+    names: Any = getattr(X, "columns", None)
     if hasattr(names, "is_unique") and not names.is_unique:  # pandas; other tables cannot be made so
         raise ValueError(f"X has more than one column named {names[names.duplicated()][0]!r}; rename them.")
 
