@@ -399,3 +399,16 @@ def test_columns_of_one_name_in_pandas():
     for model in (LADRegressor(), LinearSVC(), SVC(), SemiSupervisedSVC()):
         with pytest.raises(ValueError, match="more than one column named 'a'"):
             model.fit(table, np.arange(5) % 2)
+
+
+def test_labels_that_float64_does_not_tell_apart(tmp_path):
+    first, second = 2**53 + 1, 2**53 + 2
+    x = np.random.default_rng(0).normal(size=60)
+    table = pd.DataFrame({"x": x, "y": np.where(x > 0, first, second)})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match=r"whole numbers of 2\^53 and more"):
+        LinearSVC().fit(tmp_path / "t.csv", "y")
+    table.to_parquet(tmp_path / "t.parquet")
+    assert LinearSVC().fit(tmp_path / "t.parquet", "y").classes_.tolist() == [first, second]
+    # As targets of a regression they are numbers like others.
+    assert LADRegressor().fit(tmp_path / "t.csv", "y").predict(table[["x"]])[0] == pytest.approx(first)

@@ -22,6 +22,8 @@ BATCH_BYTES = 2 << 20
 """Of one batch of a Parquet file."""
 BLOCK_BYTES = 8 << 20
 """Of one block of a CSV file."""
+EXACT_WHOLE = 2.0**53
+"""Up to here float64 holds every whole number."""
 PAGE_BYTES = 2.2e6
 """Of a page of a Parquet column as it is stored and decoded, as most programs write them."""
 READ_BYTES = 1 << 18
@@ -223,6 +225,16 @@ class CsvSource(TableFiles):
             if type(error).__module__.startswith("pyarrow"):
                 raise ValueError(self._where(columns, error)) from None
             raise
+
+    def targets(self) -> Iterator[NDArray[Any]]:
+        """Labels of classes; numbers of a text are float64, in which those beyond 2^53 are not told apart."""
+        for values in super().targets():
+            if values.dtype.kind == "f" and np.abs(values).max(initial=0.0) >= EXACT_WHOLE:
+                raise ValueError(
+                    f"The target {self.target_name!r} of {self.paths[0]} has whole numbers of 2^53 and more as labels, "
+                    "which float64 does not tell apart; write them with a letter, or use Parquet."
+                )
+            yield values
 
     def _opened(self) -> Any:
         csv.field_size_limit(1 << 30)
