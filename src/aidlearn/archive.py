@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,8 @@ def read(path: Path, kind: str, newest: int) -> Archive:
         raise ArchiveError(f"The {what} {path} cannot be read: {error.strerror or error}.") from None
     except (ValueError, KeyError, TypeError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
         raise ArchiveError(f"{path} is no {what} of aidlearn: {error}.") from None
+    except RecursionError:
+        raise ArchiveError(f"{path} is no {what} of aidlearn: its description is nested too deeply.") from None
     found, version = header.get("kind"), header.get("version")
     if found != kind or not isinstance(version, int) or not isinstance(header.get("content"), dict):
         raise ArchiveError(f"{path} is no {what}: it is {found!r}.")
@@ -122,14 +125,50 @@ def _verify(file: BinaryIO, path: Path, what: str) -> None:
 def _content(file: BinaryIO) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     arrays = {}
     with zipfile.ZipFile(file) as archive:
+        entries = archive.infolist()
+        _check_entries(entries, file.seek(0, os.SEEK_END))
         header = json.loads(archive.read(META))
-        for name in archive.namelist():
-            if name.endswith(".npy"):
-                with archive.open(name) as entry:
-                    arrays[name.removesuffix(".npy")] = np.lib.format.read_array(entry, allow_pickle=False)
+        for entry in entries:
+            if entry.filename.endswith(".npy"):
+                with archive.open(entry) as content:
+                    arrays[entry.filename.removesuffix(".npy")] = _array(content, entry)
     if not isinstance(header, dict):
         raise ValueError("its description is not a table")
     return header, arrays
+
+
+def _check_entries(entries: list[zipfile.ZipInfo], size: int) -> None:
+    """Parts as they are written: once each and uncompressed, so that no more comes out than the file holds."""
+    if len({entry.filename for entry in entries}) < len(entries):
+        raise ValueError("it holds two parts of one name")
+    for entry in entries:
+        if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
+            raise ValueError(f"its part {entry.filename!r} is compressed")
+    if sum(entry.file_size for entry in entries) > size:
+        raise ValueError("its parts are larger than the file")
+
+
+def _array(content: IO[bytes], entry: zipfile.ZipInfo) -> NDArray[Any]:
+    """An array whose declared shape is what the part holds: looked at before memory is taken for it."""
+    version = np.lib.format.read_magic(content)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if version not in readers:
+        raise ValueError(f"its part {entry.filename!r} has an unknown version")
+    shape, by_columns, dtype = readers[version](content)
+    if dtype.hasobject or dtype.fields is not None or dtype.subdtype is not None:
+        raise ValueError(f"its part {entry.filename!r} holds values of type {dtype}")
+    count = math.prod(int(n) for n in shape)
+    length = count * dtype.itemsize
+    if any(n < 0 for n in shape) or length != entry.file_size - content.tell() or (count and not length):
+        raise ValueError(f"its part {entry.filename!r} does not hold an array of shape {shape}")
+    values = np.empty(count, dtype=dtype)
+    left = memoryview(values.view(np.uint8).data)
+    while left:
+        n = content.readinto(left)  # type: ignore[attr-defined]  # a part of a zip is a buffered file
+        if not n:
+            raise EOFError(f"its part {entry.filename!r} ends early")
+        left = left[n:]
+    return values.reshape(shape, order="F" if by_columns else "C")
 
 
 class _Hashing:

@@ -26,7 +26,7 @@ BAD = [
     ("fit lad bytes.csv -t y -o m.aid", "bytes.csv"),
     ("fit lad twice.csv -t y -o m.aid", "more than one column named 'a'"),
     ("fit lad only_target.csv -t y -o m.aid", "no column left for X"),
-    ("fit lad ragged.csv -t y -o m.aid", "Expected 4 columns, got 2"),
+    ("fit lad ragged.csv -t y -o m.aid", "has 2 cells, the header has 4"),
     ("fit lad text_late.csv -t y -o m.aid", "Its first text is 'three', in row 400"),
     ("fit lad last_nan.csv -t y -o m.aid", "NaN at row 399 of last_nan.csv, column 1 ('x1')"),
     ("fit lad infinite.csv -t y -o m.aid", "infinity at row 7 of infinite.csv"),

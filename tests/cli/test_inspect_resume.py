@@ -138,3 +138,40 @@ def test_reports(ran, files, model):
     assert (done.code, done.out, done.err) == (0, "page.html written\n", "")
     text = Path("page.html").read_text(encoding="utf-8")
     assert text.lower().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "newest"),
+    [("lad", ["-t", "y"], "run.ckpt"), ("quantile", ["-t", "y", "--quantile", "0.2,0.8"], "run.ckpt.1")],
+)
+@pytest.mark.parametrize("damage", ["cut", "flipped", "gone"])
+def test_a_damaged_checkpoint_goes_on_from_the_one_before(ran, files, kind, options, newest, damage):
+    shutil.copy(files / "table.csv", "table.csv")
+    command = ["fit", kind, "table.csv", *options, "--columns", COLUMNS, *PAPER]
+    assert ran(*command, "-o", "whole.aid", "-q").code == 0
+    assert ran(*command, "-o", "part.aid", "--checkpoint", "run.ckpt", "--max-iter", "3").code == 2
+    path = Path(newest)
+    content = path.read_bytes()
+    assert Path(f"{newest}.previous").exists()
+    if damage == "gone":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        path.write_bytes(content[:99] + bytes([content[99] ^ 1]) + content[100:])
+    looked = ran("inspect", "run.ckpt")
+    assert looked.code == 0, looked
+    done = ran("resume", "run.ckpt", "-o", "resumed.aid")
+    assert done.code == 0, done
+    if damage != "gone":
+        assert "Shown is the one before" in looked.err
+        assert f"Going on from the one before, {newest}.previous" in done.err
+    np.testing.assert_array_equal(load_model("resumed.aid").coef_, load_model("whole.aid").coef_)
+
+
+def test_checkpoints_that_are_both_damaged_are_refused(ran, files):
+    for name in ("run.ckpt", "run.ckpt.previous"):
+        Path(name).write_bytes((files / "run.ckpt").read_bytes()[:500])
+    done = ran("resume", "run.ckpt", "-o", "m.aid")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "There is no other" in done.err

@@ -586,3 +586,15 @@ def test_errors_of_the_cluster_are_one_sentence(client, folder, data, monkeypatc
     with pytest.raises(RuntimeError, match="were cancelled on the Dask cluster"):
         LADRegressor().fit(source)
     assert source.n_chunks == -(-N // chunk_rows(M))
+
+
+def test_a_scheduler_that_sends_rows_around_is_warned_of(caplog):
+    from aidlearn.data.dask_backend import find_backend
+
+    with dask.config.set(scheduler="processes"):
+        find_backend()
+    assert "scheduler='threads'" in caplog.text
+    caplog.clear()
+    with dask.config.set(scheduler="threads"):
+        find_backend()
+    assert not caplog.text

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from aidlearn import SVC, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, open_source
+from aidlearn import SVC, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, SemiSupervisedSVC, open_source
 from aidlearn.data.chunk import chunk_rows
 from aidlearn.data.run import Run
 
@@ -220,7 +220,7 @@ def test_bad_files_are_named(tmp_path, folder):
     (tmp_path / "twice.csv").write_text("a,a,y\n1,2,3\n")
     expect("more than one column named 'a'", tmp_path / "twice.csv", "y")
     (tmp_path / "ragged.csv").write_text("a,y\n1,2\n1,2,3\n")
-    expect("Expected 2 columns, got 3", tmp_path / "ragged.csv", "y")
+    expect("has 3 cells, the header has 2", tmp_path / "ragged.csv", "y")
     expect("has no column 'target'", folder / "one.parquet", "target")
     expect("has no column 'zz'", folder / "one.parquet", "y", ["x1", "zz"])
     expect("target or weight", folder / "one.parquet", "y", ["x1", "y"])
@@ -372,3 +372,46 @@ def test_a_byte_order_mark_and_empty_lines_do_not_hide_a_bad_cell(tmp_path, monk
     (tmp_path / "mark.csv").write_bytes(f"\ufeffa,y\n1,2\noops,3\n{many}".encode())
     with pytest.raises(ValueError, match=r"holds numbers and 1 other text.*'oops'.*, in row 1"):
         LADRegressor().fit(tmp_path / "mark.csv", "y")
+
+
+def test_texts_of_other_encodings_say_so(tmp_path):
+    text = "straße,b,y\n1,2,3\n4,5,6\n"
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode("utf-16"))
+    with pytest.raises(ValueError, match=r"t\.csv is text in UTF-16; save it as UTF-8"):
+        open_source(path, "y")
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"t\.csv is not text in UTF-8 \(line 1\)"):
+        open_source(path, "y")
+    path.write_bytes("a,b,y\nx,2,3\nstraße,5,6\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"t\.csv is not text in UTF-8 \(line 3\)"):
+        open_source(path, "y", one_hot=["a"])
+    path.write_bytes(text.encode("utf-8-sig"))
+    assert open_source(path, "y").names[0] == "straße"
+
+
+def test_rows_of_another_length_are_counted_as_everywhere(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,y\n1,2,3\n4,5\n")
+    with pytest.raises(ValueError, match=r"Row 1 of .*t\.csv has 2 cells, the header has 3"):
+        open_source(path, "y")
+
+
+def test_columns_of_one_name_in_pandas():
+    table = pd.DataFrame(np.zeros((5, 3)), columns=["a", "b", "a"])
+    for model in (LADRegressor(), LinearSVC(), SVC(), SemiSupervisedSVC()):
+        with pytest.raises(ValueError, match="more than one column named 'a'"):
+            model.fit(table, np.arange(5) % 2)
+
+
+def test_labels_that_float64_does_not_tell_apart(tmp_path):
+    first, second = 2**53 + 1, 2**53 + 2
+    x = np.random.default_rng(0).normal(size=60)
+    table = pd.DataFrame({"x": x, "y": np.where(x > 0, first, second)})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match=r"whole numbers of 2\^53 and more"):
+        LinearSVC().fit(tmp_path / "t.csv", "y")
+    table.to_parquet(tmp_path / "t.parquet")
+    assert LinearSVC().fit(tmp_path / "t.parquet", "y").classes_.tolist() == [first, second]
+    # As targets of a regression they are numbers like others.
+    assert LADRegressor().fit(tmp_path / "t.csv", "y").predict(table[["x"]])[0] == pytest.approx(first)

@@ -177,7 +177,7 @@ def test_killed_at_any_moment(tmp_path, whole):
     rng = np.random.default_rng(1)
     expected = np.append(whole.coef_, [whole.intercept_, whole.lower_bound_, whole.objective_])
     kills = 0
-    for attempt in range(KILLS):
+    for attempt in range(10 * KILLS):  # a fit may end before it is killed
         path, out = tmp_path / f"{attempt}.ckpt", tmp_path / f"{attempt}.npy"
         while not out.exists():
             process = subprocess.Popen(
@@ -187,7 +187,7 @@ def test_killed_at_any_moment(tmp_path, whole):
             )
             process.stdout.readline()
             if kills < KILLS and rng.random() < 0.8:
-                time.sleep(float(rng.uniform(0, 0.35)))
+                time.sleep(float(rng.uniform(0, 0.25)))
                 if process.poll() is None:
                     process.send_signal(signal.SIGKILL)
                     kills += 1
@@ -196,7 +196,7 @@ def test_killed_at_any_moment(tmp_path, whole):
         assert np.array_equal(np.load(out), expected)
         if kills >= KILLS:
             break
-    assert kills >= 3
+    assert kills >= KILLS
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read(path)[0].history

@@ -113,3 +113,13 @@ def test_a_handful_of_rows(init, solver, n):
     model = SVC(C=100.0, gamma=0.05, init=init, solver=solver).fit(X, y)
     assert model.gap_ <= 1e-4
     assert model.lower_bound_ <= model.objective_
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_five_rows_around_a_quick_solution_that_leaves_none_in(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(5, 2)), rng.permutation([0, 1, 0, 1, 1])
+    model = SVC(solver="smo", init="band", C=100).fit(X, y)
+    whole = SVC(init="rows", C=100).fit(X, y)
+    assert model.gap_ <= 1e-4
+    assert model.objective_ == pytest.approx(whole.objective_, rel=2e-4)

@@ -198,10 +198,10 @@ def test_interrupting_the_solver_keeps_what_it_had(monkeypatch, n, rounds):
     left = iter(range(rounds))
     one_round = kernel_solvers._WithMatrix.round
 
-    def interrupted(solver, total):
+    def interrupted(solver, total, most):
         if next(left, None) is None:
             raise KeyboardInterrupt
-        return one_round(solver, total)
+        return one_round(solver, total, most)
 
     best = SVC(C=100.0, tol=1e-6, init="rows").fit(X, y)
     monkeypatch.setattr(kernel_solvers._WithMatrix, "round", interrupted)
@@ -221,7 +221,7 @@ def test_interrupting_one_of_several_machines_ends_all(monkeypatch):
     X, y = four_classes(1200)
     calls = []
 
-    def interrupted(solver, total):
+    def interrupted(solver, total, most):
         calls.append(total)
         raise KeyboardInterrupt
 
@@ -338,3 +338,10 @@ def test_a_kernel_that_libsvm_cannot_solve():
         warnings.simplefilter("error", ConvergenceWarning)
         model = SVC(kernel="poly", gamma=1e20, solver="libsvm").fit(np.ones((1500, 3)), y)
     assert model.lower_bound_ <= 2 * min((y > 0).sum(), (y < 0).sum()) == pytest.approx(model.objective_, rel=1e-9)
+
+
+@pytest.mark.parametrize(("kernel", "gamma"), [("poly", 1e300), ("poly", 1e60), ("linear", 1.0)])
+def test_a_kernel_beyond_float64_is_refused(kernel, gamma):
+    X = np.array([[-8.0], [3.0], [1.0]]) * (1e200 if kernel == "linear" else 1.0)
+    with pytest.raises(ValueError, match="too large for float64"):
+        SVC(kernel=kernel, gamma=gamma).fit(X, [0, 1, 0])

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from aidlearn import LADRegressor
 from aidlearn.data import Run, as_source
 from aidlearn.data.chunk import Chunk
 from aidlearn.data.moments import inspect
@@ -16,6 +17,7 @@ from aidlearn.linear.losses import absolute, epsilon_insensitive, hinge, pinball
 from aidlearn.linear.newton import Damping, Metric, NormalEquations, bounded_step, local_model, thinning
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
 from aidlearn.linear.solvers import SOLVERS
+from oracles import highs_quantile
 
 LOSSES = {
     "lad": lambda: (absolute(), 0.0),
@@ -180,3 +182,13 @@ def test_leverages_add_up_to_the_rank():
     metric = Metric.of(design, NormalEquations.of(design, chunk).gram)
     assert (metric.leverage(design, chunk) ** 2).sum() == pytest.approx(6, rel=0.5)
     assert isinstance(chunk, Chunk)
+
+
+@pytest.mark.parametrize("init", ["birch", "kmeans", "band"])
+@pytest.mark.parametrize("value", [0.0, 1.0, -3e9, 1e50])
+def test_starts_of_a_constant_target_without_an_intercept(init, value):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = LADRegressor(init=init, fit_intercept=False, random_state=0).fit(X, np.full(60, value))
+    expected = 2 * highs_quantile(X, np.ones(60), fit_intercept=False) * abs(value)
+    assert model.objective_ == pytest.approx(expected, rel=2e-4, abs=0.0)
+    assert model.lower_bound_ <= expected * (1 + 1e-9)

@@ -169,6 +169,8 @@ def _prepare_in_memory(model: Model, estimator: Any, source: FileSource, facts: 
     """A fit of rows in memory that keeps the names of their columns."""
     import numpy as np
 
+    from aidlearn.files.models import check_can_be_saved
+
     X, target, weight = load_rows(source)
 
     if source.encoding is not None:
@@ -193,6 +195,7 @@ def _prepare_in_memory(model: Model, estimator: Any, source: FileSource, facts: 
             estimator.transduction_ = labels.classes[estimator.transduction_]
             name_columns()
 
+        check_can_be_saved(estimator, classes=labels.classes.tolist())
         n_fits = len(model.fit_names(estimator, labels.classes))
         return PreparedFit(fit_codes, n_fits, f", {count(labels.n_labelled)} labelled")
 

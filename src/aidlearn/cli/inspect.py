@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aidlearn.cli.errors import reported
-from aidlearn.cli.models import checkpoint_files, kind_of_file, open_model
+from aidlearn.cli.models import checkpoint_files, kind_of_file, open_model, read_checkpoints
 from aidlearn.cli.options import Debug, Json
 from aidlearn.cli.outputs import write_json
 from aidlearn.cli.run import certificate_rows, factor_rows, iterations, summary
@@ -30,7 +31,7 @@ def inspect(
     debug: Debug = False,
 ) -> None:
     """Show what was fitted, what is proven about it, and its coefficients by size."""
-    if kind_of_file(file) == "aidlearn checkpoint" or (not os.path.exists(file) and checkpoint_files(file)):
+    if _is_checkpoint(file):
         _checkpoint(file, json)
         return
     model = open_model(file)
@@ -45,6 +46,14 @@ def inspect(
         show_summaries(summaries)
     else:
         screen.print(*_coefficients(model, top), sep="\n")
+
+
+def _is_checkpoint(file: str) -> bool:
+    """Whether a file is a checkpoint, or was one: it is damaged or gone and the one before is still there."""
+    from aidlearn.engine.checkpoint import one_before
+
+    kind = kind_of_file(file) or kind_of_file(str(one_before(Path(file))))
+    return kind == "aidlearn checkpoint" or (not os.path.exists(file) and bool(checkpoint_files(file)))
 
 
 def described(model: Any, top: int) -> dict[str, Any]:
@@ -132,15 +141,17 @@ def _coefficients(model: Any, top: int) -> list[Any]:
 
 
 def _checkpoint(file: str, json: bool) -> None:
-    from aidlearn.engine.checkpoint import read
     from aidlearn.engine.result import relative_gap
 
     files = checkpoint_files(file)
-    read_files = [read(path) for path in files]
-    origin = read_files[0][1]
+    found = read_checkpoints(files)
+    snapshots, origin = [one.snapshot for one in found], found[0].origin
+    for one in found:
+        if one.damaged is not None:
+            warnings.warn(f"{one.damaged} Shown is the one before, {one.path}.", stacklevel=2)
     recipe = origin.recipe or {}
     source = recipe.get("source") or {}
-    best = [(s.lower_bound, float("inf") if s.objective is None else s.objective) for s, _ in read_files]
+    best = [(s.lower_bound, float("inf") if s.objective is None else s.objective) for s in snapshots]
     name = recipe.get("estimator") or origin.fingerprint.get("model", "a fit")
     resumable = bool(source) and source.get("path") != "-"
     if json:
@@ -153,7 +164,7 @@ def _checkpoint(file: str, json: bool) -> None:
                 "gap": relative_gap(high, low) if s.objective is not None else None,
                 "seconds": s.seconds,
             }
-            for path, (s, _), (low, high) in zip(files, read_files, best, strict=True)
+            for path, s, (low, high) in zip(files, snapshots, best, strict=True)
         ]
         write_json(
             {"file": file, "checkpoint_of": name, "recipe": origin.recipe, "resumable": resumable, "fits": entries}
@@ -162,7 +173,7 @@ def _checkpoint(file: str, json: bool) -> None:
     screen = console()
     screen.print(Text(f"Checkpoint of {name}: {file}", style="bold"))
     rows: list[tuple[str, Any]] = [("data", str(source.get("path", "arrays of a Python program")))]
-    for path, (s, _), (low, high) in zip(files, read_files, best, strict=True):
+    for path, s, (low, high) in zip(files, snapshots, best, strict=True):
         low_text, high_text = enclosing(low, high)
         proven = f"optimum {low_text} to {high_text}, gap {gap_text(relative_gap(high, low))}"
         rows.append((path.name if len(files) > 1 else "so far", proven if s.history else "no bound yet"))

@@ -7,9 +7,12 @@ import os
 import zipfile
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aidlearn.cli.errors import CliError
+
+if TYPE_CHECKING:
+    from aidlearn.engine.checkpoint import Found
 
 
 def kind_of_file(path: str) -> str | None:
@@ -36,11 +39,24 @@ def open_model(path: str, advice: str = "") -> Any:
 
 
 def checkpoint_files(path: str) -> list[Path]:
-    """The files of a checkpoint: one, or one per model (``run.ckpt.0``, ``run.ckpt.1``, ...)."""
+    """The files of a checkpoint: one, or one per model (``run.ckpt.0``, ``run.ckpt.1``, ...).
+
+    A file may be gone or damaged where the one before is still there.
+    """
+    from aidlearn.engine.checkpoint import PREVIOUS, one_before
+
     given = Path(path)
-    if given.is_file():
+    if given.is_file() or one_before(given).is_file():
         return [given]
     if not given.parent.is_dir() or not given.name:
         return []
-    numbered = [p for p in given.parent.glob(f"{escape(given.name)}.*") if p.suffix[1:].isdigit()]
-    return sorted(numbered, key=lambda p: int(p.suffix[1:]))
+    found = given.parent.glob(f"{escape(given.name)}.*")
+    numbered = {p.with_name(p.name.removesuffix(PREVIOUS)) for p in found}
+    return sorted((p for p in numbered if p.suffix[1:].isdigit()), key=lambda p: int(p.suffix[1:]))
+
+
+def read_checkpoints(files: list[Path]) -> list[Found]:
+    """What is in the files of a checkpoint; of one that is damaged or lost, what is in the one before."""
+    from aidlearn.engine.checkpoint import read_newest
+
+    return [found for path in files if (found := read_newest(path)) is not None]

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from ast import literal_eval
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from aidlearn.cli.errors import CliError, reported
 from aidlearn.cli.inputs import STDIN
 from aidlearn.cli.live import opening
-from aidlearn.cli.models import checkpoint_files, kind_of_file
+from aidlearn.cli.models import checkpoint_files, kind_of_file, read_checkpoints
 from aidlearn.cli.options import Debug, Jobs, Json, MaxIter, ModelOutput, Quiet, TimeLimit
 from aidlearn.cli.outputs import check_output
 from aidlearn.cli.run import OutputOptions, count_fits, fit_and_save, training_facts
 from aidlearn.cli.words import count
 from aidlearn.estimators.registry import MODELS
+
+if TYPE_CHECKING:
+    from aidlearn.engine.checkpoint import Origin
 
 
 @reported
@@ -35,13 +38,13 @@ def resume(
     from aidlearn.estimators.parameters import check_parameters
 
     files = _files(checkpoint)
-    model, source_options, base = _recreated(files)
-    snapshots = _snapshots(files)
+    found = read_checkpoints(files)
+    model, source_options, base = _recreated(files, found[0].origin)
     if time_limit is not None:
         model.time_limit = time_limit
     if max_iter is not None:
         # A continued fit counts the iterations of the one before.
-        model.max_iter = max_iter + max(len(snapshot.history) for snapshot in snapshots)
+        model.max_iter = max_iter + max(len(one.snapshot.history) for one in found)
     model.n_jobs, model.checkpoint = jobs, str(base)
     check_parameters(model)
     shown = str(source_options["path"])
@@ -65,18 +68,10 @@ def _files(checkpoint: str) -> list[Path]:
     return files
 
 
-def _snapshots(files: list[Path]) -> list[Any]:
-    from aidlearn.engine.checkpoint import read
-
-    return [read(path)[0] for path in files]
-
-
-def _recreated(files: list[Path]) -> tuple[Any, dict[str, Any], Path]:
+def _recreated(files: list[Path], origin: Origin) -> tuple[Any, dict[str, Any], Path]:
     """The estimator of a checkpoint, how its data are opened, and the name that the fit knew its file by."""
     from aidlearn.data.places import find_places
-    from aidlearn.engine.checkpoint import read
 
-    _, origin = read(files[0])
     recipe = origin.recipe
     again = "Run that fit again with the same checkpoint to go on."
     if recipe is None or recipe.get("source") is None:

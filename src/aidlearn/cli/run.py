@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from aidlearn.cli.errors import DONE, STOPPED, ignoring_closed_output
+from aidlearn.cli.errors import DONE, STOPPED, CliError, ignoring_closed_output
 from aidlearn.cli.live import watching
 from aidlearn.cli.outputs import write_json
 from aidlearn.cli.words import console, count, duration, enclosing, enclosing_all, facts, gap_text, percent
@@ -54,10 +55,17 @@ def _width(source: FileSource) -> int | None:
 
 
 def count_fits(model: Any, source: FileSource) -> int:
-    """Fits inside a model of these data: of each quantile, of each of several classes, or of each pair of them."""
+    """Fits inside a model of these data: of each quantile, of each of several classes, or of each pair of them.
+
+    Classes that no file can hold are refused here: a model of them could not be saved.
+    """
+    from aidlearn.files.models import check_can_be_saved
+
     declared = model_of(model)
     assert declared is not None
-    return len(declared.fit_names(model, _classes(source) if declared.classifies else ()))
+    classes = _classes(source) if declared.classifies else []
+    check_can_be_saved(model, classes=classes)
+    return len(declared.fit_names(model, classes))
 
 
 def _classes(source: FileSource) -> list[Any]:
@@ -74,15 +82,16 @@ def fit_and_save(
     model: Any, fit: Callable[[], Any], training: dict[str, Any], output: OutputOptions, title: str, n_fits: int
 ) -> int:
     """Fit with a display, write the model (its path has been checked), tell the result; returns the exit code."""
-    from aidlearn import save_model
+    from aidlearn.files.models import check_can_be_saved
 
+    check_can_be_saved(model, training)
     started = time.monotonic()
     with watching(title, model.tol, n_fits, output.quiet) as display:
         model.callbacks = [display]
         fit()
     model.callbacks = None
     seconds = time.monotonic() - started
-    save_model(model, os.path.realpath(output.model), training={**training, "seconds": seconds})
+    _save(model, output.model, {**training, "seconds": seconds})
     with ignoring_closed_output():
         if output.json:
             write_json(
@@ -102,6 +111,23 @@ def fit_and_save(
 
 def _statistics(training: dict[str, Any]) -> dict[str, Any]:
     return {"summaries": training["summaries"]} if "summaries" in training else {}
+
+
+def _save(model: Any, path: str, training: dict[str, Any]) -> None:
+    """Write the model; where that fails after all (a full disk, a folder that is gone) it is kept elsewhere."""
+    from aidlearn import save_model
+
+    try:
+        save_model(model, os.path.realpath(path), training=training)
+    except ValueError as error:
+        handle, refuge = tempfile.mkstemp(prefix="aidlearn-", suffix=".aid")
+        os.close(handle)
+        try:
+            save_model(model, refuge, training=training)
+        except ValueError:
+            os.unlink(refuge)
+            raise error from None
+        raise CliError(f"{error} The model is kept in {refuge}.") from None
 
 
 def exit_code(model: Any) -> int:

@@ -158,6 +158,13 @@ def collected(X: Any) -> Any:
     return X
 
 
+def refuse_repeated_names(X: Any) -> None:
+    """Two columns of one name cannot be told apart."""
+    names: Any = getattr(X, "columns", None)
+    if hasattr(names, "is_unique") and not names.is_unique:  # pandas; other tables cannot be made so
+        raise ValueError(f"X has more than one column named {names[names.duplicated()][0]!r}; rename them.")
+
+
 def check_target(y: Any) -> Float:
     """A 1-D float64 array."""
     if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):

@@ -7,6 +7,9 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from aidlearn.data.columns import ColumnChoice, is_number
 from aidlearn.data.dialect import Dialect
 from aidlearn.data.places import Place
@@ -16,6 +19,8 @@ from aidlearn.data.tables import Partitions, TableFiles, short, where_of
 
 BLOCK_BYTES = 8 << 20
 """Of one block of a CSV file."""
+EXACT_WHOLE = 2.0**53
+"""Up to here float64 holds every whole number."""
 NO_VALUE = ("", "null", "na", "n/a", "nan", "true", "false", "#n/a", "-nan", "none")
 """Texts that a column of numbers may hold, in any case of letters."""
 
@@ -122,6 +127,16 @@ class CsvSource(TableFiles):
                 decimal_point=self.dialect.decimal,
             ),
         )
+
+    def targets(self) -> Iterator[NDArray[Any]]:
+        """Labels of classes; numbers of a text are float64, in which those beyond 2^53 are not told apart."""
+        for values in super().targets():
+            if values.dtype.kind == "f" and np.abs(values).max(initial=0.0) >= EXACT_WHOLE:
+                raise ValueError(
+                    f"The target {self.target_name!r} of {self.paths[0]} has whole numbers of 2^53 and more as labels, "
+                    "which float64 does not tell apart; write them with a letter, or use Parquet."
+                )
+            yield values
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
         for place in self.paths:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import os
 import queue
 import threading
@@ -12,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aidlearn.data.remote import Backend
+
+logger = logging.getLogger("aidlearn")
 
 WITHOUT_WORKERS = 30.0
 """Seconds that a pass waits for a first or a new worker when there is none."""
@@ -185,4 +188,10 @@ def find_backend() -> DaskBackend:
         except ValueError as error:
             if "asynchronous" in str(error):
                 raise
+    if chosen in ("processes", "multiprocessing"):
+        logger.warning(
+            "Dask's scheduler %r sends rows and labels between processes in every pass, which may take a hundred times "
+            "as long as its threads; use scheduler='threads', or a distributed Client.",
+            chosen,
+        )
     return Local()

@@ -17,6 +17,8 @@ from aidlearn import archive
 from aidlearn.engine.result import Iteration
 
 KIND, VERSION = "aidlearn checkpoint", 3
+PREVIOUS = ".previous"
+"""Added to the name of a checkpoint, it is that of the one before."""
 OLDEST = 2
 """Version that can still be continued: it has dense sums only, as version 3 may have."""
 
@@ -59,7 +61,7 @@ class Checkpoint:
 
     @property
     def previous(self) -> Path:
-        return self.path.with_name(self.path.name + ".previous")
+        return one_before(self.path)
 
     def save(self, snapshot: Snapshot) -> None:
         """Write the run; a disk that does not take it costs a warning, not the run."""
@@ -83,22 +85,13 @@ class Checkpoint:
 
     def load(self) -> Snapshot | None:
         """The saved run, or None if there is none; the one before if the newest is damaged."""
-        damaged: list[CheckpointError] = []
-        for path in (self.path, self.previous):
-            if not path.exists():
-                continue
-            try:
-                snapshot, origin = read(path)
-            except CheckpointError as error:
-                damaged.append(error)
-                continue
-            self._compare(path, origin.fingerprint)
-            if damaged:
-                warnings.warn(f"{damaged[0]} Going on from the one before, {path}.", stacklevel=2)
-            return snapshot
-        if damaged:
-            raise CheckpointError(f"{damaged[0]} There is no other: give another file, or delete it to start anew.")
-        return None
+        found = read_newest(self.path)
+        if found is None:
+            return None
+        self._compare(found.path, found.origin.fingerprint)
+        if found.damaged is not None:
+            warnings.warn(f"{found.damaged} Going on from the one before, {found.path}.", stacklevel=2)
+        return found.snapshot
 
     def _compare(self, path: Path, fingerprint: Mapping[str, str]) -> None:
         for name, value in self.origin.fingerprint.items():
@@ -113,6 +106,37 @@ class Checkpoint:
                     f"The checkpoint {path} belongs to another fit: {name} was {was}, now it is {value}. "
                     "Delete it to start anew, or give another file."
                 )
+
+
+@dataclass(frozen=True)
+class Found:
+    """The newest checkpoint that is whole."""
+
+    path: Path
+    snapshot: Snapshot
+    origin: Origin
+    damaged: CheckpointError | None
+    """What is wrong with a newer one."""
+
+
+def one_before(path: Path) -> Path:
+    """Where the checkpoint before the newest is kept."""
+    return path.with_name(path.name + PREVIOUS)
+
+
+def read_newest(path: Path) -> Found | None:
+    """The checkpoint, or the one before if it is damaged or was lost; None if there is neither."""
+    damaged: CheckpointError | None = None
+    for candidate in (path, one_before(path)):
+        if not candidate.exists():
+            continue
+        try:
+            return Found(candidate, *read(candidate), damaged)
+        except CheckpointError as error:
+            damaged = damaged or error
+    if damaged is not None:
+        raise CheckpointError(f"{damaged} There is no other: give another file, or delete it to start anew.")
+    return None
 
 
 def read(path: Path) -> tuple[Snapshot, Origin]:

@@ -15,12 +15,25 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from aidlearn.data.chunk import Chunk, Float, Int
+from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.engine.problem import Problem, Trial
 from aidlearn.engine.splits import NOTHING, Assignment, Born, Check, ChunkLabels, ChunkMoves, ChunkSums, Renaming
 from aidlearn.engine.sums import Sums
 
 CANCELLATION = 0.01
 """A cluster whose sum has shrunk below this part of what was last summed is summed afresh."""
+
+
+def _check_saved(arrays: Mapping[str, NDArray[Any]], n_entries: int) -> None:
+    """Labels are positions in arrays: those of a file are looked at before they are used."""
+    labels, counts = arrays["labels"], arrays["counts"]
+    whole = labels.shape == (n_entries,) and labels.dtype.kind == counts.dtype.kind == "i" and counts.ndim == 1
+    inside = whole and labels.min(initial=0) >= 0 and labels.max(initial=-1) < len(counts)
+    if not inside or not np.array_equal(np.bincount(labels, minlength=len(counts)), counts):
+        raise CheckpointError("The checkpoint is damaged: its labels are not those of its clusters.")
+    for name in ("homes", "summed"):
+        if arrays[name].shape != counts.shape:
+            raise CheckpointError(f"The checkpoint is damaged: {name} of shape {arrays[name].shape}.")
 
 
 class Clusters:
@@ -136,6 +149,7 @@ class Clusters:
         """The partition that was saved."""
         source = problem.source
         size = source.rows_per_chunk
+        _check_saved(arrays, source.n_entries)
         states = [
             ChunkLabels(arrays["labels"][k * size : (k + 1) * size], NOTHING, NOTHING) for k in range(source.n_chunks)
         ]

@@ -174,6 +174,8 @@ class _Progress:
             return in_one_region
         if self.gap <= self.limits.tol:
             return problem.gap_status
+        if solution.out_of_time:
+            return Status.time_limit
         if check.n_violated == 0 and solution.to_split is None:
             if self.stalled:
                 return Status.numerical

@@ -75,6 +75,8 @@ class Solution:
     """
     interrupted: bool = False
     """The user has stopped the solver, and this is what it had."""
+    out_of_time: bool = False
+    """The same of the time limit; another attempt would be too short to help."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aidlearn.data.arrays import is_dask
 from aidlearn.data.chunk import Float
-from aidlearn.data.convert import as_source, check_features, collected, complete_rows, linear_scores
+from aidlearn.data.convert import (
+    as_source,
+    check_features,
+    collected,
+    complete_rows,
+    linear_scores,
+    refuse_repeated_names,
+)
 from aidlearn.data.frames import FrameColumns, is_table
 from aidlearn.data.open import is_elsewhere, open_source
 from aidlearn.data.recipe import FROM_DTYPE, EncodedRows, Recipe, Rules
@@ -185,6 +192,7 @@ class AIDEstimator(BaseEstimator, ABC):
             if y is None:
                 raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
             if not isinstance(X, EncodedRows):
+                refuse_repeated_names(X)
                 validate_data(self, X, skip_check_array=True)
             if keep is None:
                 used = self._complete(X, y, sample_weight)

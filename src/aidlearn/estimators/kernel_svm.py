@@ -40,6 +40,8 @@ from aidlearn.linear.given import cluster_codes
 from aidlearn.linear.rows import EPS
 from aidlearn.linear.svm import svm_problem
 
+LONGEST = 1e75
+"""Length of a row in the space of the kernel: fourth powers of it are finite."""
 COMPONENTS = 300
 """Landmarks of the approximated kernel by default."""
 LARGE_BOX = 300.0
@@ -257,6 +259,9 @@ class SVC(ClassifierMixin, AIDEstimator):
         tol = 0.0 if box.max() > LARGE_BOX else self.tol
         compiled = {"smo": True, "libsvm": False}.get(self.solver)
         rows = kernel_rows(kernel, part, run.n_jobs, tol, compiled)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not rows.lengths.max(initial=0.0) < LONGEST:
+                raise ValueError("Values of this kernel are too large for float64: scale X, or choose a smaller gamma.")
         if self.approximation:
             fit, coef, intercept = self._approximated(run, rows, y, box)
         else:

@@ -44,6 +44,8 @@ from aidlearn.semisupervised.start import by_kmeans, from_labels
 from aidlearn.semisupervised.stored import feature_values, features_of
 
 UNLABELLED = -1
+FEATURES_SHARE = 0.7
+"""Part of a time limit after which features of a graph are made do with what there is."""
 
 
 class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
@@ -237,7 +239,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         with one_blas_thread():
             rows, _, weight = checked_rows(run)
             self._check_labels(codes, weight)
-            features = self._features(rows, weight)
+            features = self._features(rows, weight, started)
             names = [1] if len(self.classes_) == 2 else range(len(self.classes_))
             fits = [self._fit_one(run, features, codes, k, weight, started) for k in names]
         points = np.array([fit.result.point for fit in fits])
@@ -330,13 +332,14 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
                 f"SemiSupervisedSVC needs labelled rows of at least 2 classes, but the data {found}{hint}."
             )
 
-    def _features(self, rows: Any, weight: Float) -> Any:
+    def _features(self, rows: Any, weight: Float, started: float) -> Any:
         """What the linear machine works on: the rows themselves, or a factor of their kernel."""
+        deadline = math.inf if self.time_limit is None else started + FEATURES_SHARE * self.time_limit
         self._representation: KernelFeatures | GraphFeatures | None = None
         if isinstance(self.kernel, str) and self.kernel == "linear":
             return rows
         if isinstance(self.kernel, str) and self.kernel == "graph":
-            self._representation = graph_features(rows, int(self.n_neighbors), float(self.diffusion))
+            self._representation = graph_features(rows, int(self.n_neighbors), float(self.diffusion), deadline)
             return self._representation.features
         kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, weight, (*NAMES, "graph"))
         if kernel.precomputed and rows.shape[0] != rows.shape[1]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import Field, asdict, fields
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from aidlearn.trace import Frame
 TYPE = "$"
 FRAME = fields(Frame)
 CSR = ("data", "indices", "indptr")
+TEXTS: dict[str, Any] = {"date": date, "datetime": datetime, "time": time, "decimal": Decimal}
+"""What tables hold beside numbers and texts, written as text."""
 PLAIN_KINDS = "biufcSUmM"
 """Kinds of NumPy arrays that are written as they are."""
 
@@ -62,6 +66,13 @@ def encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
             arrays[f"{name}.{part}"] = getattr(rows, part)
         kind = "csr_array" if isinstance(value, sparse.sparray) else "csr_matrix"
         return {TYPE: kind, "name": name, "shape": list(rows.shape)}
+    for kind, exact in TEXTS.items():
+        if type(value) is exact:
+            return {TYPE: kind, "value": str(value) if exact is Decimal else value.isoformat()}
+    if type(value) is timedelta:
+        return {TYPE: "timedelta", "value": [value.days, value.seconds, value.microseconds]}
+    if isinstance(value, bytes):
+        return {TYPE: "bytes", "value": value.hex()}
     raise EncodingError(f"{name} is a {type(value).__name__}, which has no place in a file")
 
 
@@ -106,6 +117,13 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         if kind == "Frame":
             parts = _exactly(value["value"], FRAME)
             return Frame(**{part: decode(item, arrays) for part, item in parts.items()})
+        if kind in TEXTS:
+            return _from_text(kind, value["value"])
+        if kind == "timedelta":
+            days, seconds, microseconds = value["value"]
+            return timedelta(days, seconds, microseconds)
+        if kind == "bytes":
+            return bytes.fromhex(value["value"])
         if kind in ("csr_array", "csr_matrix"):
             rows = tuple(arrays[f"{value['name']}.{part}"] for part in CSR)
             form = sparse.csr_array if kind == "csr_array" else sparse.csr_matrix
@@ -125,6 +143,13 @@ def _levels(levels: list[Any] | None) -> tuple[str, ...] | None:
     if levels is not None and not all(isinstance(level, str) for level in levels):
         raise EncodingError("a factor has a level that is no text")
     return None if levels is None else tuple(levels)
+
+
+def _from_text(kind: str, text: Any) -> Any:
+    try:
+        return Decimal(text) if kind == "decimal" else TEXTS[kind].fromisoformat(text)
+    except ArithmeticError:
+        raise EncodingError(f"{text!r} is no {kind}") from None
 
 
 def _key(key: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from typing import Any
 import numpy as np
 import scipy
 import sklearn
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from aidlearn import archive
+from aidlearn.estimators.fits import fits_of
 from aidlearn.estimators.registry import MODELS
 from aidlearn.files.encoding import TYPE, EncodingError, decode, encode
 
@@ -98,30 +101,22 @@ def save_model(model: Any, path: str | os.PathLike[str], *, training: Mapping[st
         )
     if training is None:
         training = getattr(model, "training_", None)
-    try:
-        facts = json.loads(json.dumps(training))
-    except (TypeError, ValueError) as error:
-        raise ModelFileError(f"training must hold what JSON can hold: {error}.") from None
-    stored = MODELS[name].file_state
-    state = stored.of(model) if stored else {}
-    parameters = _parameters(model, state)
     arrays: dict[str, Any] = {}
-    try:
-        content = {
-            "estimator": name,
-            "environment": environment(),
-            "parameters": {key: encode(value, key, arrays) for key, value in parameters.items()},
-            "fitted": {key: encode(value, key, arrays) for key, value in _fitted(model).items()},
-            "private": {key: encode(value, f"private.{key}", arrays) for key, value in state.items()},
-            "training": facts,
-        }
-    except EncodingError as error:
-        raise ModelFileError(f"This {name} cannot be saved: {error}.") from None
+    content = _described(model, training, arrays)
     path = Path(path)
     try:
         archive.write(path, KIND, VERSION, content, arrays)
     except OSError as error:
         raise ModelFileError(f"The model {path} cannot be written: {error.strerror or error}.") from None
+
+
+def check_can_be_saved(model: Any, training: Mapping[str, Any] | None = None, classes: Any = ()) -> None:
+    """Refuse before a fit what would keep its model from being saved: parameters, facts, labels of classes."""
+    _described(model, training, {})
+    try:
+        encode(list(classes), "classes_", {})
+    except EncodingError as error:
+        raise ModelFileError(f"A model of these classes could not be saved: {error}.") from None
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
@@ -149,7 +144,37 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     except KeyError as error:
         raise ModelFileError(f"The model {path} is incomplete: {error} is missing.") from None
     except (EncodingError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise ModelFileError(f"The model {path} cannot be used: {error}.") from None
+        raise ModelFileError(f"The model {path} cannot be used: {_sentence(error)}.") from None
+    except RecursionError:
+        raise ModelFileError(f"The model {path} cannot be used: it is nested too deeply.") from None
+
+
+def _sentence(error: Exception) -> str:
+    """The first line of a message, without its full stop."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _described(model: Any, training: Mapping[str, Any] | None, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The content of a file; arrays are added to ``arrays``."""
+    name = type(model).__name__
+    try:
+        facts = json.loads(json.dumps(training))
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"training must hold what JSON can hold: {error}.") from None
+    stored, fitted = MODELS[name].file_state, _fitted(model)
+    state = stored.of(model) if stored and fitted else {}
+    parameters = _parameters(model, state)
+    try:
+        return {
+            "estimator": name,
+            "environment": environment(),
+            "parameters": {key: encode(value, key, arrays) for key, value in parameters.items()},
+            "fitted": {key: encode(value, key, arrays) for key, value in fitted.items()},
+            "private": {key: encode(value, f"private.{key}", arrays) for key, value in state.items()},
+            "training": facts,
+        }
+    except EncodingError as error:
+        raise ModelFileError(f"This {name} cannot be saved: {error}.") from None
 
 
 def environment() -> dict[str, str]:
@@ -215,11 +240,11 @@ def _restored(content: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     model._environment = dict(content["environment"])
     if content["training"] is not None:
         model.training_ = content["training"]
-    _check_complete(model, linear=not values["private"])
+    _check_complete(model, not values["private"], arrays)
     return model
 
 
-def _check_complete(model: Any, linear: bool) -> None:
+def _check_complete(model: Any, linear: bool, arrays: Mapping[str, Any]) -> None:
     """Name the first attribute that predictions or the certificate would miss."""
     needed = ["n_features_in_", "intercept_", "objective_", "lower_bound_", "gap_", "status_", "history_"]
     needed += ["classes_"] if hasattr(model, "decision_function") else []
@@ -227,3 +252,34 @@ def _check_complete(model: Any, linear: bool) -> None:
     for name in needed:
         if not hasattr(model, name):
             raise KeyError(name)
+    _check_shapes(model, max((array.size for array in arrays.values()), default=0))
+
+
+def _check_shapes(model: Any, largest: int) -> None:
+    """Predict one row and look at the certificate: arrays of a wrong shape or type are noticed here."""
+    n = model.n_features_in_
+    if not isinstance(n, (int, np.integer)) or n < 1:
+        raise EncodingError(f"n_features_in_ is {n!r}")
+    for name in ("coef_", "support_vectors_"):
+        if hasattr(model, name) and np.shape(getattr(model, name))[-1:] != (n,) and not _is_precomputed(model, name):
+            raise EncodingError(f"{name} has the shape {np.shape(getattr(model, name))} with {n} features")
+    if hasattr(model, "feature_names_in_") and np.shape(model.feature_names_in_) != (n,):
+        raise EncodingError(f"feature_names_in_ does not name {n} features")
+    if hasattr(model, "classes_"):
+        machines = len(MODELS[type(model).__name__].fit_names(model, model.classes_))
+        if np.ndim(model.classes_) != 1 or len(model.classes_) < 2 or np.size(model.intercept_) != machines:
+            raise EncodingError(f"classes_ has the shape {np.shape(model.classes_)}")
+    # A model of dense rows holds an array with as many columns; one of sparse rows may declare any number of them.
+    row = np.zeros((1, n)) if n <= largest else sparse.csr_array((1, n))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model.predict(row)
+            fits_of(model)
+        except (ArithmeticError, MemoryError, RecursionError) as error:
+            raise EncodingError(f"its parts do not fit together ({error})") from None
+
+
+def _is_precomputed(model: Any, name: str) -> bool:
+    """Rows of a precomputed kernel are not kept."""
+    return name == "support_vectors_" and model.get_params().get("kernel") == "precomputed"

@@ -184,7 +184,8 @@ class KernelHinge(Problem):
             point = self._solution(dual)
             done = self._settled(point)
             far = self._gap(point, alpha, best) > CERTIFY_FROM * max(tol, LEAST_TOLERANCE)
-            if not done and far and not interrupted:
+            late = time.monotonic() > accuracy.deadline
+            if (late or not done) and far and not interrupted:
                 break
             self._scores = self.values.recomputed(point).scores
             point = replace(self._solution(dual), exact=True)

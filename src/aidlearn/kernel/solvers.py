@@ -6,6 +6,7 @@ feasible point; what it proves is computed by the caller from the kernel itself.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -21,6 +22,7 @@ from aidlearn.data.chunk import Float
 from aidlearn.engine.problem import Accuracy
 from aidlearn.kernel.dual import SMALL, ColumnsOnDemand, KernelDual
 from aidlearn.kernel.polish import polish, solve_by_factor
+from aidlearn.linear.budget import within
 
 if TYPE_CHECKING:  # loaded where it is called, see aidlearn.kernel.rows
     from aidlearn.kernel.smo import Point
@@ -46,6 +48,10 @@ LIBSVM_TOLERANCES = (1e-3, 1e-5, 1e-7, 1e-9)
 """On libsvm's optimality conditions; it cannot go on from a solution, so each costs a whole one."""
 LIBSVM_CACHE = 500
 """Megabytes."""
+FIRST_STEPS = 200
+"""Of libsvm, where a time limit decides how many more there will be."""
+SECONDS_AT_ONCE = 0.1
+"""Between two looks at the clock, about, where there is a time limit."""
 BEGIN_BY_LIBSVM = 2000
 """Up to this size libsvm makes a first solution where kernels need not be compiled."""
 BEGIN_STEPS = 30
@@ -71,11 +77,17 @@ def solve_smo(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy)
     """SMO. Errors of float32 columns enter through the changes only: from exact scores on to an exact solution."""
     solver = _SMO.of(dual, alpha, scores)
     total, limit = 0, _step_limit(len(alpha))
+    hurried = math.isfinite(accuracy.deadline)
+    most = STEPS_AT_ONCE if hurried else limit
     try:
         while solver.gap() > accuracy.relative and total < limit and time.monotonic() < accuracy.deadline:
-            done = solver.round(total)
+            began = time.monotonic()
+            done = solver.round(total, most)
             if done == 0:
                 break
+            if hurried:
+                faster = SECONDS_AT_ONCE / max(time.monotonic() - began, 1e-4)
+                most = min(limit, max(1, int(most * min(4.0, faster))))
             total += max(done, STEPS_AT_ONCE // 2)  # rounds of a few steps have an end too
     except KeyboardInterrupt:
         raise Interrupted(solver.alpha()) from None
@@ -89,7 +101,7 @@ def solve_libsvm(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accura
         if gap <= accuracy.relative or time.monotonic() >= accuracy.deadline:
             break
         try:
-            found = _by_libsvm(dual, tolerance)
+            found = _by_libsvm(dual, tolerance, deadline=accuracy.deadline)
         except KeyboardInterrupt:
             raise Interrupted(best) from None
         found = solve_by_factor(dual, accuracy.deadline) if found is None else polish(dual, found)
@@ -104,7 +116,7 @@ def solve_auto(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy
     """libsvm begins with a small problem, where that is mostly enough and SMO has to be loaded; SMO goes on."""
     if len(alpha) < BEGIN_BY_LIBSVM and dual.gap(alpha, scores) > POOR:
         try:
-            found = _by_libsvm(dual, LIBSVM_TOLERANCES[0], BEGIN_STEPS * len(alpha))
+            found = _by_libsvm(dual, LIBSVM_TOLERANCES[0], BEGIN_STEPS * len(alpha), accuracy.deadline)
         except KeyboardInterrupt:
             raise Interrupted(dual.start(alpha)) from None
         if found is not None:
@@ -118,7 +130,9 @@ def solve_auto(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy
 SOLVERS: dict[str, DualSolver] = {"auto": solve_auto, "smo": solve_smo, "libsvm": solve_libsvm}
 
 
-def _by_libsvm(dual: KernelDual, tolerance: float, steps: int | None = None) -> Float | None:
+def _by_libsvm(
+    dual: KernelDual, tolerance: float, steps: int | None = None, deadline: float = math.inf
+) -> Float | None:
     """A solution to a tolerance on the optimality conditions, or None if it is not one of finite numbers."""
     y, box = dual.y, dual.box
     used = np.flatnonzero(box > 0)
@@ -127,13 +141,20 @@ def _by_libsvm(dual: KernelDual, tolerance: float, steps: int | None = None) -> 
     square = dual.square()
     kernel = np.asarray(square if len(used) == len(box) else square[np.ix_(used, used)], dtype=np.float64, order="C")
     limit = _step_limit(len(used)) if steps is None else steps
-    model = LibSVC(kernel="precomputed", C=1.0, tol=tolerance, cache_size=LIBSVM_CACHE, max_iter=limit)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        try:
-            model.fit(kernel, y[used], sample_weight=box[used])
-        except ValueError:  # coefficients or intercept that are not finite: kernels without any curvature
-            return None
+
+    def run(most: int) -> tuple[LibSVC | None, int]:
+        model = LibSVC(kernel="precomputed", C=1.0, tol=tolerance, cache_size=LIBSVM_CACHE, max_iter=most)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            try:
+                model.fit(kernel, y[used], sample_weight=box[used])
+            except ValueError:  # coefficients or intercept that are not finite: kernels without any curvature
+                return None, 0
+        return model, int(model.n_iter_.max())
+
+    model = within(deadline, run, FIRST_STEPS, limit).found
+    if model is None:
+        return None
     found = np.zeros_like(box)
     found[used[model.support_]] = np.abs(model.dual_coef_[0])
     return dual.start(found)
@@ -168,8 +189,8 @@ class _SMO(ABC):
         return self.dual.gap(y * self.point.beta, y - self.point.gradient)
 
     @abstractmethod
-    def round(self, total: int) -> int:
-        """Some steps, after so many before; returns their number."""
+    def round(self, total: int, most: int) -> int:
+        """Some steps, at most so many and after so many before; returns their number."""
 
 
 class _WithMatrix(_SMO):
@@ -178,7 +199,7 @@ class _WithMatrix(_SMO):
     def __init__(self, dual: KernelDual, alpha: Float, scores: Float) -> None:
         super().__init__(dual, alpha, scores, _diagonal(dual.square()))
 
-    def round(self, total: int) -> int:
+    def round(self, total: int, most: int) -> int:
         from aidlearn.kernel.smo import Point, spread, submatrix, subtract_rows
 
         K, n, point = self.dual.matrix, len(self.point.beta), self.point
@@ -194,10 +215,11 @@ class _WithMatrix(_SMO):
                 | ((beta >= upper) & (top + margin > gradient))
             )
         if not 0 < len(rows) < PART_ROWS * n:
-            return _steps(K, point, max(n // 4, STEPS_AT_ONCE), 0.0)
+            return _steps(K, point, min(max(n // 4, STEPS_AT_ONCE), most), 0.0)
         square = submatrix(K, rows)
         part = Point(beta[rows], gradient[rows], lower[rows], upper[rows], _diagonal(square))
-        done = _steps(square, part, max(PART_STEPS * len(rows), STEPS_AT_ONCE), PART_SPREAD * (top - bottom))
+        budget = min(max(PART_STEPS * len(rows), STEPS_AT_ONCE), most)
+        done = _steps(square, part, budget, PART_SPREAD * (top - bottom))
         change = part.beta - beta[rows]
         beta[rows] = part.beta
         subtract_rows(K, rows, change, gradient)
@@ -234,8 +256,8 @@ class _WithColumns(_SMO):
         self.columns = columns
         self.on_demand = OnDemand(rows.function, rows.take(singles), at_clusters)
 
-    def round(self, total: int) -> int:
+    def round(self, total: int, most: int) -> int:
         from aidlearn.kernel.smo import steps
 
-        budget = min(len(self.point.beta) // 4 + 1, MOST_STEPS_AT_ONCE)
+        budget = min(len(self.point.beta) // 4 + 1, MOST_STEPS_AT_ONCE, most)
         return int(steps(self.point, self.columns, self.on_demand, 2 * total, budget, 0.0))

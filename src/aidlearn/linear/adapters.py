@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import optimize
@@ -16,8 +17,14 @@ from sklearn.svm import SVC, LinearSVC
 
 from aidlearn.data.chunk import Float
 from aidlearn.engine.problem import Accuracy, Solution
+from aidlearn.linear.budget import within
 from aidlearn.linear.certificate import certify
 from aidlearn.linear.rows import HingeRows, power_of_two
+
+FIRST_STEPS, MOST_STEPS = 200, 10**9
+"""Steps of libsvm, each two rows, that a run under a time limit begins with, and that it may come to."""
+FIRST_EPOCHS, MOST_EPOCHS = 4, 10_000
+"""The same of liblinear, passes over all rows; the most are what scikit-learn's users give it."""
 
 
 def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
@@ -28,13 +35,22 @@ def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, a
     tol = min(1e-3, max(accuracy.relative, 1e-8))
     frame = _Frame.of(X)
     largest = float(rows.weight.max())
-    model = SVC(kernel="linear", C=largest * frame.unit**2, tol=tol, cache_size=500)
-    model.fit(frame.apply(X), label, sample_weight=rows.weight / largest)
+    scaled = frame.apply(X)
+
+    def run(steps: int) -> tuple[SVC, int]:
+        model = SVC(kernel="linear", C=largest * frame.unit**2, tol=tol, cache_size=500, max_iter=steps)
+        _fitted(model, scaled, label, rows.weight / largest)
+        return model, int(model.n_iter_.max())
+
+    reached = within(accuracy.deadline, run, FIRST_STEPS, MOST_STEPS, unlimited=-1)
+    model = reached.found
     dual = np.zeros(len(label))
     dual[model.support_] = np.abs(model.dual_coef_[0]) / frame.unit**2
     found = frame.to_point(model.coef_[0], model.intercept_[0])
     certificate = certify(rows, dual, found)
-    return Solution(found, certificate.bound, False, certificate.dual)
+    if reached.out_of_time:
+        found = _usable(rows, found, label)
+    return Solution(found, certificate.bound, False, certificate.dual, out_of_time=reached.out_of_time)
 
 
 def solve_by_liblinear(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
@@ -44,22 +60,35 @@ def solve_by_liblinear(rows: HingeRows, point: Float | None, has_intercept: bool
         return Solution(_constant(rows, label), 0.0)
     frame = _Frame.of(X)
     largest = float(rows.weight.max())
-    model = LinearSVC(
-        loss="hinge",
-        dual=True,
-        C=largest * frame.unit**2,
-        tol=min(1e-3, max(accuracy.relative, 1e-6)),
-        intercept_scaling=10.0,
-        max_iter=10_000,
-        random_state=0,
-    )
+    scaled = frame.apply(X)
+
+    def run(epochs: int) -> tuple[LinearSVC, int]:
+        model = LinearSVC(
+            loss="hinge",
+            dual=True,
+            C=largest * frame.unit**2,
+            tol=min(1e-3, max(accuracy.relative, 1e-6)),
+            intercept_scaling=10.0,
+            max_iter=epochs,
+            random_state=0,
+        )
+        _fitted(model, scaled, label, rows.weight / largest)
+        return model, int(model.n_iter_)
+
+    reached = within(accuracy.deadline, run, FIRST_EPOCHS, MOST_EPOCHS)
+    model = reached.found
+    found = frame.to_point(model.coef_[0], model.intercept_[0])
+    certificate = certify(rows, _dual_of(rows, found), found)
+    if reached.out_of_time:
+        found = _usable(rows, found, label)
+    return Solution(found, certificate.bound, False, certificate.dual, out_of_time=reached.out_of_time)
+
+
+def _fitted(model: Any, X: Float, label: Float, weight: Float) -> None:
     with warnings.catch_warnings():
         # Not having converged costs iterations of AID, not correctness.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(frame.apply(X), label, sample_weight=rows.weight / largest)
-    found = frame.to_point(model.coef_[0], model.intercept_[0])
-    certificate = certify(rows, _dual_of(rows, found), found)
-    return Solution(found, certificate.bound, False, certificate.dual)
+        model.fit(X, label, sample_weight=weight)
 
 
 def _dual_of(rows: HingeRows, w: Float) -> Float:
@@ -110,6 +139,13 @@ class _Frame:
     def to_point(self, slopes: Float, intercept: float) -> Float:
         slopes = slopes / self.unit
         return np.append(slopes, intercept - self.centre @ slopes)
+
+
+def _usable(rows: HingeRows, found: Float, label: Float) -> Float:
+    """The hyperplane of a solver that was cut off, if it is better than the heavier label for all."""
+    heavier = np.where(rows.weight @ label < 0, -1.0, 1.0)
+    constant = _constant(rows, heavier[None])
+    return found if rows.value(found) <= rows.value(constant) else constant
 
 
 def _constant(rows: HingeRows, label: Float) -> Float:

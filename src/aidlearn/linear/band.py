@@ -240,7 +240,7 @@ class _Sharpening:
         design, p = self.design, self.design.n_variables
         if design.loss.classifies:
             few = balanced_sample(design, self.largest, max(ROWS_PER_VARIABLE * p, BALANCED_ROWS))
-            point = solved_point(design, few)
+            point = solved_point(design, few, self.run.deadline)
         else:
             point = at_quantile(design, self.samples[0], self.least_squares if point is None else point)
         error, steps = FIRST_ERROR, FIRST_STEPS

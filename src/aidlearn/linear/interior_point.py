@@ -141,7 +141,7 @@ def solve(
 
     Stops early at the deadline or when precision is exhausted; whatever it returns, its bound is proven.
     """
-    rounding = float(rows.weight @ (EPS * np.abs(rows.e) + rows.noise))
+    rounding = rows.rounding
     exact = relative < EXACT
     wanted = max(relative, 1e-13)
     best = AggregatedSolution(w, rows.value(w), Certificate(np.zeros_like(rows.weight), 0.0))

@@ -317,7 +317,7 @@ def balanced_sample(design: Design, sample: Chunk, size: int) -> Chunk:
     return join(parts)
 
 
-def solved_point(design: Design, sample: Chunk) -> Float:
-    """The model fitted to a sample by the aggregated solver."""
+def solved_point(design: Design, sample: Chunk, deadline: float = math.inf) -> Float:
+    """The model fitted to a sample by the aggregated solver, as far as it comes in time."""
     rows = design.aggregated_rows(Sums.of(np.zeros((0, design.n_variables + 2)), [design.sums_alone(sample)]))
-    return np.asarray(interior_point_solution(rows, None, design.fit_intercept, Accuracy(1e-3, math.inf)).point)
+    return np.asarray(interior_point_solution(rows, None, design.fit_intercept, Accuracy(1e-3, deadline)).point)

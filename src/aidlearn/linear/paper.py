@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,9 @@ BIRCH_ROWS = 20_000
 ROWS_PER_VARIABLE, FEWEST_ROWS = 10, 1000
 """Of the sample that the first hyperplane is fitted to."""
 
+NO_SPREAD = 1e-12
+"""Part of its mean below which the spread of a coordinate is rounding."""
+
 Centres = Callable[[Float, int], Float]
 
 
@@ -35,12 +39,16 @@ def birch(problem: PiecewiseLinear) -> Start:
     """BIRCH subclusters of (residual, y) instead of random centres."""
 
     def centres(points: Float, k: int) -> Float:
+        if time.monotonic() > problem.run.deadline:
+            return points[:k]  # random centres: a tree takes longer than all the rest
         some = points[:BIRCH_ROWS]
-        spread = np.maximum(some.std(axis=0), 1e-300)
+        # Centred, and a coordinate without spread (a constant y) left as it is: nothing is divided by almost zero.
+        middle, spread = some.mean(axis=0), some.std(axis=0)
+        spread[spread <= NO_SPREAD * np.abs(middle)] = 1.0
         # k balls of this radius cover the bulk of standardised points.
         radius = 2.0 / np.sqrt(k)
-        tree = Birch(threshold=radius, n_clusters=None, compute_labels=False).fit(some / spread)
-        return np.asarray(tree.subcluster_centers_) * spread
+        tree = Birch(threshold=radius, n_clusters=None, compute_labels=False).fit((some - middle) / spread)
+        return np.asarray(tree.subcluster_centers_) * spread + middle
 
     return _by_distance(problem, centres)
 
@@ -100,4 +108,5 @@ def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
 def _sample_solution(problem: PiecewiseLinear, rng: np.random.Generator) -> Float:
     """The model fitted to a small sample."""
     step = max(1, problem.run.n_entries // max(ROWS_PER_VARIABLE * problem.design.n_variables, FEWEST_ROWS))
-    return solved_point(problem.design, problem.run.every(Systematic(step, int(rng.integers(step)))))
+    sample = problem.run.every(Systematic(step, int(rng.integers(step))))
+    return solved_point(problem.design, sample, problem.run.deadline)

@@ -114,10 +114,17 @@ class PiecewiseLinear(Problem):
     def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
         """The same model on the weighted means of the clusters."""
         point = None if incumbent is None else incumbent.point
+        if incumbent is not None and incumbent.objective <= self.trivial_bound:
+            # An exact fit: no loss is below 0, which the dual of zeros proves. A solver would iterate on rounding.
+            used = int((clusters.store.column(-1) > 0).sum())
+            n_rows = len(self.design.loss.kinks) * used + (self.design.n_attributes if self.design.l1 > 0 else 0)
+            return Solution(incumbent.point, self.trivial_bound, True, np.zeros(n_rows))
         if self.procedure.paper_split:
             # Refined clusters never lower F; an accurate solver keeps that visible in the proven bounds.
             accuracy = replace(accuracy, relative=min(accuracy.relative, ACCURATE))
         rows = self.design.aggregated_rows(clusters.store, self.run.n_jobs)
+        if not rows.e.any():  # nothing to explain: every unit that a solver could measure in is a rounding error
+            return Solution(np.zeros(self.design.n_variables), self.trivial_bound, True, np.zeros_like(rows.e))
         return self.procedure.solver(rows, point, self.design.fit_intercept, accuracy)
 
     # 4. Optimality condition

@@ -77,6 +77,11 @@ class HingeRows:
     def margins(self, v: Float) -> Float:
         return self.e - self.A @ v
 
+    @property
+    def rounding(self) -> float:
+        """What rounding may do to a value: no solver can prove less of a gap."""
+        return float(self.weight @ (EPS * np.abs(self.e) + self.noise))
+
     def value(self, v: Float) -> float:
         """The primal objective at v."""
         z = self.margins(v)

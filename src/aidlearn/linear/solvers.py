@@ -31,7 +31,9 @@ def solve_by_interior_point(rows: HingeRows, point: Float | None, has_intercept:
     start = np.zeros(len(basis.scale)) if point is None else basis.to_coordinates(point)
     relative = 0.0 if len(rows.e) <= SMALL else accuracy.relative
     found = interior_point.solve(scaled, start, relative, accuracy.deadline)
-    if found.gap > 1e-3 * abs(found.value) and not rows.ridge.any() and len(rows.e) <= MOST_ROWS_FOR_HIGHS:
+    unproven = found.gap > max(1e-3 * abs(found.value), scaled.rounding)
+    tractable = not rows.ridge.any() and len(rows.e) <= MOST_ROWS_FOR_HIGHS
+    if unproven and tractable and time.monotonic() < accuracy.deadline:
         # Nearly collinear columns: a simplex method keeps digits that normal equations lose.
         other = solve_by_highs(rows, point, has_intercept, accuracy)
         if other.lower_bound > found.certificate.bound:

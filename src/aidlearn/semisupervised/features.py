@@ -8,6 +8,8 @@ nearest neighbours of all rows, labelled or not; L is its normalised Laplacian, 
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +27,12 @@ LANDMARKS = 1000
 """Rows that represent the others beyond."""
 BLOCK_ROWS = 4096
 """Rows whose kernel with the landmarks is held at once."""
+HURRIED_VECTORS, HURRIED_PRODUCTS = 30, 30
+"""Eigenvectors, roughly, where time is over: enough for a usable machine."""
 DENSE_ROWS = 4000
 """Up to this number of rows all eigenvectors of the graph are computed."""
+DENSE_SECONDS = 5e-10
+"""Per n^3, about: nothing can stop a dense solver, so it is not begun where time is short."""
 EIGENVECTORS = 300
 """Smoothest eigenvectors that are kept beyond."""
 EIGENVALUE_ACCURACY = 1e-6
@@ -92,8 +98,33 @@ class GraphFeatures:
         return np.asarray((weights * values[rows]).sum(axis=1) / weights.sum(axis=1))
 
 
-def graph_features(X: Any, n_neighbors: int, diffusion: float) -> GraphFeatures:
-    """Features whose inner products are the heat kernel after time ``diffusion``."""
+class _Late(Exception):
+    """The deadline of an eigenvalue problem has passed."""
+
+
+def _leading(smooth: Any, n_kept: int, deadline: float) -> tuple[Float, Float]:
+    """Leading eigenvalues and vectors; at the deadline those of a small subspace, which a few products give."""
+    rng = np.random.default_rng(0)
+    n = smooth.shape[0]
+
+    def product(vector: Float) -> Float:
+        if time.monotonic() > deadline:
+            raise _Late
+        return np.asarray(smooth @ vector)
+
+    operator = sparse.linalg.LinearOperator(smooth.shape, matvec=product, dtype=np.float64)
+    try:
+        return sparse.linalg.eigsh(operator, n_kept, which="LA", v0=rng.standard_normal(n), tol=EIGENVALUE_ACCURACY)
+    except _Late:
+        basis = rng.standard_normal((n, min(HURRIED_VECTORS, n_kept)))
+        for _ in range(HURRIED_PRODUCTS):  # (I + S) / 2 has no negative eigenvalues to be mistaken for large ones
+            basis = linalg.qr(0.5 * (basis + smooth @ basis), mode="economic", check_finite=False)[0]
+        values, turned = linalg.eigh(basis.T @ (smooth @ basis), check_finite=False)
+        return values, basis @ turned
+
+
+def graph_features(X: Any, n_neighbors: int, diffusion: float, deadline: float = math.inf) -> GraphFeatures:
+    """Features whose inner products are the heat kernel after time ``diffusion``; fewer once the deadline is over."""
     n = X.shape[0]
     k = min(n_neighbors, n - 1)
     index = NearestNeighbors(n_neighbors=max(1, k)).fit(X)
@@ -105,14 +136,12 @@ def graph_features(X: Any, n_neighbors: int, diffusion: float) -> GraphFeatures:
     degree = np.maximum(np.asarray(graph.sum(axis=1)).ravel(), TINY)
     scaling = sparse.diags_array(1 / np.sqrt(degree))
     smooth = scaling @ graph @ scaling  # I - L
-    if n <= DENSE_ROWS:
+    if n <= DENSE_ROWS and DENSE_SECONDS * n**3 <= deadline - time.monotonic():
         values, vectors = linalg.eigh(smooth.toarray(), check_finite=False, driver="evd")
         kept = values > values[-1] - 2 * DECAY / diffusion
         values, vectors = values[kept], vectors[:, kept]
     else:
-        start = np.random.default_rng(0).standard_normal(n)
-        n_kept = min(EIGENVECTORS, n - 2)
-        values, vectors = sparse.linalg.eigsh(smooth, n_kept, which="LA", v0=start, tol=EIGENVALUE_ACCURACY)
+        values, vectors = _leading(smooth, min(EIGENVECTORS, n - 2), deadline)
     features = vectors * np.exp(0.5 * diffusion * (values - 1))
     norms = np.sqrt(np.einsum("ij,ij->i", features, features))
     features /= np.where(norms > 0, norms, 1.0)[:, None]

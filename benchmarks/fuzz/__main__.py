@@ -1,0 +1,137 @@
+"""The fuzzer's command line: workers in processes of their own, so that one that dies is a finding like another."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+BATCH = 60
+"""Cases of a worker: imports cost as much as some of them."""
+PATIENCE = 120.0
+"""Seconds for a case before it counts as one that does not end."""
+SLOW = 20.0
+"""Times the median of fits of its estimator and size."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, help="of the first case; by default another one every time")
+    parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="folder for scripts")
+    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker is not None:
+        _work(options.worker)
+        return 0
+    seed = int(time.time()) * 1000 if options.seed is None else options.seed
+    print(f"first seed {seed}", flush=True)
+    until, tried, failed = time.monotonic() + 60 * options.minutes, [], []
+    while time.monotonic() < until:
+        done, failure = _batch(seed, until)
+        tried += done
+        seed += BATCH
+        if failure is not None:
+            failed.append(failure)
+            _write(options.findings, *failure)
+        for entry in done:
+            if entry["failure"]:
+                failed.append((entry["seed"], entry["failure"]))
+                _write(options.findings, entry["seed"], entry["failure"])
+    _tell(tried, failed)
+    return 1 if failed else 0
+
+
+def _work(first: int) -> None:
+    """A line per case before and after it."""
+    from benchmarks.fuzz.cases import make
+    from benchmarks.fuzz.checks import check
+
+    for seed in range(first, first + BATCH):
+        print(json.dumps({"begin": seed}), flush=True)
+        case, failure, status = make(seed), "", "refused"
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                model = check(case, Path(folder))
+                found = model.status_ if isinstance(model.status_, list) else [model.status_]
+                status = ",".join(str(one) for one in found)
+            except Exception as error:
+                failure = f"{type(error).__name__}: {error}"
+        entry = {
+            "seed": seed,
+            "estimator": case.estimator,
+            "kind": case.kind,
+            "rows": len(case.y),
+            "status": status,
+            "seconds": case.notes.get("seconds", 0.0),
+            "failure": failure,
+        }
+        print(json.dumps(entry), flush=True)
+
+
+def _batch(first: int, until: float) -> tuple[list[dict[str, Any]], tuple[int, str] | None]:
+    """What a worker has told, and the case that it died of."""
+    command = [sys.executable, "-m", "benchmarks.fuzz", "--worker", str(first)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        out, errors = process.communicate(timeout=max(5.0, min(BATCH * PATIENCE, until - time.monotonic() + PATIENCE)))
+        died = process.returncode
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, errors = process.communicate()
+        died = -9
+    lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    done = [line for line in lines if "seed" in line]
+    begun = [line["begin"] for line in lines if "begin" in line]
+    if died == 0 or len(begun) == len(done):
+        return done, None
+    reason = "did not end" if died == -9 else f"the process died ({died}): {errors.strip()[-300:]}"
+    return done, (begun[-1], reason)
+
+
+def _write(folder: Path, seed: int, failure: str) -> None:
+    from benchmarks.fuzz.cases import make
+    from benchmarks.fuzz.shrink import script, shrunk
+
+    print(f"seed {seed}: {failure}", flush=True)
+    folder.mkdir(exist_ok=True)
+    case = make(seed)
+    if not failure.startswith(("did not end", "the process died")):
+        case = shrunk(case)
+    (folder / f"finding_{seed}.py").write_text(script(case, seed, failure.splitlines()[0]), encoding="utf-8")
+
+
+def _tell(tried: list[dict[str, Any]], failed: list[tuple[int, str]]) -> None:
+    print(f"\n{len(tried)} cases, {len(failed)} violations")
+    by_estimator: dict[str, Counter[str]] = defaultdict(Counter)
+    by_kind: dict[str, Counter[str]] = defaultdict(Counter)
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    for entry in tried:
+        for status in entry["status"].split(","):
+            by_estimator[entry["estimator"]][status] += 1
+            by_kind[entry["kind"]][status] += 1
+        groups[entry["estimator"], entry["rows"].bit_length()].append(entry)
+    for name, counts in sorted(by_estimator.items()):
+        print(f"  {name:20s} {dict(counts.most_common())}")
+    print("numerical by kind of data")
+    for name, counts in sorted(by_kind.items()):
+        print(f"  {name:20s} {counts['numerical']} of {counts.total()}")
+    slow = []
+    for entries in groups.values():
+        middle = statistics.median(entry["seconds"] for entry in entries)
+        slow += [(entry["seconds"] / middle, entry) for entry in entries if len(entries) >= 10]
+    for ratio, entry in sorted(slow, key=lambda one: -one[0])[:5]:
+        mark = "!" if ratio > SLOW else " "
+        what = f"seed {entry['seed']} {entry['estimator']} {entry['rows']} rows {entry['seconds']:.2f} s"
+        print(f"{mark} {ratio:.1f} x the median: {what}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

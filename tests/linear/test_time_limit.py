@@ -1,0 +1,78 @@
+"""Time limits of solvers that cannot be stopped: as many steps as fit, and a usable model with a true bound."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+from aidlearn import LinearSVC, SemiSupervisedSVC, Status
+from aidlearn.linear import budget
+from aidlearn.semisupervised.features import EIGENVECTORS, HURRIED_VECTORS, graph_features
+
+
+class Clock:
+    """A solver of so many seconds per step, and the time it has taken."""
+
+    def __init__(self, pace, needed, monkeypatch):
+        self.now, self.pace, self.needed, self.runs = 100.0, pace, needed, []
+        monkeypatch.setattr(budget.time, "monotonic", lambda: self.now)
+
+    def run(self, steps):
+        taken = min(steps, self.needed)
+        self.now += self.pace * taken
+        self.runs.append(steps)
+        return taken, taken
+
+
+@pytest.mark.parametrize("pace", [1e-5, 1e-3, 1e-2])
+def test_runs_end_in_time_and_use_it(pace, monkeypatch):
+    clock = Clock(pace, 10**9, monkeypatch)
+    reached = budget.within(110.0, clock.run, 10, 10**12)
+    assert reached.out_of_time
+    assert clock.now <= 110.0
+    assert reached.found * pace >= 2.0  # of ten seconds, those of the longest run
+    assert clock.runs == sorted(clock.runs)
+
+
+def test_a_run_that_ends_by_itself_is_the_last(monkeypatch):
+    clock = Clock(1e-6, 5000, monkeypatch)
+    reached = budget.within(110.0, clock.run, 10, 10**12)
+    assert (reached.found, reached.out_of_time) == (5000, False)
+
+
+def test_the_most_steps_are_no_lack_of_time(monkeypatch):
+    clock = Clock(1e-6, 10**9, monkeypatch)
+    reached = budget.within(110.0, clock.run, 10, 1000)
+    assert (reached.found, reached.out_of_time, clock.runs[-1]) == (1000, False, 1000)
+
+
+def test_without_a_limit_there_is_one_run(monkeypatch):
+    clock = Clock(1.0, 77, monkeypatch)
+    assert budget.within(math.inf, clock.run, 10, 1000).found == 77
+    assert clock.runs == [1000]
+
+
+@pytest.mark.parametrize("solver", ["libsvm", "liblinear"])
+def test_solvers_of_others_keep_to_the_limit(solver):
+    """Without a look at the clock this goes on until it is solved, minutes later."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 8))
+    y = X[:, 0] + 2 * rng.normal(size=6000) > 0
+    model = LinearSVC(solver=solver, C=1e4, init=np.arange(6000), time_limit=0.3).fit(X, y)
+    assert model.status_ is Status.time_limit
+    best = LinearSVC(C=1e4, tol=1e-8).fit(X, y)
+    assert model.lower_bound_ <= best.objective_ * (1 + 1e-9)
+    assert model.objective_ >= best.lower_bound_ * (1 - 1e-9)
+    assert model.score(X, y) > 0.49
+
+
+def test_features_of_a_graph_make_do_with_what_there_is():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(2500, 3)), rng.normal(size=(2500, 3)) + 6])
+    assert graph_features(X, 10, 5.0, deadline=time.monotonic()).features.shape == (5000, HURRIED_VECTORS)
+    truth = np.repeat([0, 1], 2500)
+    labels = np.where(rng.random(5000) < 0.1, truth, -1)
+    model = SemiSupervisedSVC(kernel="graph", C_unlabeled=0.01, time_limit=0.1).fit(X, labels)
+    assert np.mean(model.transduction_ == truth) > 0.85
+    assert EIGENVECTORS > HURRIED_VECTORS
