@@ -102,7 +102,18 @@ class CsvSource(TableFiles):
             with self._reader(place, None) as reader:
                 return reader.schema
         except Exception as error:
-            raise ValueError(self._explained(place, error, "cannot be read as CSV")) from None
+            told = self._uneven_row(place) or self._explained(place, error, "cannot be read as CSV")
+            raise ValueError(told) from None
+
+    def _uneven_row(self, place: Place) -> str:
+        """The first row with more or fewer cells than the header, empty if there is none."""
+        with self._opened(place) as file:
+            reader = csv.reader(file, delimiter=self.dialect.delimiter)
+            width = len(next(reader, []))
+            for row, cells in enumerate(cells for cells in reader if cells):
+                if len(cells) != width:
+                    return f"Row {row} of {place} has {len(cells)} cells, the header has {width}."
+        return ""
 
     def _reader(self, place: Place, columns: list[str] | None) -> Any:
         import pyarrow as pa

@@ -260,9 +260,17 @@ def _check_shapes(model: Any, largest: int) -> None:
     n = model.n_features_in_
     if not isinstance(n, (int, np.integer)) or n < 1:
         raise EncodingError(f"n_features_in_ is {n!r}")
+    recipe = getattr(model, "recipe_", None)
+    if recipe is not None and len(recipe.columns) != n:
+        raise EncodingError(f"recipe_ has {len(recipe.columns)} columns with {n} features")
+    width = n if recipe is None else recipe.n_attributes
     for name in ("coef_", "support_vectors_"):
-        if hasattr(model, name) and np.shape(getattr(model, name))[-1:] != (n,) and not _is_precomputed(model, name):
-            raise EncodingError(f"{name} has the shape {np.shape(getattr(model, name))} with {n} features")
+        if (
+            hasattr(model, name)
+            and np.shape(getattr(model, name))[-1:] != (width,)
+            and not _is_precomputed(model, name)
+        ):
+            raise EncodingError(f"{name} has the shape {np.shape(getattr(model, name))} with {width} features")
     if hasattr(model, "feature_names_in_") and np.shape(model.feature_names_in_) != (n,):
         raise EncodingError(f"feature_names_in_ does not name {n} features")
     if hasattr(model, "classes_"):
@@ -274,7 +282,8 @@ def _check_shapes(model: Any, largest: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            model.predict(row)
+            if recipe is None:  # rows of a table with factors are made by the recipe, whose width was looked at
+                model.predict(row)
             fits_of(model)
         except (ArithmeticError, MemoryError, RecursionError) as error:
             raise EncodingError(f"its parts do not fit together ({error})") from None
