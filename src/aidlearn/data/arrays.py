@@ -24,10 +24,18 @@ class ArraySource(DataSource):
         self.n_entries, self.n_attributes = X.shape
         self.n_jobs = n_jobs
         self.is_sparse = bool(sparse.issparse(X))
+        self._chunks: dict[int, Chunk] = {}
 
     def chunk(self, k: int) -> Chunk:
         start = k * self.rows_per_chunk
-        return self.rows(start, min(start + self.rows_per_chunk, self.n_entries))
+        stop = min(start + self.rows_per_chunk, self.n_entries)
+        if not self.is_sparse:
+            return self.rows(start, stop)
+        # Making a view of sparse rows takes scipy as long as a pass over some thousands of them.
+        found = self._chunks.get(k)
+        if found is None or found.stop != stop:
+            found = self._chunks[k] = self.rows(start, stop)
+        return found
 
     def rows(self, start: int, stop: int) -> Chunk:
         """Any consecutive rows."""
