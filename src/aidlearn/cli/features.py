@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from aidlearn.cli.errors import CliError
 from aidlearn.cli.inputs import header, kind_of
-from aidlearn.files.encoding import decode
 
 if TYPE_CHECKING:
     from aidlearn.data.files import FileSource
@@ -71,6 +70,8 @@ def _table(path: Path, model: Any, training: dict[str, Any], present: list[str])
         return _open(path, None)  # says what is wrong with the file
     if names is None:
         return _by_position(path, model, training, present)
+    from aidlearn.files.encoding import decode
+
     one_hot = {name: decode(values, {}) for name, values in (training.get("one_hot") or {}).items()}
     needed = training.get("columns") if one_hot else [str(name) for name in names]
     assert needed is not None
