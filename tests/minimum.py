@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 EXTRAS = ("s3vm", "parquet", "plot", "cli", "dask")
-TESTS = ["pytest>=8", "pytest-timeout", "hypothesis", "pandas==2.2.*", "polars>=1"]
+TESTS = ["pytest>=8", "pytest-timeout", "hypothesis", "pandas==2.2.*", "polars>=1", "websocket-client"]
 """What the tests need beside; its versions are not ours to promise."""
 
 

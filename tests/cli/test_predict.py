@@ -148,7 +148,7 @@ def test_predictions_do_not_load_the_file(ran, files, monkeypatch):
     done = ran("predict", files / "lad.aid", files / "table.csv", "-o", "p.npy")
     assert done.code == 0
     assert max(seen) <= 64
-    assert sum(seen) == N + 1  # one row is tried when the model is loaded
+    assert sum(seen) == N + 1  # and the row that a file is tried with when it is loaded
     assert np.load("p.npy").shape == (N,)
 
 

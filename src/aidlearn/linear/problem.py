@@ -32,8 +32,8 @@ from aidlearn.linear.rows import HingeRows
 ON_KINK = 1e-7
 """Margins up to this count as on the kink in the three-way split."""
 THREE_WAY_CUTS = np.array([np.nextafter(-ON_KINK, -1.0), ON_KINK])
-UNEVEN = 1.0
-"""Entries of a chunk that may become clusters of their own, relative to its share of as many as there are clusters."""
+DOUBLED = 1.0
+"""Entries that may become clusters of their own in a split, relative to the clusters there are."""
 ONE_STEP = np.ones(1)
 ACCURATE = 1e-9
 """Accuracy of the aggregated solver that keeps the bounds of the paper's procedure visibly non-decreasing."""
@@ -134,7 +134,7 @@ class PiecewiseLinear(Problem):
             return None
         n, p = self.run.n_entries, self.design.n_variables
         spare = self.run.budget.clusters / p - clusters.n_clusters
-        return Segment.between(incumbent.point, solution.point, max(0.0, min(UNEVEN * clusters.n_clusters, spare)) / n)
+        return Segment.between(incumbent.point, solution.point, max(0.0, min(DOUBLED * clusters.n_clusters, spare)) / n)
 
     def find_moved(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16]) -> Moved:
         design, end = self.design, trial.points[0]
@@ -152,20 +152,14 @@ class PiecewiseLinear(Problem):
         return self._with_alone(chunk, trial, Moved(found.objectives, found.rows, found.codes))
 
     def _with_alone(self, chunk: Chunk, trial: Trial, moved: Moved) -> Moved:
-        """The same, with the entries that become clusters of their own: as many as there are clusters, at most.
+        """The same, with the entries that become clusters of their own: all, if they are not too many.
 
-        Entries that leave a group together seldom stay together. Those nearest to a kink at the point next to the
-        incumbent come first; every chunk has its share, whatever the others have.
+        Entries that leave a group together seldom stay together. Where a solution has overshot, many leave that will
+        come back, and are better kept together. Every chunk has its share, whatever the others have.
         """
-        if not isinstance(trial, Segment) or len(moved.rows) == 0:
+        if not isinstance(trial, Segment) or not 0 < len(moved.rows) <= math.ceil(trial.n_alone * chunk.n_entries):
             return moved
-        most = math.ceil(trial.n_alone * chunk.n_entries)
-        alone = np.ones(len(moved.rows), dtype=bool)
-        if len(moved.rows) > most:
-            z = self.design.margins(chunk.select(moved.rows), trial.points[1])
-            alone[:] = False
-            alone[np.argsort(self.design.loss.distance(z), kind="stable")[:most]] = True
-        return replace(moved, alone=alone)
+        return replace(moved, alone=np.ones(len(moved.rows), dtype=bool))
 
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
         design = self.design
