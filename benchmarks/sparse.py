@@ -26,12 +26,7 @@ def lad(options: Options) -> list[Cell]:
 def svm(options: Options) -> list[Cell]:
     sets = [CENSUS] if options.quick else [KDD, KDD_DENSE, CENSUS]
     penalties = (0.1,) if options.quick else (0.1, 1.0, 10.0)
-    return [
-        cell
-        for data in sets
-        for C in penalties
-        for cell in comparison("svm", replace(data, name=f"{data.name}, C={C:g}"), options, C=C)
-    ]
+    return [cell for data in sets for C in penalties for cell in comparison("svm", data, options, C=C)]
 
 
 TITLE = "tol={tol:g}, one thread, best of {repeat}"
