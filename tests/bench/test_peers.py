@@ -136,3 +136,15 @@ def test_sparse_rows_reach_r():
         pytest.skip(done.failed)
     optimum = LADRegressor(tol=1e-9).fit(X.toarray(), y).objective_
     assert objective("lad", Data(X, y), done.solution) == pytest.approx(optimum, rel=1e-4)
+
+
+def test_peers_take_sparse_rows_with_long_indices():
+    X, y = many_levels(600, 10, 5)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    data = Data(X, np.where(y > np.median(y), 1.0, -1.0))
+    values = []
+    for name in ("aidlearn", "scikit-learn LinearSVC"):
+        found = solvers("svm")[name].fit(Job("svm", data, {"C": 1.0}, tol=1e-6)).solution
+        values.append(objective("svm", data, found, C=1.0))
+    assert values[0] <= values[1] * (1 + 1e-6)
+    assert values[1] <= values[0] * 1.05

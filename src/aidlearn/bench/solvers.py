@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from aidlearn.bench.datasets import Data
 from aidlearn.bench.judge import Solution
@@ -152,8 +153,12 @@ class Estimator(PythonSolver):
         return lambda: model(**arguments).fit(X, y)
 
     def rows(self, job: Job) -> Any:
-        """X as it takes it."""
-        return job.data.X
+        """X as it takes it: scikit-learn's solvers refuse sparse indices of 64 bits."""
+        X = job.data.X
+        if not sparse.issparse(X) or X.nnz > np.iinfo(np.int32).max:
+            return X
+        parts = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)
+        return sparse.csr_array(parts, shape=X.shape)
 
     def read(self, model: Any, out: Measured) -> None:
         """The coefficients; of a kernel machine (without them) y_i alpha_i of its support vectors."""
