@@ -173,6 +173,12 @@ _DECLARED = (
         options=(Option("C"), Option("epsilon"), _INTERCEPT, _LINEAR_INIT, _solver("interior-point"), *_LINEAR),
     ),
     Model(
+        "aidlearn.estimators.one_class:LinearOneClassSVM",
+        command="one-class",
+        help="Linear one-class SVM: which rows are unlike the others; a target is left out and not used.",
+        options=(Option("nu"), _LINEAR_INIT, _solver("interior-point"), *_LINEAR),
+    ),
+    Model(
         "aidlearn.estimators.kernel_svm:SVC",
         command="kernel-svm",
         help="Kernel support vector machine; rows are loaded into memory.",
