@@ -24,6 +24,7 @@ from aidlearn.data.chunk import Chunk, Float
 from aidlearn.data.open import is_elsewhere
 from aidlearn.data.run import Projection, Run
 from aidlearn.data.source import DataSource
+from aidlearn.data.targets import Targets
 from aidlearn.data.threads import one_blas_thread
 from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
@@ -141,7 +142,7 @@ class LinearOneClassSVM(OutlierMixin, LinearEstimator):
         check_number("nu", self.nu, low=0, high=1, include_high=True)
         if not (is_elsewhere(X) or isinstance(X, DataSource)):
             y = np.zeros(_num_samples(X))
-        run = self._run(self._source(X, y, sample_weight))
+        run = self._run(self._source(X, y, sample_weight), Targets(ignored=True))
         with one_blas_thread():
             moments = self._measure(run)
             mean = moments.mean
