@@ -13,6 +13,7 @@ BELOW = {
     "archive": set(),
     "data": set(),
     "engine": {"archive", "data"},
+    "testing": {"data", "engine"},
     "trace": {"data", "engine"},
     "linear": {"data", "engine", "trace"},
     "kernel": {"data", "engine", "trace", "linear"},

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.estimators.bootstrapping import Bootstrap as Bootstrap
     from aidlearn.estimators.bootstrapping import bootstrap as bootstrap
     from aidlearn.estimators.kernel_svm import SVC as SVC
+    from aidlearn.estimators.one_class import LinearOneClassSVM as LinearOneClassSVM
     from aidlearn.estimators.quantile import LADRegressor as LADRegressor
     from aidlearn.estimators.quantile import QuantileRegressor as QuantileRegressor
     from aidlearn.estimators.semi_supervised import SemiSupervisedSVC as SemiSupervisedSVC

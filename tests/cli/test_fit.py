@@ -11,6 +11,7 @@ from cli_support import COLUMNS, X, frame
 from aidlearn import (
     SVC,
     LADRegressor,
+    LinearOneClassSVM,
     LinearSVC,
     LinearSVR,
     QuantileRegressor,
@@ -292,3 +293,19 @@ def test_warnings_are_one_line(ran, files, monkeypatch):
     monkeypatch.setattr(LADRegressor, "fit", warning)
     done = ran("fit", "lad", files / "table.npy", "-t", "3", "-o", "m.aid", "-q")
     assert (done.code, done.err) == (0, "Warning: The disk is slow.\n")
+
+
+def test_one_class_needs_no_target(ran):
+    rows = frame()[X] + 4.0  # away from the origin
+    rows.to_csv("rows.csv", index=False)
+    rows.assign(label="some").to_csv("labelled.csv", index=False)
+    expected = LinearOneClassSVM(nu=0.23).fit(np.ascontiguousarray(rows))
+    assert expected.objective_ < 0
+    for options in (["rows.csv"], ["labelled.csv", "-t", "label"]):
+        done = ran("fit", "one-class", *options, "--nu", "0.23", "-o", "one.aid")
+        assert done.code == 0, done
+        assert np.array_equal(load_model("one.aid").coef_, expected.coef_)
+    assert ran("predict", "one.aid", "labelled.csv", "--scores", "-o", "p.csv").code == 0
+    found = pd.read_csv("p.csv")
+    np.testing.assert_allclose(found["score"], expected.decision_function(rows.to_numpy()))
+    assert np.array_equal(found["prediction"], expected.predict(rows.to_numpy()))

@@ -89,13 +89,15 @@ def split_names(text: str | None) -> list[str]:
     return names
 
 
-def open_data(path: Path | str, columns: Columns, jobs: int, memory_limit: str | None = None) -> FileSource:
+def open_data(
+    path: Path | str, columns: Columns, jobs: int, memory_limit: str | None = None, needs_target: bool = True
+) -> FileSource:
     """The file as a source for ``fit``, with its target."""
     from aidlearn import open_source
     from aidlearn.data.files import FileSource
 
     target = _column(path, columns.target)
-    if target is None and kind_of(path) != "svmlight":
+    if target is None and needs_target and kind_of(path) != "svmlight":
         names = header(path)
         listed = f" Its columns are {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}." if names else ""
         raise CliError(f"Name the column of the target in {path} with --target.{listed}")

@@ -53,6 +53,7 @@ def _kernel(name: str) -> dict[str, Any]:
 
 
 PARAMETERS = {
+    "nu": ParameterOption(float, 0.5, "Part of the rows that may be outliers, at most; above 0, up to 1."),
     "C": ParameterOption(float, 1.0, "Weight of the losses."),
     "C_unlabeled": ParameterOption(float, 1.0, "Weight of the losses of rows without a label."),
     "alpha": ParameterOption(float, 0.0, "L1 penalty on the coefficients, scikit-learn's meaning."),

@@ -93,7 +93,7 @@ def column_names(model: Any, scores: bool, numbers_only: bool) -> list[str]:
         return names
     if not scores:
         return ["prediction"]
-    classes = [str(label) for label in model.classes_]
+    classes = [str(label) for label in getattr(model, "classes_", ("outlier", "inlier"))]
     named = [f"score_{label}" for label in classes]
     if len(classes) == 2:
         named = ["score"]

@@ -49,6 +49,17 @@ class Systematic:
     offset: int
 
 
+@dataclass(frozen=True)
+class Projection:
+    """Targets ``level - x'direction`` in place of the stored ones."""
+
+    direction: Float
+    level: float
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        return replace(chunk, y=self.level - (chunk @ self.direction))
+
+
 COMPILED_CELLS = 4_000_000
 """Numbers in X from which on compiled passes are worth loading: there a fit without them takes about as long as
 loading them does (0.6 s)."""
@@ -104,6 +115,7 @@ class Run:
         self._sample: Chunk | None = None
         self._passes = source.passes(self.targets, self.n_jobs)
         self._factors: Float | None = None
+        self._projection: Projection | None = None
 
     @property
     def n_entries(self) -> int:
@@ -142,6 +154,12 @@ class Run:
         if self._sample is not None:
             self._sample = self._sample.scaled(factors)
 
+    def project(self, projection: Projection) -> None:
+        """Targets are a projection of the rows (scaled, where they are) from now on."""
+        self._projection = projection
+        if self._sample is not None:
+            self._sample = projection(self._sample)
+
     # Passes
 
     def map(
@@ -176,6 +194,8 @@ class Run:
     def _map(self, function: PassFunction, states: Sequence[Any], collect: Callable[[Any], None]) -> list[Any]:
         number = self._count_pass()
         kept: list[Any] = []
+        if self._projection is not None:
+            function = _on_projected(function, self._projection)
         if self._factors is not None:
             function = _on_scaled(function, self._factors)
         started = time.monotonic()
@@ -231,7 +251,8 @@ class Run:
         if found is None:
             return None
         coded = self.targets.code(found)
-        return coded if self._factors is None else coded.scaled(self._factors)
+        coded = coded if self._factors is None else coded.scaled(self._factors)
+        return coded if self._projection is None else self._projection(coded)
 
 
 def _on_scaled(function: PassFunction, factors: Float) -> PassFunction:
@@ -241,6 +262,15 @@ def _on_scaled(function: PassFunction, factors: Float) -> PassFunction:
         return function(chunk.scaled(factors), state)
 
     return scaled
+
+
+def _on_projected(function: PassFunction, projection: Projection) -> PassFunction:
+    """The same pass over rows whose targets are a projection of them."""
+
+    def projected(chunk: Chunk, state: Any) -> tuple[Any, Any]:
+        return function(projection(chunk), state)
+
+    return projected
 
 
 class _Picked:

@@ -36,9 +36,13 @@ class Targets:
     """Taken from every target that is a number: what an intercept will give back."""
     name: str = "y"
     """Of the target, in messages."""
+    ignored: bool = False
+    """Whether a model has no use for stored targets, whatever they are: they become 0."""
 
     def __call__(self, target: NDArray[Any], weight: Float) -> tuple[Float, Float]:
         """Targets as numbers (less the offset, or the index of their class) and weights times those of the classes."""
+        if self.ignored:
+            return np.zeros(len(target)), weight
         if self.classes is None:
             if target.dtype.kind in "OUS":
                 raise ValueError(f"The target {self.name!r} holds texts; a regression needs numbers.")

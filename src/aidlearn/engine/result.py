@@ -50,8 +50,10 @@ def below(lower_bound: float, objective: float, rounding: float = 0.0) -> float:
 
 
 def relative_gap(objective: float, lower_bound: float) -> float:
-    """``(E - F) / E``, the paper's optimality gap; 0 when the objective is 0."""
-    return (objective - lower_bound) / objective if objective > 0 else 0.0
+    """``(E - F) / |E|``, the paper's optimality gap; an objective of 0 is closed if the bound is 0, too."""
+    if objective == 0:
+        return 0.0 if lower_bound >= 0 else math.inf
+    return (objective - lower_bound) / abs(objective)
 
 
 @dataclass(frozen=True)

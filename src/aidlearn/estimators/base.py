@@ -77,7 +77,7 @@ FITTED_ATTRIBUTES = """
     lower_bound_ : float
         Proven lower bound on the optimum (F).
     gap_ : float
-        ``(objective_ - lower_bound_) / objective_``.
+        ``(objective_ - lower_bound_) / |objective_|``.
     status_ : Status
     n_iter_, n_passes_, n_clusters_ : int
     aggregation_rate_ : float
@@ -131,6 +131,7 @@ class AIDEstimator(BaseEstimator, ABC):
     _solvers: tuple[str, ...]
     _max_iter_optional = False
     _keeps_checkpoints = True
+    _needs_target = True
 
     @abstractmethod
     def _start_method(self) -> Any:
@@ -189,7 +190,7 @@ class AIDEstimator(BaseEstimator, ABC):
         if not isinstance(X, DataSource):
             if is_dask(y) or is_dask(sample_weight):
                 raise ValueError("y and sample_weight can be Dask collections only if X is one; compute() them first.")
-            if y is None:
+            if y is None and self._needs_target:
                 raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
             if not isinstance(X, EncodedRows):
                 refuse_repeated_names(X)
@@ -204,7 +205,7 @@ class AIDEstimator(BaseEstimator, ABC):
             return source
         if y is not None or sample_weight is not None:
             raise ValueError("A DataSource brings its own target and weights: pass neither y nor sample_weight.")
-        if not X.has_target:
+        if not X.has_target and self._needs_target:
             raise ValueError("The data have no target: name its column, as y of fit or as target of open_source.")
         source = X.encoded(rules, self.fit_intercept)
         if source.named:

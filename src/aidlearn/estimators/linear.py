@@ -34,6 +34,8 @@ class LinearEstimator(AIDEstimator):
     """A model that is linear in the features of a row."""
 
     _solvers = tuple(SOLVERS)
+    _drawn = True
+    """Whether pictures of plane data show what is fitted."""
 
     def _start_method(self) -> Any:
         return start_method(self.init)
@@ -100,7 +102,7 @@ class LinearEstimator(AIDEstimator):
         checkpoint = checkpoint_of(self, run.source.recipe, moments.digest, number)
         problem = PiecewiseLinear(run, design, procedure)
         # Pictures are of the data as they are, and scaled rows are not.
-        draw = None if self.standardize else frame
+        draw = None if self.standardize or not self._drawn else frame
         return fit_problem(problem, self._limits(), self._callbacks(), draw, checkpoint)
 
     def _decided(self, X: Any, decide: Callable[[Float], Any] = lambda scores: scores) -> Any:

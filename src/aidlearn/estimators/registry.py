@@ -94,6 +94,8 @@ class Model:
     keeps_checkpoints: bool = True
     unlabelled_rows: bool = False
     """Whether rows may have no label."""
+    needs_target: bool = True
+    """Whether rows have a target; the others leave one out that is named."""
     standard_errors: bool = False
     """Whether it has a ``summary``."""
 
@@ -171,6 +173,13 @@ _DECLARED = (
         command="svr",
         help="Linear support vector regression.",
         options=(Option("C"), Option("epsilon"), _INTERCEPT, _LINEAR_INIT, _solver("interior-point"), *_LINEAR),
+    ),
+    Model(
+        "aidlearn.estimators.one_class:LinearOneClassSVM",
+        command="one-class",
+        help="Linear one-class SVM: which rows are unlike the others; a column named as target is left out.",
+        options=(Option("nu"), _LINEAR_INIT, _solver("interior-point"), *_LINEAR),
+        needs_target=False,
     ),
     Model(
         "aidlearn.estimators.kernel_svm:SVC",

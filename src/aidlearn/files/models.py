@@ -247,7 +247,7 @@ def _restored(content: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
 def _check_complete(model: Any, linear: bool, arrays: Mapping[str, Any]) -> None:
     """Name the first attribute that predictions or the certificate would miss."""
     needed = ["n_features_in_", "intercept_", "objective_", "lower_bound_", "gap_", "status_", "history_"]
-    needed += ["classes_"] if hasattr(model, "decision_function") else []
+    needed += ["classes_"] if MODELS[type(model).__name__].classifies else []
     needed += ["coef_"] if linear else []
     for name in needed:
         if not hasattr(model, name):

@@ -1,6 +1,6 @@
 """How entries become rows of a linear model: the one place that knows the formulas of margins, rows and sums.
 
-    minimise over (w, b)   1/2 w'Pw + l1 |w|_1 + sum_i s_i loss(z_i),     z_i = e_i - sign_i (x_i'w + b)
+    minimise over (w, b)   1/2 w'Pw + l1 |w|_1 + constant + sum_i s_i loss(z_i),     z_i = e_i - sign_i (x_i'w + b)
 
 A design is small and travels to where the rows are.
 """
@@ -62,6 +62,8 @@ class Design:
     """Taken from the targets; the intercept gives it back."""
     layout: Layout | None = None
     """Which columns single rows keep dense, where the others are sparse (None: all)."""
+    base: float = 0.0
+    """The constant of the objective: a bound that needs no proof, because losses and penalties are not negative."""
 
     @classmethod
     def of(
@@ -73,6 +75,7 @@ class Design:
         ridge: float = 0.0,
         l1: float = 0.0,
         offset: float = 0.0,
+        base: float = 0.0,
     ) -> Design:
         """The design of a model of columns that were measured."""
         centre = moments.mean if fit_intercept else np.zeros(len(moments.mean))
@@ -99,6 +102,7 @@ class Design:
             typical_margin=1.0 if loss.classifies else _mean_deviation(moments.targets),
             offset=offset,
             layout=layout,
+            base=base,
         )
 
     @property
@@ -125,7 +129,7 @@ class Design:
     def penalty(self, point: Float) -> float:
         """The part of the objective that does not depend on the entries."""
         slopes = point[: self.n_attributes]
-        return float(0.5 * self.ridge * slopes @ slopes + self.l1 * np.abs(slopes).sum())
+        return float(0.5 * self.ridge * slopes @ slopes + self.l1 * np.abs(slopes).sum() + self.base)
 
     # Rows
 
@@ -156,7 +160,7 @@ class Design:
         size = float(np.sqrt(self.weight * self.raw_squares) @ np.abs(point[: self.n_attributes]))
         if self.fit_intercept:
             size += self.weight * abs(point[-1] + self.offset)
-        return 4 * EPS * self.loss.scale * size
+        return 4 * EPS * (self.loss.scale * size + abs(self.base))
 
     def rows(self, chunk: Chunk, select: NDArray[np.integer] | slice) -> Matrix:
         """The selected rows ``a_i = sign_i (x_i - centre, 1)``."""

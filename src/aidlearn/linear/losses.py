@@ -118,6 +118,11 @@ class Hinge(Loss):
         return max(1.1 * m / n, 0.0001)
 
 
+def one_class(nu: float, weight: float) -> Loss:
+    """The loss of the one-class SVM whose linear term is absorbed (see :mod:`aidlearn.estimators.one_class`)."""
+    return Loss(1.0 / (nu * weight), (0.0,), (nu,))
+
+
 def hinge(C: float, positive: float = 1.0) -> Hinge:
     """Hinge loss of the SVM."""
     return Hinge(C, (0.0,), (0.0,), positive)

@@ -81,10 +81,9 @@ class Segment(Trial):
 class PiecewiseLinear(Problem):
     """The four components for a linear model."""
 
-    trivial_bound = 0.0
-
     def __init__(self, run: Run, design: Design, procedure: Procedure) -> None:
         super().__init__(run)
+        self.trivial_bound = design.base
         self.design, self.procedure = design, procedure
         self.three_way = procedure.three_way
         self.compiled = run.compiled
@@ -125,7 +124,13 @@ class PiecewiseLinear(Problem):
         rows = self.design.aggregated_rows(clusters.store, self.run.n_jobs)
         if not rows.e.any():  # nothing to explain: every unit that a solver could measure in is a rounding error
             return Solution(np.zeros(self.design.n_variables), self.trivial_bound, True, np.zeros_like(rows.e))
-        return self.procedure.solver(rows, point, self.design.fit_intercept, accuracy)
+        if not self.design.base:
+            return self.procedure.solver(rows, point, self.design.fit_intercept, accuracy)
+        # The solver knows nothing of the constant: what is left of the value with it is to be as accurate as asked.
+        part = 0.0 if incumbent is None else abs(incumbent.objective) / (incumbent.objective - self.design.base)
+        accuracy = replace(accuracy, relative=accuracy.relative * min(1.0, part))
+        solution = self.procedure.solver(rows, point, self.design.fit_intercept, accuracy)
+        return replace(solution, lower_bound=solution.lower_bound + self.design.base)
 
     # 4. Optimality condition
 
