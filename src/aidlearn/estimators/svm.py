@@ -33,7 +33,23 @@ def batched(items: list[Any], size: int) -> list[list[Any]]:
     return [items[first : first + size] for first in range(0, len(items), size)]
 
 
-class LinearSVC(ClassifierMixin, LinearEstimator):
+class LinearClassifier(ClassifierMixin, LinearEstimator):
+    """Classes decided by linear scores."""
+
+    classes_: Any
+
+    def decision_function(self, X: Any) -> Float:
+        """Signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""
+        return self._decided(X, lambda scores: scores[:, 0] if scores.shape[1] == 1 else scores)
+
+    def predict(self, X: Any) -> Any:
+        """Class of each row (a lazy Dask array for a Dask collection)."""
+        check_is_fitted(self)
+        classes = self.classes_
+        return self._decided(X, lambda scores: class_of(classes, scores))
+
+
+class LinearSVC(LinearClassifier):
     __doc__ = f"""Linear support vector classifier with a certified optimality gap.
 
     Minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i (x_i'w + b))`` by AID. The intercept b is not penalised (that
@@ -216,16 +232,6 @@ class LinearSVC(ClassifierMixin, LinearEstimator):
         self.dual_coef_ = np.zeros((len(found), len(self.support_)))
         for row, (entries, duals) in zip(self.dual_coef_, found, strict=True):
             row[np.searchsorted(self.support_, entries)] = duals
-
-    def decision_function(self, X: Any) -> Float:
-        """Signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""
-        return self._decided(X, lambda scores: scores[:, 0] if scores.shape[1] == 1 else scores)
-
-    def predict(self, X: Any) -> Any:
-        """Class of each row (a lazy Dask array for a Dask collection)."""
-        check_is_fitted(self)
-        classes = self.classes_
-        return self._decided(X, lambda scores: class_of(classes, scores))
 
 
 class LinearSVR(RegressorMixin, LinearEstimator):
