@@ -214,7 +214,7 @@ class _Reduced:
         point = batch.point if before is None else before.point
         start: StartMethod
         if run.n_entries * design.n_variables**2 <= ALL_SINGLE:
-            start = partial(_all_single, point=point)
+            start = partial(all_single, point=point)
         else:
             start = partial(_sharpened, point=point, metric=self.metric, reach=self.distance)
         # To the accuracy that is asked for: verified optima of many small problems would take longer than all else.
@@ -223,7 +223,7 @@ class _Reduced:
         return Solved(result.point, design.penalty(result.point), result.lower_bound)
 
 
-def _all_single(problem: PiecewiseLinear, point: Float) -> Start:
+def all_single(problem: PiecewiseLinear, point: Float) -> Start:
     """Every row of a small problem its own cluster, from a point close to the optimum."""
     design = problem.design
     total: list[float] = []
