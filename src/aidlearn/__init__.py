@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.engine.result import Status as Status
     from aidlearn.estimators.bootstrapping import Bootstrap as Bootstrap
     from aidlearn.estimators.bootstrapping import bootstrap as bootstrap
+    from aidlearn.estimators.cross_validated import LinearSVCCV as LinearSVCCV
+    from aidlearn.estimators.cross_validated import QuantileRegressorCV as QuantileRegressorCV
     from aidlearn.estimators.kernel_svm import SVC as SVC
     from aidlearn.estimators.one_class import LinearOneClassSVM as LinearOneClassSVM
     from aidlearn.estimators.quantile import LADRegressor as LADRegressor
@@ -46,8 +48,10 @@ else:
         "DataSource": "aidlearn.data",
         "Frame": "aidlearn.trace",
         "Iteration": "aidlearn.engine.result",
+        "LinearSVCCV": "aidlearn.estimators.cross_validated",
         "PassProgress": "aidlearn.data.run",
         "QuantileDisplay": "aidlearn.display",
+        "QuantileRegressorCV": "aidlearn.estimators.cross_validated",
         "Result": "aidlearn.engine.result",
         "Status": "aidlearn.engine.result",
         "Summary": "aidlearn.estimators.summary",

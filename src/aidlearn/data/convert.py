@@ -205,7 +205,8 @@ def linear_scores(X: Any, coef: Float, intercept: Any, recipe: Recipe | None = N
     parts = []
     for k in range(source.n_chunks):
         chunk = source.chunk(k)
-        scores = chunk @ coef.T + intercept
+        with np.errstate(invalid="ignore"):  # infinity times a coefficient of 0 is found by what it leaves
+            scores = chunk @ coef.T + intercept
         if not np.isfinite(scores).all():
             raise ValueError(source.find_bad_cell(chunk) + ".")
         parts.append(scores)

@@ -22,7 +22,14 @@ from aidlearn.trace import Draw, Frame, Profile, Trace
 
 FREE_TO_CHANGE = ("max_iter", "time_limit", "n_jobs", "verbose", "callbacks", "checkpoint")
 """Parameters that a fit may be continued with other values of."""
-LATER = {"categorical_features": "from_dtype", "missing": "error", "unknown": "error", "standardize": False}
+LATER = {
+    "categorical_features": "from_dtype",
+    "missing": "error",
+    "unknown": "error",
+    "standardize": False,
+    "warm_start": False,
+    "rearrange": False,
+}
 """Parameters that checkpoints of older versions do not know, and the values that say what was done then."""
 
 

@@ -23,11 +23,16 @@ from aidlearn.linear.picture import frame
 from aidlearn.linear.problem import PiecewiseLinear, Procedure, StartMethod
 from aidlearn.linear.solvers import SOLVERS
 from aidlearn.linear.starts import PAPER, start_method
+from aidlearn.linear.warm import Warm
 
 MOST_COUPLED = 16_000
 """Columns of a matrix of columns x columns: 2 GB, of which a fit holds a few."""
 LARGE_OFFSET = 100
 """Targets whose middle is this many times their spread away from 0 lose digits in sums."""
+WARM_START = """
+    warm_start : bool, default=False
+        Start a further fit from ``coef_`` and ``intercept_`` (with init="auto" or "band", and where there are as many
+        of them). What comes out is certified as ever."""
 
 
 class LinearEstimator(AIDEstimator):
@@ -36,9 +41,34 @@ class LinearEstimator(AIDEstimator):
     _solvers = tuple(SOLVERS)
     _drawn = True
     """Whether pictures of plane data show what is fitted."""
+    warm_start: bool = False
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not isinstance(self.warm_start, (bool, np.bool_)):
+            raise ValueError(f"warm_start must be True or False, got {self.warm_start!r}.")
 
     def _start_method(self) -> Any:
         return start_method(self.init)
+
+    def _warm_points(self, n_fits: int, moments: Moments, offset: float = 0.0) -> list[Float | None]:
+        """Where an earlier fit of the same shape ended, for each of the fits."""
+        nowhere: list[Float | None] = [None] * n_fits
+        if not self.warm_start or not hasattr(self, "coef_"):
+            return nowhere
+        slopes, levels = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        if slopes.shape != (n_fits, len(moments.mean)):
+            return nowhere
+        if moments.factors is not None:
+            slopes = slopes / moments.factors
+        if not self.fit_intercept:
+            return [np.array(slope) for slope in slopes]
+        return [np.append(slope, level - offset) for slope, level in zip(slopes, levels, strict=True)]
+
+    def _start_from(self, point: Float | None) -> Any:
+        """The start that ``init`` asks for, sharpened from a point if it is one that can be."""
+        start = self._start_method()
+        return Warm(point) if point is not None and isinstance(start, Band) else start
 
     def _three_way(self) -> bool:
         """Whether clusters are split below, on and above the kink (the paper's dual procedure)."""

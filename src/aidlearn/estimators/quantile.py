@@ -9,16 +9,19 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from aidlearn.data.chunk import Float
+from aidlearn.data.run import Run
 from aidlearn.data.threads import one_blas_thread
 from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.fitting import Fitted
-from aidlearn.estimators.linear import LinearEstimator
+from aidlearn.estimators.linear import WARM_START, LinearEstimator
 from aidlearn.estimators.standard_errors import Request, summarise
 from aidlearn.estimators.summary import Summary
 from aidlearn.linear.band import Band
+from aidlearn.linear.crossings import count_crossings
 from aidlearn.linear.design import Design
 from aidlearn.linear.losses import Loss, absolute, pinball
+from aidlearn.linear.warm import Warm
 
 
 class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
@@ -52,16 +55,19 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         check_number("alpha", self.alpha, low=0, include_low=True)
         losses, several = self._losses()
         run = self._run(self._source(X, y, sample_weight))
-        start = self._start_method()
         fits: list[Fitted] = []
         with one_blas_thread():
             moments, offset = self._measure_and_centre(run)
+            warm = self._warm_points(len(losses), moments, offset)
+            start = self._start_from(warm[0])
             for k, loss in enumerate(losses):
                 l1 = self.alpha * moments.weight
                 design = Design.of(loss, moments, fit_intercept=self.fit_intercept, l1=l1, offset=offset)
                 fits.append(self._fit_design(run, design, start, moments, k if several else None))
                 if isinstance(start, Band):
                     start.continue_from(fits[-1].result.point)
+                if isinstance(start, Warm) and k + 1 < len(losses):
+                    start.begin_at(warm[k + 1])
         points = np.array([fit.result.point for fit in fits])
         m = run.n_attributes
         coef = self._slopes(points, moments)
@@ -69,7 +75,11 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         self.coef_ = coef if several else coef[0]
         self.intercept_ = intercept if several else float(intercept[0])
         self._store_certificate(fits, several, run, offset)
+        self._look_at(run, several, points)
         return self
+
+    def _look_at(self, run: Run, several: bool, points: Float) -> None:
+        """What else a fitted model tells of its rows."""
 
     def predict(self, X: Any) -> Float:
         """Predict the quantile of every row: shape (n_samples,), or one column per quantile asked for.
@@ -128,7 +138,7 @@ class LADRegressor(_LinearQuantile):
     Parameters
     ----------
     alpha : float, default=0.0
-        L1 penalty ``alpha * sum(sample_weight) * |coef|_1``, scikit-learn's meaning.{ENGINE_PARAMETERS}
+        L1 penalty ``alpha * sum(sample_weight) * |coef|_1``, scikit-learn's meaning.{WARM_START}{ENGINE_PARAMETERS}
 
     Attributes
     ----------
@@ -166,6 +176,7 @@ class LADRegressor(_LinearQuantile):
         missing: str = "error",
         unknown: str = "error",
         standardize: bool = False,
+        warm_start: bool = False,
         checkpoint: Any = None,
     ) -> None:
         self.alpha = alpha
@@ -184,6 +195,7 @@ class LADRegressor(_LinearQuantile):
         self.missing = missing
         self.unknown = unknown
         self.standardize = standardize
+        self.warm_start = warm_start
         self.checkpoint = checkpoint
 
     def _losses(self) -> tuple[list[Loss], bool]:
@@ -200,15 +212,21 @@ class QuantileRegressor(_LinearQuantile):
     Parameters
     ----------
     quantile : float or sequence of floats, default=0.5
-        Each strictly between 0 and 1. With several, ``coef_`` has one row and ``predict`` one column for each,
-        attributes such as ``gap_`` one element, and each fit starts from the solution before it.
+        Each strictly between 0 and 1. With several, ``coef_`` has one row and ``predict`` one column for each, and
+        attributes such as ``gap_`` one element.
+    rearrange : bool, default=False
+        Sort the predictions of several quantiles in each row, so that they never cross (Chernozhukov, Fernandez-Val
+        and Galichon 2010).
     alpha : float, default=0.0
-        L1 penalty ``alpha * sum(sample_weight) * |coef|_1``, scikit-learn's meaning.{ENGINE_PARAMETERS}
+        L1 penalty ``alpha * sum(sample_weight) * |coef|_1``, scikit-learn's meaning.{WARM_START}{ENGINE_PARAMETERS}
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-    intercept_ : float{FITTED_ATTRIBUTES}
+    intercept_ : float
+    crossings_ : int
+        Pairs of neighbouring quantiles whose predictions cross, summed over the rows of the fit (before they are
+        rearranged); only with several quantiles.{FITTED_ATTRIBUTES}
 
     Examples
     --------
@@ -226,6 +244,7 @@ class QuantileRegressor(_LinearQuantile):
         self,
         *,
         quantile: Any = 0.5,
+        rearrange: bool = False,
         alpha: float = 0.0,
         fit_intercept: bool = True,
         tol: float = 1e-4,
@@ -242,9 +261,11 @@ class QuantileRegressor(_LinearQuantile):
         missing: str = "error",
         unknown: str = "error",
         standardize: bool = False,
+        warm_start: bool = False,
         checkpoint: Any = None,
     ) -> None:
         self.quantile = quantile
+        self.rearrange = rearrange
         self.alpha = alpha
         self.fit_intercept = fit_intercept
         self.tol = tol
@@ -261,6 +282,7 @@ class QuantileRegressor(_LinearQuantile):
         self.missing = missing
         self.unknown = unknown
         self.standardize = standardize
+        self.warm_start = warm_start
         self.checkpoint = checkpoint
 
     def _losses(self) -> tuple[list[Loss], bool]:
@@ -271,6 +293,27 @@ class QuantileRegressor(_LinearQuantile):
         for quantile in quantiles:
             check_number("quantile", quantile, low=0, high=1)
         return [pinball(float(quantile)) for quantile in quantiles], several
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not isinstance(self.rearrange, (bool, np.bool_)):
+            raise ValueError(f"rearrange must be True or False, got {self.rearrange!r}.")
+
+    def predict(self, X: Any) -> Float:
+        """Predict the quantile of every row: shape (n_samples,), or one column per quantile asked for.
+
+        With ``rearrange=True`` the columns of a row never cross. A Dask collection gives a lazy Dask array.
+        """
+        if not self.rearrange or np.ndim(self.quantile) == 0:
+            return super().predict(X)
+        ranks = np.argsort(np.argsort(np.asarray(self.quantile, dtype=np.float64), kind="stable"))
+        return self._decided(X, lambda scores: np.sort(scores, axis=1)[:, ranks])
+
+    def _look_at(self, run: Run, several: bool, points: Float) -> None:
+        self.__dict__.pop("crossings_", None)
+        if several:
+            order = np.argsort(np.asarray(self.quantile, dtype=np.float64), kind="stable")
+            self.crossings_ = count_crossings(run, points[order], self.fit_intercept)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

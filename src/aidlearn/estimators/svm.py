@@ -22,7 +22,7 @@ from aidlearn.engine.result import Result
 from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number, class_of
 from aidlearn.estimators.fitting import Fitted
-from aidlearn.estimators.linear import LinearEstimator
+from aidlearn.estimators.linear import WARM_START, LinearEstimator
 from aidlearn.linear.design import Design
 from aidlearn.linear.losses import Loss, epsilon_insensitive, hinge
 from aidlearn.linear.problem import PiecewiseLinear
@@ -33,7 +33,23 @@ def batched(items: list[Any], size: int) -> list[list[Any]]:
     return [items[first : first + size] for first in range(0, len(items), size)]
 
 
-class LinearSVC(ClassifierMixin, LinearEstimator):
+class LinearClassifier(ClassifierMixin, LinearEstimator):
+    """Classes decided by linear scores."""
+
+    classes_: Any
+
+    def decision_function(self, X: Any) -> Float:
+        """Signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""
+        return self._decided(X, lambda scores: scores[:, 0] if scores.shape[1] == 1 else scores)
+
+    def predict(self, X: Any) -> Any:
+        """Class of each row (a lazy Dask array for a Dask collection)."""
+        check_is_fitted(self)
+        classes = self.classes_
+        return self._decided(X, lambda scores: class_of(classes, scores))
+
+
+class LinearSVC(LinearClassifier):
     __doc__ = f"""Linear support vector classifier with a certified optimality gap.
 
     Minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i (x_i'w + b))`` by AID. The intercept b is not penalised (that
@@ -48,7 +64,7 @@ class LinearSVC(ClassifierMixin, LinearEstimator):
         Factors on the weights of the rows of each class.
     dual : bool, default=False
         Split clusters below, on and above the margin (the paper's dual procedure), so that ``dual_coef_`` satisfies
-        the optimality conditions row by row and not only in sum.{ENGINE_PARAMETERS}
+        the optimality conditions row by row and not only in sum.{WARM_START}{ENGINE_PARAMETERS}
 
     Attributes
     ----------
@@ -100,6 +116,7 @@ class LinearSVC(ClassifierMixin, LinearEstimator):
         missing: str = "error",
         unknown: str = "error",
         standardize: bool = False,
+        warm_start: bool = False,
         checkpoint: Any = None,
     ) -> None:
         self.C = C
@@ -120,6 +137,7 @@ class LinearSVC(ClassifierMixin, LinearEstimator):
         self.missing = missing
         self.unknown = unknown
         self.standardize = standardize
+        self.warm_start = warm_start
         self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVC:
@@ -140,21 +158,25 @@ class LinearSVC(ClassifierMixin, LinearEstimator):
         """
         self._check_parameters()
         check_number("C", self.C, low=0)
+        before = getattr(self, "classes_", None)
         run = self._classified(X, y, sample_weight)
         n_classes = len(self.classes_)
         with one_blas_thread():
             moments = self._measure(run)
+            same = before is not None and np.array_equal(before, self.classes_)
+            n_fits = 1 if n_classes == 2 else n_classes
+            points = self._warm_points(n_fits, moments) if same else [None] * n_fits
             positives = [1.0] if n_classes == 2 else [float(k) for k in range(n_classes)]
             fits: list[Fitted] = []
             duals: list[tuple[Int, Float]] = []
-            for group in batched(positives, run.classes_at_once or n_classes):
-                fits += run_together(run, [self._one(positive, moments) for positive in group])
+            for group in batched(list(zip(positives, points, strict=True)), run.classes_at_once or n_classes):
+                fits += run_together(run, [self._one(positive, point, moments) for positive, point in group])
                 duals += [self._duals(run, fit.result) for fit in fits[-len(group) :]]
             self._store_duals(duals, run.n_entries)
-        points = np.array([fit.result.point for fit in fits])
+        found = np.array([fit.result.point for fit in fits])
         m = run.n_attributes
-        self.coef_ = self._slopes(points, moments)
-        self.intercept_ = points[:, m] if self.fit_intercept else np.zeros(len(points))
+        self.coef_ = self._slopes(found, moments)
+        self.intercept_ = found[:, m] if self.fit_intercept else np.zeros(len(found))
         self._store_certificate(fits, len(fits) > 1, run)
         return self
 
@@ -180,14 +202,14 @@ class LinearSVC(ClassifierMixin, LinearEstimator):
     def _three_way(self) -> bool:
         return bool(self.dual)
 
-    def _one(self, positive: float, moments: Moments) -> Callable[[Run], Fitted]:
+    def _one(self, positive: float, point: Float | None, moments: Moments) -> Callable[[Run], Fitted]:
         """The fit of one class against the rest."""
 
         def fit(run: Run) -> Fitted:
             loss = hinge(float(self.C), positive)
             number = None if len(self.classes_) == 2 else int(positive)
             design = Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0)
-            return self._fit_design(run, design, self._start_method(), moments, number)
+            return self._fit_design(run, design, self._start_from(point), moments, number)
 
         return fit
 
@@ -217,16 +239,6 @@ class LinearSVC(ClassifierMixin, LinearEstimator):
         for row, (entries, duals) in zip(self.dual_coef_, found, strict=True):
             row[np.searchsorted(self.support_, entries)] = duals
 
-    def decision_function(self, X: Any) -> Float:
-        """Signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""
-        return self._decided(X, lambda scores: scores[:, 0] if scores.shape[1] == 1 else scores)
-
-    def predict(self, X: Any) -> Any:
-        """Class of each row (a lazy Dask array for a Dask collection)."""
-        check_is_fitted(self)
-        classes = self.classes_
-        return self._decided(X, lambda scores: class_of(classes, scores))
-
 
 class LinearSVR(RegressorMixin, LinearEstimator):
     __doc__ = f"""Linear support vector regression with a certified optimality gap.
@@ -238,7 +250,7 @@ class LinearSVR(RegressorMixin, LinearEstimator):
     epsilon : float, default=0.0
         Half width of the tube in which errors are free.
     C : float, default=1.0
-        Weight of the losses.{ENGINE_PARAMETERS}
+        Weight of the losses.{WARM_START}{ENGINE_PARAMETERS}
 
     Attributes
     ----------
@@ -281,6 +293,7 @@ class LinearSVR(RegressorMixin, LinearEstimator):
         missing: str = "error",
         unknown: str = "error",
         standardize: bool = False,
+        warm_start: bool = False,
         checkpoint: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -300,6 +313,7 @@ class LinearSVR(RegressorMixin, LinearEstimator):
         self.missing = missing
         self.unknown = unknown
         self.standardize = standardize
+        self.warm_start = warm_start
         self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVR:
@@ -312,7 +326,8 @@ class LinearSVR(RegressorMixin, LinearEstimator):
             moments, offset = self._measure_and_centre(run)
             loss = epsilon_insensitive(float(self.C), float(self.epsilon))
             design = Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0, offset=offset)
-            fit = self._fit_design(run, design, self._start_method(), moments)
+            start = self._start_from(self._warm_points(1, moments, offset)[0])
+            fit = self._fit_design(run, design, start, moments)
         point, m = fit.result.point, run.n_attributes
         self.coef_ = self._slopes(point, moments)
         self.intercept_ = float(point[m]) + offset if self.fit_intercept else 0.0

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ from aidlearn.linear.newton import (
 )
 from aidlearn.linear.passes import CARRIES, Split, passes_of
 from aidlearn.linear.problem import PiecewiseLinear, Procedure, StartMethod
-from aidlearn.linear.solvers import SOLVERS
+from aidlearn.linear.solvers import solve_by_interior_point
 
 NEAR = 3.0
 """Near rows in sqrt(p/n) of all: at the median so many standard deviations of a fitted value lie within."""
@@ -112,12 +112,19 @@ class Batch:
     tol: float = 1e-5
     near: float | None = None
     """Part of the rows that stay single; by default :data:`NEAR` times sqrt(p/n)."""
+    given_metric: Metric | None = None
+    """That of an earlier batch on the same rows, which saves measuring it again."""
+
+    @cached_property
+    def metric(self) -> Metric:
+        """Leverages of the rows."""
+        return _metric(self.run, self.design) if self.given_metric is None else self.given_metric
 
     def solve(self, refit: Refit) -> list[Solved]:
         """Solve all members to the tolerance."""
         p = self.design.n_variables
         near = NEAR * math.sqrt(p / self.design.effective) if self.near is None else self.near
-        metric = _metric(self.run, self.design)
+        metric = self.metric
         solved: dict[int, Solved] = {}
         left = list(range(len(self.members)))
         for fraction in (near, WIDER * near):
@@ -207,15 +214,16 @@ class _Reduced:
         point = batch.point if before is None else before.point
         start: StartMethod
         if run.n_entries * design.n_variables**2 <= ALL_SINGLE:
-            start = partial(_all_single, point=point)
+            start = partial(all_single, point=point)
         else:
             start = partial(_sharpened, point=point, metric=self.metric, reach=self.distance)
-        procedure = Procedure(SOLVERS["auto"], start, rng=np.random.default_rng(0))
+        # To the accuracy that is asked for: verified optima of many small problems would take longer than all else.
+        procedure = Procedure(partial(solve_by_interior_point, small=0), start, rng=np.random.default_rng(0))
         result = aid(PiecewiseLinear(run, design, procedure), Limits(batch.tol / 4, 100, None), [])
         return Solved(result.point, design.penalty(result.point), result.lower_bound)
 
 
-def _all_single(problem: PiecewiseLinear, point: Float) -> Start:
+def all_single(problem: PiecewiseLinear, point: Float) -> Start:
     """Every row of a small problem its own cluster, from a point close to the optimum."""
     design = problem.design
     total: list[float] = []

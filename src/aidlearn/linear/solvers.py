@@ -25,11 +25,13 @@ LARGEST_COST = 2.0**20
 than this is on its side whatever the number."""
 
 
-def solve_by_interior_point(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
-    """Solve around ``point`` in scaled coordinates."""
+def solve_by_interior_point(
+    rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy, small: int = SMALL
+) -> Solution:
+    """Solve around ``point`` in scaled coordinates; up to ``small`` rows to a verified optimum."""
     basis, scaled = _scaled(rows, point, has_intercept)
     start = np.zeros(len(basis.scale)) if point is None else basis.to_coordinates(point)
-    relative = 0.0 if len(rows.e) <= SMALL else accuracy.relative
+    relative = 0.0 if len(rows.e) <= small else accuracy.relative
     found = interior_point.solve(scaled, start, relative, accuracy.deadline)
     unproven = found.gap > max(1e-3 * abs(found.value), scaled.rounding)
     tractable = not rows.ridge.any() and len(rows.e) <= MOST_ROWS_FOR_HIGHS

@@ -1,0 +1,261 @@
+"""Cross-validation over a path of penalties: every point of every fold certified, for the price of a few fits.
+
+Along the path the model of all rows is fitted once for each penalty. The folds are its neighbours, with weights of
+zero for the rows they leave out: they share passes (:mod:`aidlearn.linear.batch`), and no row is copied.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing
+
+from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.folds import Folds
+from aidlearn.data.moments import Moments, inspect
+from aidlearn.data.open import is_elsewhere
+from aidlearn.data.resampling import Reweighted
+from aidlearn.data.run import Run
+from aidlearn.data.source import DataSource
+from aidlearn.data.threads import one_blas_thread
+from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.linear import LinearEstimator
+from aidlearn.linear.band import Band, few_entries
+from aidlearn.linear.batch import Batch, Member, Solved
+from aidlearn.linear.design import Design
+
+logger = logging.getLogger("aidlearn")
+
+CV_PARAMETERS = """
+    cv : int, splitter or iterable of (train, test), default=5
+        scikit-learn's meaning. Folds are weights of the rows: nothing is copied."""
+CV_ENGINE = """
+    refit : bool, default=True
+        Fit all rows with the best penalty. Otherwise the coefficients are the means of those of the folds, without a
+        certificate.
+    fit_intercept : bool, default=True
+    tol : float, default=1e-4
+        Certified relative gap of every point of every fold, and of the refit.
+    max_iter : int, default=100
+        Limit on iterations of a fit.
+    n_jobs, random_state, verbose, callbacks, categorical_features, missing, unknown
+        As in the single model."""
+CV_ATTRIBUTES = """
+    gaps_ : ndarray of shape (n_folds, n_penalties)
+        Certified relative gap of each point{worst}.
+    n_refitted_ : int
+        Points that took a fit of their own on all rows.
+    n_passes_ : int
+        Over the data, with those of the refit.
+    coef_, intercept_, objective_, lower_bound_, gap_, ...
+        Of the refit, as in the single model."""
+
+
+@dataclass
+class Rows:
+    """Rows of a cross-validation, and what is measured of them."""
+
+    run: Run
+    folds: Folds
+    all: Run
+    """The run with the weights of the fit on all rows."""
+    moments: Moments
+    offset: float = 0.0
+    """Taken from the targets."""
+    n_fits: int = 1
+    """Classes that are fitted against the rest."""
+
+
+class CrossValidated(LinearEstimator):
+    """What the cross-validated models share."""
+
+    cv: Any
+    scoring: Any
+    refit: bool
+    init: Any = "auto"
+    initial_rate: float | None = None
+    solver: str = "auto"
+    time_limit: float | None = None
+
+    @abstractmethod
+    def _single(self, value: float) -> Any:
+        """The model of one penalty, not fitted."""
+
+    @abstractmethod
+    def _design(self, rows: Rows, value: float, number: int) -> Design:
+        """The problem of one penalty (and class) on all rows."""
+
+    @abstractmethod
+    def _score(self, chunk: Chunk, scores: Float) -> Float:
+        """Score of each row by the rule of ``scoring=None``, from linear scores of shape (rows, fits)."""
+
+    def _check_cv_parameters(self) -> None:
+        self._check_parameters()
+        if not isinstance(self.refit, (bool, np.bool_)):
+            raise ValueError(f"refit must be True or False, got {self.refit!r}.")
+
+    def _fold_weights(self, run: Run, X: Any, classifies: bool) -> Folds:
+        """The folds that ``cv`` asks for, from the targets as the fit sees them."""
+        targets: list[Float] = []
+        run.map(lambda chunk, state: (np.array(chunk.y), None), collect=targets.append)
+        y = np.concatenate(targets)
+        y = y.astype(np.int64) if classifies else y
+        splits = check_cv(self.cv, y, classifier=classifies).split(np.zeros((len(y), 1)), y)
+        return Folds.of(splits, len(y))
+
+    def _path(self, rows: Rows, values: Sequence[float], number: int) -> list[list[Solved]]:
+        """Solutions of each fold (inner) at each value (outer) for one class."""
+        found: list[list[Solved]] = []
+        start = Band()
+        metric = None
+        for value in values:
+            design = self._design(rows, value, number)
+            members = [Member(design.loss, fold) for fold in range(rows.folds.n)]
+            refit = partial(self._refitted, rows, value, number)
+            if few_entries(rows.run.n_entries, design.n_variables):
+                found.append([refit(member, None) for member in members])
+                continue
+            fitted = self._fit_design(rows.all, design, start, rows.moments).result
+            start.continue_from(fitted.point)
+            batch = Batch(rows.run, design, fitted.point, members, rows.folds, self.tol, given_metric=metric)
+            metric = batch.metric
+            found.append(batch.solve(refit))
+        return found
+
+    def _refitted(self, rows: Rows, value: float, number: int, member: Member, point: Float | None) -> Solved:
+        """One fold on all rows, from a point close to it if there is one."""
+        run = Reweighted(rows.run, rows.folds, member.replicate)
+        moments = inspect(run, self.fit_intercept)
+        own = replace(rows, all=run, moments=moments)
+        start = Band()
+        if point is not None:
+            start.continue_from(point)
+        self.n_refitted_ += 1
+        logger.debug("fold %d is fitted on all rows at %g", member.replicate, value)
+        return Solved.of(self._fit_design(run, self._design(own, value, number), start, moments).result)
+
+    def _validate(self, rows: Rows, values: Sequence[float]) -> Float:
+        """Fit all points of all folds; returns them, shape (fits, folds, values, variables), and sets ``gaps_``."""
+        self.n_refitted_ = 0
+        order = np.argsort(values, kind="stable")
+        with one_blas_thread():
+            paths = [self._path(rows, [values[k] for k in order], number) for number in range(rows.n_fits)]
+        back = np.argsort(order)
+        paths = [[path[k] for k in back] for path in paths]
+        points = np.array([[[s.point for s in at] for at in path] for path in paths]).swapaxes(1, 2)
+        self.gaps_ = np.array([[[s.gap for s in at] for at in path] for path in paths]).swapaxes(1, 2).max(axis=0)
+        return points
+
+    def _default_scores(self, rows: Rows, points: Float) -> Float:
+        """Weighted means over the test rows of each fold, by one pass."""
+        n_fits, n_folds, n_values, _ = points.shape
+        m, folds = rows.run.n_attributes, rows.folds
+        slopes = points[..., :m]
+        levels = points[..., m] if self.fit_intercept else np.zeros(points.shape[:3])
+        total = np.zeros((n_folds, n_values + 1))
+
+        def measure(chunk: Chunk, state: Any) -> tuple[Float, None]:
+            sums = np.zeros_like(total)
+            for fold in range(n_folds):
+                tested = chunk.select(np.flatnonzero(folds.testing[fold, chunk.start : chunk.stop]))
+                if tested.n_entries == 0:
+                    continue
+                flat = slopes[:, fold].reshape(-1, m).T
+                scores = np.asarray(tested.X @ flat, dtype=np.float64) + levels[:, fold].ravel()
+                scores = scores.reshape(-1, n_fits, n_values)
+                for k in range(n_values):
+                    sums[fold, k] = tested.weight @ self._score(tested, scores[:, :, k])
+                sums[fold, -1] = tested.weight.sum()
+            return sums, None
+
+        def collect(part: Float) -> None:
+            total[:] += part
+
+        rows.run.map(measure, collect=collect)
+        weight = total[:, -1:]
+        return np.divide(total[:, :-1], weight, out=np.full((n_folds, n_values), np.nan), where=weight > 0)
+
+    def _asked_scores(self, rows: Rows, probe: Any, X: Any, y: Any, sample_weight: Any, points: Float) -> Float:
+        """Scores by the scorer that was asked for, on rows in memory."""
+        if is_elsewhere(X) or isinstance(X, DataSource):
+            raise ValueError("scoring needs rows in memory; files, sources and Dask are scored with scoring=None.")
+        scorer = check_scoring(probe, scoring=self.scoring)
+        used = self._complete(X, y, sample_weight)
+        kept = np.arange(rows.run.n_entries) if used.rows is None else np.flatnonzero(used.rows)
+        scores = np.empty(points.shape[1:3])
+        for fold in range(rows.folds.n):
+            tested = np.flatnonzero(rows.folds.testing[fold])
+            its_X, its_y = _safe_indexing(X, kept[tested]), _safe_indexing(used.y, tested)
+            told = {} if used.weight is None else {"sample_weight": np.asarray(used.weight)[tested]}
+            for k in range(points.shape[2]):
+                model = copy.copy(probe)
+                self._give(model, points[:, fold, k], rows)
+                scores[fold, k] = scorer(model, its_X, its_y, **told)
+        return scores
+
+    def _give(self, model: Any, points: Float, rows: Rows) -> None:
+        """Coefficients to a model, from points of its fits."""
+        m = rows.run.n_attributes
+        levels = points[:, m] + rows.offset if self.fit_intercept else np.zeros(len(points))
+        if hasattr(model, "classes_"):
+            model.coef_, model.intercept_ = points[:, :m], levels
+        else:
+            model.coef_, model.intercept_ = points[0, :m], float(levels[0])
+
+    def _finish(
+        self, rows: Rows, values: Sequence[float], points: Float, probe: Any, X: Any, y: Any, sample_weight: Any
+    ) -> float:
+        """Scores, the best value, and the model with it."""
+        if self.scoring is None:
+            self.scores_ = self._default_scores(rows, points)
+        else:
+            self.scores_ = self._asked_scores(rows, probe, X, y, sample_weight, points)
+        raised = points
+        if self.fit_intercept and rows.offset:
+            raised = points.copy()
+            raised[..., -1] += rows.offset
+        self.coefs_paths_ = raised if len(raised) > 1 else raised[0]
+        means = self.scores_.mean(axis=0)
+        best = int(np.nanargmax(means)) if np.isfinite(means).any() else 0
+        for name in [name for name in vars(self) if name in CERTIFICATE]:
+            del self.__dict__[name]  # of an earlier fit
+        final, n_passes = probe, rows.run.n_passes
+        if self.refit:
+            final = self._single(values[best]).fit(X, y, sample_weight)
+            n_passes += final.n_passes_
+        else:
+            self._give(final, points[:, :, best].mean(axis=1), rows)
+        self.__dict__.update({name: value for name, value in vars(final).items() if name.endswith("_")})
+        self.n_passes_ = n_passes
+        return float(values[best])
+
+
+CERTIFICATE = (
+    *("objective_", "lower_bound_", "gap_", "status_", "n_iter_", "n_clusters_", "aggregation_rate_", "history_"),
+    *("cluster_sizes_", "cluster_distances_", "frames_", "support_", "dual_coef_", "recipe_", "feature_names_in_"),
+)
+"""Fitted attributes that not every fit has."""
+
+
+def checked_path(name: str, given: Any) -> list[float]:
+    """The values of a path that was given in full."""
+    values = np.atleast_1d(np.asarray(given)).ravel().tolist()
+    if not values:
+        raise ValueError(f"{name} must hold at least one number, got an empty sequence.")
+    for value in values:
+        check_number(name, value, low=0, include_low=name == "alphas")
+    return [float(value) for value in values]
+
+
+def weighted_run(run: Run, folds: Folds) -> Run:
+    """The run of the fit on all rows: the same, unless classes have factors."""
+    return run if folds.factors is None else Reweighted(run, folds, folds.n)

@@ -1,0 +1,38 @@
+"""Planes of several quantiles that cross at rows of the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.run import Run
+
+AT_ONCE = 1 << 17
+"""Predictions (rows times planes) that fit into a cache."""
+
+
+def count_crossings(run: Run, points: Float, fit_intercept: bool) -> int:
+    """Pairs of neighbouring planes in the wrong order, summed over the rows with weight, by one pass.
+
+    ``points`` are in the order of their quantiles. Two planes in the same place do not cross; rounding decides neither.
+    """
+    m = run.n_attributes
+    slopes = np.ascontiguousarray(points[:, :m].T)
+    levels = points[:, m] if fit_intercept else np.zeros(len(points))
+    rows = max(1, AT_ONCE // len(points))
+    found: list[int] = []
+
+    def measure(chunk: Chunk, state: Any) -> tuple[int, None]:
+        number = 0
+        for first in range(0, chunk.n_entries, rows):
+            part = slice(first, min(first + rows, chunk.n_entries))
+            predicted = np.asarray(chunk.X[part] @ slopes, dtype=np.float64) + levels
+            noise = 1e-12 * np.abs(predicted).max(axis=1, keepdims=True)
+            wrong = (np.diff(predicted, axis=1) < -noise).sum(axis=1)
+            number += int(wrong[chunk.weight[part] > 0].sum())
+        return number, None
+
+    run.map(measure, collect=found.append)
+    return sum(found)
