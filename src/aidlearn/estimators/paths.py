@@ -27,6 +27,7 @@ from aidlearn.data.resampling import Reweighted
 from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
 from aidlearn.data.threads import one_blas_thread
+from aidlearn.engine.result import below, relative_gap
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.linear import LinearEstimator
 from aidlearn.linear.band import Band, few_entries
@@ -152,7 +153,9 @@ class CrossValidated(LinearEstimator):
         back = np.argsort(order)
         paths = [[path[k] for k in back] for path in paths]
         points = np.array([[[s.point for s in at] for at in path] for path in paths]).swapaxes(1, 2)
-        self.gaps_ = np.array([[[s.gap for s in at] for at in path] for path in paths]).swapaxes(1, 2).max(axis=0)
+        self.gaps_ = (
+            np.array([[[_proven_gap(s) for s in at] for at in path] for path in paths]).swapaxes(1, 2).max(axis=0)
+        )
         return points
 
     def _default_scores(self, rows: Rows, points: Float) -> Float:
@@ -237,6 +240,11 @@ class CrossValidated(LinearEstimator):
         self.__dict__.update({name: value for name, value in vars(final).items() if name.endswith("_")})
         self.n_passes_ = n_passes
         return float(values[best])
+
+
+def _proven_gap(solved: Solved) -> float:
+    """The gap, with a bound that rounding has lifted above the objective lowered again."""
+    return relative_gap(solved.objective, below(solved.lower_bound, solved.objective))
 
 
 CERTIFICATE = (

@@ -9,19 +9,24 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from aidlearn.data.chunk import Float
+from aidlearn.data.moments import Moments
 from aidlearn.data.run import Run
 from aidlearn.data.threads import one_blas_thread
 from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.linear import WARM_START, LinearEstimator
+from aidlearn.estimators.many_quantiles import ManyQuantiles
 from aidlearn.estimators.standard_errors import Request, summarise
 from aidlearn.estimators.summary import Summary
-from aidlearn.linear.band import Band
+from aidlearn.linear.band import Band, few_entries
 from aidlearn.linear.crossings import count_crossings
 from aidlearn.linear.design import Design
 from aidlearn.linear.losses import Loss, absolute, pinball
 from aidlearn.linear.warm import Warm
+
+OWN = ("auto", "interior-point")
+"""Solvers of aggregated problems that neighbours are solved by."""
 
 
 class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
@@ -55,19 +60,17 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         check_number("alpha", self.alpha, low=0, include_low=True)
         losses, several = self._losses()
         run = self._run(self._source(X, y, sample_weight))
-        fits: list[Fitted] = []
         with one_blas_thread():
             moments, offset = self._measure_and_centre(run)
+            l1 = self.alpha * moments.weight
+            designs = [
+                Design.of(loss, moments, fit_intercept=self.fit_intercept, l1=l1, offset=offset) for loss in losses
+            ]
             warm = self._warm_points(len(losses), moments, offset)
-            start = self._start_from(warm[0])
-            for k, loss in enumerate(losses):
-                l1 = self.alpha * moments.weight
-                design = Design.of(loss, moments, fit_intercept=self.fit_intercept, l1=l1, offset=offset)
-                fits.append(self._fit_design(run, design, start, moments, k if several else None))
-                if isinstance(start, Band):
-                    start.continue_from(fits[-1].result.point)
-                if isinstance(start, Warm) and k + 1 < len(losses):
-                    start.begin_at(warm[k + 1])
+            if several and self._share_passes(run, designs[0], warm):
+                fits = ManyQuantiles(self, run, designs, moments).solve()
+            else:
+                fits = self._one_by_one(run, designs, moments, warm, several)
         points = np.array([fit.result.point for fit in fits])
         m = run.n_attributes
         coef = self._slopes(points, moments)
@@ -77,6 +80,31 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         self._store_certificate(fits, several, run, offset)
         self._look_at(run, several, points)
         return self
+
+    def _one_by_one(
+        self, run: Run, designs: list[Design], moments: Moments, warm: list[Float | None], several: bool
+    ) -> list[Fitted]:
+        """Each from the solution before it."""
+        start = self._start_from(warm[0])
+        fits: list[Fitted] = []
+        for k, design in enumerate(designs):
+            fits.append(self._fit_design(run, design, start, moments, k if several else None))
+            if isinstance(start, Band):
+                start.continue_from(fits[-1].result.point)
+            if isinstance(start, Warm) and k + 1 < len(designs):
+                start.begin_at(warm[k + 1])
+        return fits
+
+    def _share_passes(self, run: Run, design: Design, warm: list[Float | None]) -> bool:
+        """Whether quantiles can be neighbours of one another.
+
+        Not where each has a file, a limit, pictures or a start of its own, or where nothing is aggregated.
+        """
+        engine = self.init in ("auto", "band") if isinstance(self.init, str) else False
+        plain = self.checkpoint is None and self.time_limit is None and self.initial_rate is None and self.tol > 0
+        rows = run.n_attributes > 2 and design.layout is None and not design.offset
+        small = few_entries(run.n_entries, design.n_variables)
+        return engine and plain and rows and not small and self.solver in OWN and warm[0] is None
 
     def _look_at(self, run: Run, several: bool, points: Float) -> None:
         """What else a fitted model tells of its rows."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from aidlearn.data.arrays import ArraySource
-from aidlearn.data.chunk import Chunk, Float, join
+from aidlearn.data.chunk import Chunk, Float, Int, join
 from aidlearn.data.moments import inspect
 from aidlearn.data.resampling import UNCHANGED, Unchanged, Weights
 from aidlearn.data.run import Run
@@ -48,6 +48,7 @@ from aidlearn.linear.newton import (
 from aidlearn.linear.passes import CARRIES, Split, passes_of
 from aidlearn.linear.problem import PiecewiseLinear, Procedure, StartMethod
 from aidlearn.linear.solvers import solve_by_interior_point
+from aidlearn.trace import MOST_CLUSTERS, Profile
 
 NEAR = 3.0
 """Near rows in sqrt(p/n) of all: at the median so many standard deviations of a fitted value lie within."""
@@ -73,6 +74,8 @@ class Member:
 
     loss: Loss
     replicate: int = 0
+    after: int | None = None
+    """An earlier member of the batch that is closer to this one than the point of the batch is."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,9 @@ class Solved:
     objective: float
     """On all rows."""
     lower_bound: float
+    profile: Profile | None = None
+    """Clusters of the aggregated problem that proves the bound, where it is not that of a fit."""
+    n_clusters: int = 0
 
     @property
     def gap(self) -> float:
@@ -132,7 +138,11 @@ class Batch:
             for first in range(0, len(left), MEMBERS_AT_ONCE):
                 numbers = left[first : first + MEMBERS_AT_ONCE]
                 reduced = _reduce(self, numbers, metric, math.inf if whole else fraction)
-                points = [reduced.solve(k, solved.get(number)) for k, number in enumerate(numbers)]
+                points: list[Solved] = []
+                for k, number in enumerate(numbers):
+                    after = self.members[number].after
+                    nearest = points[numbers.index(after)] if after in numbers[:k] else None
+                    points.append(reduced.solve(k, solved.get(number, nearest)))
                 for number, found in zip(numbers, _evaluated(self, numbers, points), strict=True):
                     solved[number] = _better(solved.get(number), found)
             left = [number for number in left if solved[number].gap > self.tol]
@@ -149,6 +159,11 @@ def _better(one: Solved | None, two: Solved) -> Solved:
         return two
     best = one if one.objective <= two.objective else two
     return replace(best, lower_bound=max(one.lower_bound, two.lower_bound))
+
+
+def _view(run: Run) -> Chunk:
+    """All rows of a small source."""
+    return join([run.source.chunk(k) for k in range(run.source.n_chunks)])
 
 
 def _metric(run: Run, design: Design) -> Metric:
@@ -191,6 +206,8 @@ class _Reduced:
     metric: Metric
     distance: float
     """Within which rows are near, in leverages."""
+    counts: Int
+    """Rows in the groups."""
 
     def solve(self, k: int, before: Solved | None) -> Solved:
         """The reduced problem of the k-th member, with its penalty for an objective: that of the rows comes later."""
@@ -220,7 +237,24 @@ class _Reduced:
         # To the accuracy that is asked for: verified optima of many small problems would take longer than all else.
         procedure = Procedure(partial(solve_by_interior_point, small=0), start, rng=np.random.default_rng(0))
         result = aid(PiecewiseLinear(run, design, procedure), Limits(batch.tol / 4, 100, None), [])
-        return Solved(result.point, design.penalty(result.point), result.lower_bound)
+        n_near = self.near.n_entries
+        return Solved(
+            result.point,
+            design.penalty(result.point),
+            result.lower_bound,
+            self._profile(source, design, result.point),
+            n_near + len(self.counts),
+        )
+
+    def _profile(self, source: ArraySource, design: Design, point: Float) -> Profile:
+        """The groups, and near rows in regular distances."""
+        n_near = self.near.n_entries
+        step = -(-n_near // (MOST_CLUSTERS - len(self.counts)))
+        near = range(0, n_near, max(1, step))
+        shown = np.array([*near, *range(n_near, n_near + len(self.counts))])
+        z = design.margins(Chunk(0, len(shown), source.X[shown], source.y[shown], source.weight[shown]), point)
+        sizes = np.append(np.ones(len(near), dtype=np.int64), self.counts)
+        return Profile(sizes, design.loss.distance(z))
 
 
 def all_single(problem: PiecewiseLinear, point: Float) -> Start:
@@ -240,7 +274,7 @@ def _sharpened(problem: PiecewiseLinear, point: Float, metric: Metric, reach: fl
     The metric is that of all rows: the groups, each heavier than all near rows, would spoil one of their own.
     """
     design, run = problem.design, problem.run
-    view = join([run.source.chunk(k) for k in range(run.source.n_chunks)])
+    view = _view(run)
     leverage = np.broadcast_to(np.asarray(metric.leverage(design, view), dtype=np.float64), view.n_entries)
     damping = Damping(size=1e-4)
 
@@ -305,39 +339,42 @@ def _reduce(batch: Batch, numbers: Sequence[int], metric: Metric, fraction: floa
     everything = math.isinf(distance)
     as_given = isinstance(weights, Unchanged) and not loss.classifies  # then the pass has summed them already
 
-    def measure(chunk: Chunk, state: Any) -> tuple[tuple[Chunk, Float, Float], None]:
+    def measure(chunk: Chunk, state: Any) -> tuple[tuple[Chunk, Float, Float, Int], None]:
         factors = weights(chunk.start, chunk.stop, replicates)
         factors *= chunk.weight
         sums = np.zeros((len(replicates), n_groups, p + 2))
         if everything:
-            return (chunk.select(slice(None)), factors, sums), None
+            return (chunk.select(slice(None)), factors, sums, np.zeros(n_groups, dtype=np.int64)), None
         leverage = metric.leverage(design, chunk, compiled)
         found = passes.groups(design, chunk, point, leverage, split)
         if as_given:
             sums[0, :, :p], sums[0, :, p:] = found.sums[:, :p], found.sums[:, -2:]
-            return (chunk.select(found.alone), factors[:, found.alone], sums), None
+            return (chunk.select(found.alone), factors[:, found.alone], sums, found.counts), None
         far = found.labels.copy()
         far[found.alone] = -1
         for group in range(n_groups):
             rows = np.flatnonzero(far == group)
             if len(rows):
                 sums[:, group] = _sums(chunk, rows, factors[:, rows])
-        return (chunk.select(found.alone), factors[:, found.alone], sums), None
+        return (chunk.select(found.alone), factors[:, found.alone], sums, found.counts), None
 
     near: list[Chunk] = []
     parts: list[Float] = []
     total = np.zeros((len(replicates), n_groups, p + 2))
+    counts = np.zeros(n_groups, dtype=np.int64)
 
-    def collect(value: tuple[Chunk, Float, Float]) -> None:
+    def collect(value: tuple[Chunk, Float, Float, Int]) -> None:
         near.append(value[0])
         parts.append(value[1])
         total[:] += value[2]
+        counts[:] += value[3][:n_groups]
 
     run.map(measure, collect=collect)
     of = [replicates.index(batch.members[number].replicate) for number in numbers]
     positive = getattr(loss, "positive", 1.0)
     labels = np.repeat([positive - 1.0, positive], n_regions) if loss.classifies else np.zeros(n_groups)
-    return _Reduced(batch, numbers, join(near), np.concatenate(parts, axis=1)[of], total[of], labels, metric, distance)
+    own = np.concatenate(parts, axis=1)[of]
+    return _Reduced(batch, numbers, join(near), own, total[of], labels, metric, distance, counts)
 
 
 def _sums(chunk: Chunk, rows: NDArray[np.intp], weight: Float) -> Float:
