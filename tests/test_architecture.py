@@ -24,6 +24,7 @@ BELOW = {
     "display": {"data", "engine", "trace", "estimators"},
     "report": {"data", "engine", "trace", "estimators", "files", "display"},
     "bench": {""},
+    "__main__": {"cli"},
     "cli": {"", "data", "engine", "estimators", "formula", "files", "report", "bench"},
 }
 """Folders (and modules) of the package, and what each may import besides itself; "" are the public names."""

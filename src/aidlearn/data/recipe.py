@@ -183,8 +183,8 @@ def listed_levels(levels: Sequence[str]) -> str:
 
 def missing_cell(name: str, row: str) -> str:
     return (
-        f"Input X has a missing cell at row {row}, column {name!r}: fill it, or leave such rows out with "
-        "missing='drop', or make a level of it with missing='level'."
+        f"Input X has a missing cell at row {row}, column {name!r}: fill it. A fit can also leave such rows out with "
+        "missing='drop', or make a level of it with missing='level'; a prediction needs all its cells."
     )
 
 

@@ -73,7 +73,7 @@ ENGINE_PARAMETERS = """
 
 FITTED_ATTRIBUTES = """
     objective_ : float
-        Objective of the returned coefficients on all rows (E).
+        Objective of the returned coefficients on all rows (E); residuals below their own rounding count as 0.
     lower_bound_ : float
         Proven lower bound on the optimum (F).
     gap_ : float
