@@ -47,7 +47,7 @@ def test_star_import_submodules_and_unknown_names():
     names = {}
     exec("from aidlearn import *", names)
     assert set(aidlearn.__all__) <= set(names)
-    modules = [module.name for module in iter_modules(aidlearn.__path__)]
+    modules = [module.name for module in iter_modules(aidlearn.__path__) if module.name != "__main__"]
     assert {"cli", "data", "display", "engine", "estimators", "files", "report"} <= set(modules) <= set(dir(aidlearn))
     for name in modules:
         assert getattr(aidlearn, name).__name__ == f"aidlearn.{name}"

@@ -165,7 +165,8 @@ class Design:
     def rows(self, chunk: Chunk, select: NDArray[np.integer] | slice) -> Matrix:
         """The selected rows ``a_i = sign_i (x_i - centre, 1)``."""
         if self.layout is not None:
-            return self._sparse_rows(chunk.select(select), self.layout)
+            everything = isinstance(select, slice) and select == slice(None)  # which scipy would copy
+            return self._sparse_rows(chunk if everything else chunk.select(select), self.layout)
         block = chunk.dense_rows(select)
         rows = np.empty((len(block), self.n_variables))
         np.subtract(block, self.centre, out=rows[:, : self.n_attributes])
