@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aidlearn.data.chunk import SPARSE_NUMBERS
 from aidlearn.data.threads import n_threads
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class Need:
     def of(cls, source: DataSource, n_jobs: int) -> Need:
         # A stored number of a sparse row has its column beside it.
         stored = source.n_attributes + 1.0
+        if source.is_sparse:
+            stored = min(stored, SPARSE_NUMBERS)
         if source.is_sparse and source.encoding is not None:
             stored = 1.5 * len(source.encoding.columns) + 1.0
         shape = source.n_entries, source.n_attributes, source.rows_per_chunk
