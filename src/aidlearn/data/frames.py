@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -312,7 +313,7 @@ def encode_columns(
     numbers: dict[int, NDArray[Any]] = {}
     for j in factors:
         parts: list[NDArray[Any]] = []
-        found[j] = columns.levels(j, lambda part, parts=parts: parts.append(_small(part)), keep)  # type: ignore[misc]
+        found[j] = columns.levels(j, partial(_keep_small, parts), keep)
         numbers[j] = np.concatenate(parts)
     recipe = make_recipe(outline, rules, factors, found, columns.n_rows, intercept)
     codes = {}
@@ -325,6 +326,10 @@ def encode_columns(
             places = [absent if level is None else own.get(level, -1) for level in kept]
             codes[j] = _small(np.array(places, dtype=np.int32))[numbers.pop(j)]
     return recipe, codes
+
+
+def _keep_small(parts: list[NDArray[Any]], part: NDArray[Any]) -> None:
+    parts.append(_small(part))
 
 
 def _small(codes: NDArray[np.int32]) -> NDArray[Any]:

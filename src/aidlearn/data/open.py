@@ -121,8 +121,10 @@ def _with_rules(source: FileSource, rules: Rules) -> FileSource:
         for what, names in (("one_hot", rules.also), ("numeric", rules.numeric)):
             for name in names:
                 find_column(choice.columns, name, what, choice.where)
-        source.rules = rules  # type: ignore[attr-defined]
-        encoded = source.encoded(Rules(), True)
+        from aidlearn.data.tables import TableFiles
+
+        assert isinstance(source, TableFiles)
+        encoded = source.opened_with(rules).encoded(Rules(), True)
     assert isinstance(encoded, FileSource)
     return encoded
 

@@ -141,7 +141,7 @@ def _elsewhere(uri: str) -> list[Place]:
     start = uri.partition("://")[0] + "://"
     system, path = _system(uri)
     if has_magic(path):
-        folder = path[: re.search(r"[*?[]", path).start()].rpartition("/")[0]  # type: ignore[union-attr]
+        folder = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0]
         inside = system.get_file_info(fs.FileSelector(folder, recursive=True))
         fitting = sorted(info.path for info in inside if info.is_file and PurePosixPath(info.path).match(path))
         if not fitting:

@@ -74,6 +74,12 @@ class TableFiles(FileSource):
         if self.n_entries == 0:
             raise ValueError(f"{where} has no rows.")
 
+    def opened_with(self, rules: Rules) -> TableFiles:
+        """The same files with rules, which those of an estimator go before."""
+        source = copy(self)
+        source.rules = rules
+        return source
+
     def encoded(self, rules: Rules, intercept: bool) -> DataSource:
         """The same file with factors as an estimator wants them; levels are found by one pass over their columns."""
         rules = rules.over(self.rules)

@@ -7,6 +7,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from aidlearn.data.chunk import Float
 from aidlearn.data.moments import Moments
 from aidlearn.data.run import Run
@@ -126,5 +128,5 @@ class ManyQuantiles:
         self.fits[k] = Fitted(result, solved.profile, [])
 
 
-UNSOLVED = Solved(None, math.inf, -math.inf)  # type: ignore[arg-type]
+UNSOLVED = Solved(np.empty(0), math.inf, -math.inf)
 """What a neighbour that stays open is: an ordinary fit follows."""
