@@ -26,27 +26,31 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, help="of the first case; by default another one every time")
     parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="folder for scripts")
+    parser.add_argument("--log", type=Path, help="file to which a line for each case is added")
+    parser.add_argument("--tell", type=Path, nargs="+", metavar="LOG", help="sum up logs instead of trying cases")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.tell:
+        _tell([json.loads(line) for path in options.tell for line in path.read_text().splitlines()])
+        return 0
     if options.worker is not None:
         _work(options.worker)
         return 0
     seed = int(time.time()) * 1000 if options.seed is None else options.seed
     print(f"first seed {seed}", flush=True)
-    until, tried, failed = time.monotonic() + 60 * options.minutes, [], []
+    until, tried = time.monotonic() + 60 * options.minutes, []
     while time.monotonic() < until:
-        done, failure = _batch(seed, until)
+        done = _batch(seed, until)
         tried += done
         seed += BATCH
-        if failure is not None:
-            failed.append(failure)
-            _write(options.findings, *failure)
+        if options.log:
+            with options.log.open("a", encoding="utf-8") as log:
+                log.writelines(json.dumps(entry) + "\n" for entry in done)
         for entry in done:
             if entry["failure"]:
-                failed.append((entry["seed"], entry["failure"]))
                 _write(options.findings, entry["seed"], entry["failure"])
-    _tell(tried, failed)
-    return 1 if failed else 0
+    _tell(tried)
+    return 1 if any(entry["failure"] for entry in tried) else 0
 
 
 def _work(first: int) -> None:
@@ -64,20 +68,24 @@ def _work(first: int) -> None:
                 status = ",".join(str(one) for one in found)
             except Exception as error:
                 failure = f"{type(error).__name__}: {error}"
-        entry = {
-            "seed": seed,
-            "estimator": case.estimator,
-            "kind": case.kind,
-            "rows": len(case.y),
-            "status": status,
-            "seconds": case.notes.get("seconds", 0.0),
-            "failure": failure,
-        }
-        print(json.dumps(entry), flush=True)
+        print(json.dumps(_entry(case, seed, status, failure)), flush=True)
 
 
-def _batch(first: int, until: float) -> tuple[list[dict[str, Any]], tuple[int, str] | None]:
-    """What a worker has told, and the case that it died of."""
+def _entry(case: Any, seed: int, status: str, failure: str) -> dict[str, Any]:
+    return {
+        "seed": seed,
+        "estimator": case.estimator,
+        "kind": case.kind,
+        "tol": case.parameters["tol"],
+        "rows": len(case.y),
+        "status": status,
+        "seconds": case.notes.get("seconds", 0.0),
+        "failure": failure,
+    }
+
+
+def _batch(first: int, until: float) -> list[dict[str, Any]]:
+    """What a worker has told, and the case that it died of, if it has."""
     command = [sys.executable, "-m", "benchmarks.fuzz", "--worker", str(first)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -91,9 +99,11 @@ def _batch(first: int, until: float) -> tuple[list[dict[str, Any]], tuple[int, s
     done = [line for line in lines if "seed" in line]
     begun = [line["begin"] for line in lines if "begin" in line]
     if died == 0 or len(begun) == len(done):
-        return done, None
+        return done
+    from benchmarks.fuzz.cases import make
+
     reason = "did not end" if died == -9 else f"the process died ({died}): {errors.strip()[-300:]}"
-    return done, (begun[-1], reason)
+    return [*done, _entry(make(begun[-1]), begun[-1], "", reason)]
 
 
 def _write(folder: Path, seed: int, failure: str) -> None:
@@ -108,8 +118,11 @@ def _write(folder: Path, seed: int, failure: str) -> None:
     (folder / f"finding_{seed}.py").write_text(script(case, seed, failure.splitlines()[0]), encoding="utf-8")
 
 
-def _tell(tried: list[dict[str, Any]], failed: list[tuple[int, str]]) -> None:
+def _tell(tried: list[dict[str, Any]]) -> None:
+    failed = [entry for entry in tried if entry["failure"]]
     print(f"\n{len(tried)} cases, {len(failed)} violations")
+    for entry in failed:
+        print(f"  seed {entry['seed']} {entry['estimator']} {entry['kind']}: {entry['failure'].splitlines()[0][:150]}")
     by_estimator: dict[str, Counter[str]] = defaultdict(Counter)
     by_kind: dict[str, Counter[str]] = defaultdict(Counter)
     groups: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
