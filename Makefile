@@ -1,5 +1,6 @@
 # make demo   sets up a virtual environment and runs the main job on generated data
 # make test   lint, types and tests
+# make browser  what the browser tests of `make test` need, where it can be installed (root and apt-get)
 # make fuzz MINUTES=10   random fits against independent oracles; findings become scripts
 # make test-wheel        the built wheel in a clean environment, from another folder
 # make test-minimum      the tests with the lowest versions that pyproject.toml allows
@@ -7,7 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-wheel test-minimum fuzz lint types check bench clean
+.PHONY: demo test browser test-wheel test-minimum fuzz lint types check bench clean
 MINUTES ?= 10
 
 $(VENV)/.installed: pyproject.toml
@@ -28,6 +29,9 @@ types: $(VENV)/.installed
 
 test: lint types
 	SCIPY_ARRAY_API=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+browser:
+	.ci/browser
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet -e ".[bench]"

@@ -10,7 +10,7 @@ from aidlearn import LinearSVC, QuantileRegressor
 from aidlearn.report import write_report
 from small_models import NAMES, fitted
 
-pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome on this machine")
+pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome on this machine: make browser")
 
 
 @pytest.fixture(scope="module")
