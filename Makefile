@@ -1,6 +1,7 @@
 # make demo   sets up a virtual environment and runs the main job on generated data
 # make test   lint, types and tests
 # make browser  what the browser tests of `make test` need, where it can be installed (root and apt-get)
+# make docs   the site, in build/site (gallery included; warnings are errors)
 # make fuzz MINUTES=10   random fits against independent oracles; findings become scripts
 # make test-wheel        the built wheel in a clean environment, from another folder
 # make test-minimum      the tests with the lowest versions that pyproject.toml allows
@@ -8,7 +9,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test browser test-wheel test-minimum fuzz lint types check bench clean
+.PHONY: demo docs linkcheck test browser test-wheel test-minimum fuzz lint types check bench clean
 MINUTES ?= 10
 
 $(VENV)/.installed: pyproject.toml
@@ -19,6 +20,17 @@ $(VENV)/.installed: pyproject.toml
 
 demo: $(VENV)/.installed
 	$(BIN)/aidlearn demo
+
+$(VENV)/.docs-installed: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet -e ".[docs]"
+	touch $@
+
+docs: $(VENV)/.docs-installed
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs build/site
+	@echo "The site is in build/site: open build/site/index.html"
+
+linkcheck: $(VENV)/.docs-installed
+	$(BIN)/python -m sphinx -b linkcheck -D plot_gallery=0 docs build/linkcheck
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -119,6 +119,7 @@ def main() -> None:
                 parts.append(f"{words}\n")
             if command == "@table":
                 subprocess.run([sys.executable, "-c", TABLE], cwd=folder, check=True)
+                parts.append(f"```python\n{TABLE.lstrip()}```\n")
                 continue
             parts.append(f"```console\n$ {command}\n{run(command, folder)}```\n")
     text = "\n".join(parts)
