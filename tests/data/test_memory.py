@@ -86,3 +86,43 @@ def test_classes_are_fitted_in_groups_where_memory_is_short(tmp_path):
     model.fit(open_source(path, 3, memory_limit=least(path, 3)))
     assert np.allclose(model.objective_, memory.objective_, rtol=1e-4)
     assert model.dual_coef_.shape == (4, len(model.support_))
+
+
+FACTORS = """
+import re, sys
+import numpy as np
+import pandas as pd
+from pathlib import Path
+from aidlearn import LADRegressor
+from aidlearn.data import run
+
+def kilobytes(key):
+    return int(re.search(key + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+n, rng = 3_000_000, np.random.default_rng(0)
+levels = [f"level {k}" for k in range(300)]
+codes = [rng.integers(300, size=n, dtype=np.int16) for _ in range(3)]
+y = rng.laplace(size=n)
+for part in codes:
+    y += rng.normal(size=300)[part]
+X = pd.DataFrame({f"f{k}": pd.Categorical.from_codes(part, levels) for k, part in enumerate(codes)})
+X["x"] = rng.normal(size=n)
+del codes
+run.COMPILED_CELLS, cells = 0, run.COMPILED_CELLS
+LADRegressor().fit(X[:40_000], y[:40_000])  # loads and compiles what is loaded late
+run.COMPILED_CELLS = cells
+before = kilobytes("VmRSS")
+Path("/proc/self/clear_refs").write_text("5")
+model = LADRegressor().fit(X, y)
+print((kilobytes("VmHWM") - before) * 1024, X.memory_usage(deep=True).sum(), model.gap_)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's /proc")
+def test_factors_of_a_frame_are_not_expanded():
+    arguments = [sys.executable, "-c", FACTORS]
+    answer = subprocess.run(arguments, capture_output=True, text=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+    assert answer.returncode == 0, answer.stderr
+    taken, frame, gap = map(float, answer.stdout.split())
+    assert taken <= 0.5 * frame + 100e6
+    assert gap <= 1e-4

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -22,6 +23,7 @@ from aidlearn.data.recipe import (
     Recipe,
     Rules,
     TableOutline,
+    level_text,
     make_recipe,
     refuse_columns,
 )
@@ -52,6 +54,10 @@ class Columns(ABC):
     def dictionary(self, column: int, start: int, stop: int) -> tuple[Sequence[Any], NDArray[Any]]:
         """The different values among some rows of a column, and the number of each row's (-1: missing)."""
 
+    def held_codes(self, column: int) -> tuple[Sequence[Any], NDArray[Any]] | None:
+        """The same of all rows where the table holds them, not copied; None where they have to be made."""
+        return None
+
     def holds(self) -> list[str] | None:
         """More exact words for what columns hold, where there are any."""
         return None
@@ -61,9 +67,10 @@ class Columns(ABC):
     ) -> LevelsFound:
         """The levels of a column, of the rows to ``keep``; the number of each row's level is collected by slices."""
         found = LevelsFound(self.outline.kinds[column])
+        held = self.held_codes(column)
         for start in range(0, self.n_rows, SLICE_ROWS):
             stop = min(start + SLICE_ROWS, self.n_rows)
-            values, codes = self.dictionary(column, start, stop)
+            values, codes = self.dictionary(column, start, stop) if held is None else (held[0], held[1][start:stop])
             if keep is not None:
                 codes = np.where(keep[start:stop], codes, -1)
             collect(found.add(values, codes, start))
@@ -107,6 +114,12 @@ class FrameColumns(Columns):
         except _NoText as error:
             name = self.outline.names[column]
             raise ValueError(f"Column {column} ({name!r}) of X {error}") from None
+
+    def held_codes(self, column: int) -> tuple[Sequence[Any], NDArray[Any]] | None:
+        native = self._columns[column].to_native()
+        if not (hasattr(native, "cat") and hasattr(native, "factorize")):
+            return None
+        return list(native.cat.categories), native.array.codes
 
     def holds(self) -> list[str]:
         return [
@@ -230,8 +243,22 @@ def floats(column: Any) -> Float:
     return np.asarray(values, dtype=np.float64)
 
 
+@dataclass(frozen=True)
+class Renumbered:
+    """Codes that a table holds, as others: what they stand for in some rows is looked up when these are read."""
+
+    held: NDArray[Any]
+    places: NDArray[Any]
+    """Of each code; the last is that of -1."""
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        return self.places[self.held[rows]]
+
+
 class TableSource(DataSource):
     """Columns in memory, joined into rows chunk by chunk.
+
+    Making a chunk takes longer than waking a thread for it, so threads are given one at a time.
 
     Parameters
     ----------
@@ -245,6 +272,8 @@ class TableSource(DataSource):
         are read.
     """
 
+    chunks_at_once = 1
+
     def __init__(
         self,
         columns: Columns,
@@ -252,7 +281,7 @@ class TableSource(DataSource):
         weight: Float | None,
         n_jobs: int | None = None,
         recipe: Recipe | None = None,
-        codes: Mapping[int, NDArray[Any]] | None = None,
+        codes: Mapping[int, NDArray[Any] | Renumbered] | None = None,
     ) -> None:
         self.columns, self.encoding, self.y, self.weight, self.n_jobs = columns, recipe, y, weight, n_jobs
         self.codes = codes or {}
@@ -304,7 +333,7 @@ def checked_factors(columns: Columns, rules: Rules) -> dict[int, str | None]:
 
 def encode_columns(
     columns: Columns, rules: Rules, intercept: bool, keep: NDArray[np.bool_] | None = None
-) -> tuple[Recipe | None, dict[int, NDArray[Any]]]:
+) -> tuple[Recipe | None, dict[int, NDArray[Any] | Renumbered]]:
     """The recipe of columns in memory and the codes of their factors; None where there is none."""
     outline, factors = columns.outline, checked_factors(columns, rules)
     if not factors:
@@ -312,19 +341,27 @@ def encode_columns(
     found: dict[int, LevelsFound] = {}
     numbers: dict[int, NDArray[Any]] = {}
     for j in factors:
+        if columns.held_codes(j) is not None:
+            found[j] = columns.levels(j, lambda part: None, keep)
+            continue
         parts: list[NDArray[Any]] = []
         found[j] = columns.levels(j, partial(_keep_small, parts), keep)
         numbers[j] = np.concatenate(parts)
     recipe = make_recipe(outline, rules, factors, found, columns.n_rows, intercept)
-    codes = {}
+    codes: dict[int, NDArray[Any] | Renumbered] = {}
     for j, column in enumerate(recipe.columns):
-        if j in factors:
+        if j not in factors:
+            continue
+        held = columns.held_codes(j)
+        if held is not None:
+            levels = [level_text(value) for value in held[0]]
+        else:
             levels = sorted(found[j].texts, key=found[j].texts.__getitem__)
-            kept = [*levels, None]  # the last is taken for -1, a missing cell
-            own = {level: k for k, level in enumerate(column.own_levels)}
-            absent = own.get(MISSING_LEVEL, -1)
-            places = [absent if level is None else own.get(level, -1) for level in kept]
-            codes[j] = _small(np.array(places, dtype=np.int32))[numbers.pop(j)]
+        own = {level: k for k, level in enumerate(column.own_levels)}
+        # The last is taken for -1, a missing cell.
+        places = [*(own.get(level, -1) for level in levels), own.get(MISSING_LEVEL, -1)]
+        small = _small(np.array(places, dtype=np.int32))
+        codes[j] = small[numbers.pop(j)] if held is None else Renumbered(held[1], small)
     return recipe, codes
 
 
@@ -340,6 +377,8 @@ def _small(codes: NDArray[np.int32]) -> NDArray[Any]:
 
 class KeptRows(DataSource):
     """Rows of a source in memory without those that have missing cells; target and weight are of these rows."""
+
+    chunks_at_once = 1
 
     def __init__(self, source: Any, keep: NDArray[np.bool_], y: NDArray[Any], weight: Float) -> None:
         self.source, self.keep, self.y, self.weight = source, keep, y, weight

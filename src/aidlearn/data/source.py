@@ -40,6 +40,8 @@ class DataSource(ABC):
     """Bytes that a fit may take."""
     is_sparse: bool = False
     """Whether chunks are CSR matrices."""
+    chunks_at_once: int = 1 << 30
+    """That one thread is given at most: what they come to is kept until those before are done."""
     sequential: bool = False
     """Whether chunks can only be read one after the other."""
     reading_bytes: float = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -318,7 +319,7 @@ class _Sharpening:
             sums = passes.model(design, chunk, point, leverage, kappa)
             return local_model(design, chunk, sums, leverage, thin), leverage
 
-        level.leverages = level.run.map(measure, level.leverages, total.add)
+        level.leverages = level.run.map(measure, level.leverages, partial(total.add, n_jobs=metric.n_jobs))
         total.objective += design.penalty(point)
         return total
 

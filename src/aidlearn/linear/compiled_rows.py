@@ -12,7 +12,7 @@ from aidlearn.data.chunk import Float
 from aidlearn.data.compiled import compiled, vector
 from aidlearn.linear.gram import in_runs
 
-ROWS_PER_CELL = 1 / 16
+ROWS_PER_CELL = 1 / 8
 """Rows of a block per cell of the matrix that they add to: a row takes few operations, a cell one more addition."""
 TILE = 32
 """Rows and columns of a matrix that are mirrored at a time."""

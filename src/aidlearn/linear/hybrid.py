@@ -79,6 +79,15 @@ class Hybrid(Matrix):
         return values
 
     @property
+    def stored(self) -> int:
+        indices = (self.S.indices.nbytes + self.S.indptr.nbytes) // 8
+        return int(self.D.size + self.S.data.size + self.full.size + indices)
+
+    @property
+    def n_dense(self) -> int:
+        return self.D.shape[1]
+
+    @property
     def T(self) -> _HybridTransposed:
         return _HybridTransposed(self)
 
@@ -143,13 +152,13 @@ class Hybrid(Matrix):
 
         weight = np.ones(self.shape[0]) if D is None else np.ascontiguousarray(D)
         (dense, others), at = self.places, self.at
-        gram = np.empty((self.shape[1], self.shape[1]))
-        gram[np.ix_(dense, dense)] = weighted_gram(self.D, weight, n_jobs)
         across = mixed_gram(self.D, self.S, weight, n_jobs)
         among = sparse_gram(self.S, weight, n_jobs)
         if len(at):
             across += (self.D[at] * weight[at, None]).T @ self.full
             among += weighted_gram(self.full, weight[at], n_jobs)
+        gram = np.empty((self.shape[1], self.shape[1]))
+        gram[np.ix_(dense, dense)] = weighted_gram(self.D, weight, n_jobs)
         gram[np.ix_(others, others)] = among
         gram[np.ix_(dense, others)] = across
         gram[np.ix_(others, dense)] = across.T

@@ -38,6 +38,16 @@ class Matrix(ABC):
 
     @property
     @abstractmethod
+    def stored(self) -> int:
+        """Numbers of eight bytes that it takes."""
+
+    @property
+    @abstractmethod
+    def n_dense(self) -> int:
+        """Columns that every row has a number of."""
+
+    @property
+    @abstractmethod
     def T(self) -> Transposed: ...
 
     @abstractmethod
@@ -114,6 +124,14 @@ class Dense(Matrix):
     def __init__(self, array: Float) -> None:
         self.array, self.shape = array, array.shape
         self.centrable = np.ones(self.shape[1], dtype=bool)
+
+    @property
+    def stored(self) -> int:
+        return self.array.size
+
+    @property
+    def n_dense(self) -> int:
+        return self.shape[1]
 
     @property
     def T(self) -> Float:

@@ -7,7 +7,8 @@ matrix, which makes the start invariant to linear changes of the columns and let
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from aidlearn.linear.solvers import solve_by_interior_point as interior_point_so
 SKETCH_COLUMNS = 8
 HEAVY = 0.02
 """Leverage from which a row always counts, whatever the sample: at most 50 rows per variable have it."""
+MOST_HELD = 1 << 20
+"""Numbers of rows that are held (8 MB) before they are summed into a Gram matrix."""
 SMALLEST = 1e-12
 """Squared leverage over the sum of weights that every row has at least."""
 TRUST = 4.0
@@ -117,6 +120,38 @@ def _regularised_cholesky(scaled: Float) -> Float:
     return np.eye(len(scaled))
 
 
+@dataclass
+class GramSum:
+    """The Gram matrix of rows that come in parts, of which few are held at a time."""
+
+    held: list[Matrix] = field(default_factory=list)
+    summed: Float | None = None
+    _n_held: int = 0
+
+    def add(self, parts: Sequence[Matrix], n_jobs: int = 1) -> None:
+        """Add rows; which of them are summed together follows from their order alone, and so do the bits."""
+        self.held += parts
+        self._n_held += sum(rows.stored for rows in parts)
+        # Blocks of a dense Gram matrix have 2 p rows: enough of them for all threads.
+        if self._n_held > max([MOST_HELD, *(16 * rows.n_dense**2 for rows in parts)]):
+            self._sum(n_jobs)
+
+    def whole(self, n_jobs: int = 1) -> Float:
+        """The matrix of all rows, once they are there."""
+        if self.held:
+            self._sum(n_jobs)
+        assert self.summed is not None
+        return self.summed
+
+    def _sum(self, n_jobs: int) -> None:
+        gram = joined(self.held).gram(n_jobs=n_jobs)
+        if self.summed is None:
+            self.summed = gram
+        else:
+            self.summed += gram
+        self.held, self._n_held = [], 0
+
+
 @dataclass(frozen=True)
 class NormalEquations:
     """Gram matrix of the (centred) rows and their product with the target."""
@@ -134,17 +169,32 @@ class NormalEquations:
     def of_all(cls, design: Design, run: Run) -> NormalEquations:
         """By one pass over all rows."""
         p = design.n_variables
-        total = cls(np.zeros((p, p)), np.zeros(p))
+        right = np.zeros(p)
+        if design.layout is not None:
+            # A matrix for every chunk would take more than its rows.
+            total = GramSum()
+
+            def rows_of(chunk: Chunk, state: Any) -> tuple[tuple[Matrix, Float], None]:
+                rows = design.rows(chunk, slice(None)).scaled_rows(np.sqrt(chunk.weight))
+                return (rows, rows.T @ (np.sqrt(chunk.weight) * chunk.y)), None
+
+            def take(value: tuple[Matrix, Float]) -> None:
+                total.add([value[0]], run.n_jobs)
+                right[:] += value[1]
+
+            run.map(rows_of, collect=take)
+            return cls(total.whole(run.n_jobs), right)
+        gram = np.zeros((p, p))
 
         def measure(chunk: Chunk, state: Any) -> tuple[NormalEquations, None]:
             return cls.of(design, chunk), None
 
         def collect(part: NormalEquations) -> None:
-            total.gram[:] += part.gram
-            total.right[:] += part.right
+            gram[:] += part.gram
+            right[:] += part.right
 
         run.map(measure, collect=collect)
-        return total
+        return cls(gram, right)
 
     def shows_all_columns(self, design: Design) -> bool:
         """Whether a sample's columns have about the norm they have on all entries.
@@ -164,19 +214,20 @@ class Model:
     near_rows: list[Matrix]
     """``sqrt(curvature_i) a_i`` of the rows near a kink: the Hessian is their Gram matrix."""
     curvature: float
-    _hessian: Float | None = None
+    _gram: GramSum = field(default_factory=GramSum)
 
-    def add(self, other: Model) -> None:
+    def add(self, other: Model, n_jobs: int = 1) -> None:
+        """Add the model of the next chunk."""
         self.objective += other.objective
         self.forces = self.forces + other.forces
-        self.near_rows += other.near_rows
         self.curvature += other.curvature
+        self._gram.add(other.near_rows, n_jobs)
 
     def hessian(self, n_jobs: int = 1) -> Float:
         """Gram matrix of the near rows, once all of them are there."""
-        if self._hessian is None:
-            self._hessian = joined(self.near_rows).gram(n_jobs=n_jobs)
-        return self._hessian
+        self._gram.add(self.near_rows, n_jobs)
+        self.near_rows = []
+        return self._gram.whole(n_jobs)
 
 
 def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int) -> Model:
