@@ -16,7 +16,7 @@ was proven, continue a fit that was stopped. Everything below was run in an empt
 on a terminal a live display takes the place of the lines `iteration ...`.
 
 - **Data** are .csv, .tsv, .parquet (a file or a folder of files), .npy or .svmlight files; `-` is CSV on standard
-  input. Linear models read them in parts, so they may be larger than memory; `kernel-svm` and `s3vm` load them.
+  input. Linear models read them in parts, so they may be larger than memory; `kernel-svm`, `kernel-svr` and `s3vm` load them.
 - **Columns** go by name, or by number from 0 where no column has that name.
 - **Exit codes**: 0 done; 1 an error, told in a line or two on standard error, with nothing written; 2 stopped at a
   limit (time, iterations, Ctrl-C, floating-point precision) with the best model so far written. `--debug` adds the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from aidlearn import SVC, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, SemiSupervisedSVC
+from aidlearn import SVC, SVR, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, SemiSupervisedSVC
 
 N = 60
 
@@ -35,6 +35,10 @@ def unfitted():
         "svc-linear": (SVC(kernel="linear", decision_function_shape="ovo"), 2),
         "svc-precomputed": (SVC(kernel="precomputed"), 2),
         "svc-nystroem": (SVC(approximation="nystroem", n_components=20), 4),
+        "svr-rbf": (SVR(C=2.0), 1),
+        "svr-linear": (SVR(kernel="linear", epsilon=0.3), 1),
+        "svr-precomputed": (SVR(kernel="precomputed"), 1),
+        "svr-nystroem": (SVR(approximation="nystroem", n_components=20), 1),
         "semi-linear": (SemiSupervisedSVC(balance="constraint"), 3),
         "semi-rbf": (SemiSupervisedSVC(kernel="rbf"), 3),
         "semi-poly": (SemiSupervisedSVC(kernel="poly", degree=2, coef0=1), 3),

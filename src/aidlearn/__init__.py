@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.estimators.cross_validated import LinearSVCCV as LinearSVCCV
     from aidlearn.estimators.cross_validated import QuantileRegressorCV as QuantileRegressorCV
     from aidlearn.estimators.kernel_svm import SVC as SVC
+    from aidlearn.estimators.kernel_svr import SVR as SVR
     from aidlearn.estimators.one_class import LinearOneClassSVM as LinearOneClassSVM
     from aidlearn.estimators.quantile import LADRegressor as LADRegressor
     from aidlearn.estimators.quantile import QuantileRegressor as QuantileRegressor

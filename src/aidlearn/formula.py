@@ -50,8 +50,8 @@ def fit(formula: str, data: Any, model: Any = "lad", *, sample_weight: Any = Non
     data : table, path of a file, stream of Arrow batches, or Dask DataFrame
         Anything beyond a list of columns needs a table in memory.
     model : str or estimator, default="lad"
-        A model by its name on the command line ("lad", "quantile", "svm", "svr", "kernel-svm", "s3vm") or class, or an
-        estimator, which is cloned.
+        A model by its name on the command line ("lad", "quantile", "svm", "svr", "kernel-svm", "kernel-svr",
+        "s3vm") or class, or an estimator, which is cloned.
     sample_weight : array or name of a column, optional
     **parameters
         Of the estimator.

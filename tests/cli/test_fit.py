@@ -10,6 +10,7 @@ from cli_support import COLUMNS, X, frame
 
 from aidlearn import (
     SVC,
+    SVR,
     LADRegressor,
     LinearOneClassSVM,
     LinearSVC,
@@ -71,6 +72,7 @@ OPTIONS = {
         SVC(C=2.0, kernel="poly", degree=2, coef0=1.0, gamma=0.5, solver="libsvm"),
         "label",
     ),
+    "kernel-svr --C 2 --epsilon 0.3 --kernel rbf --gamma 0.5": (SVR(C=2.0, epsilon=0.3, gamma=0.5), "y"),
     "kernel-svm --nystroem 50 --class-weight balanced --solver libsvm --memory-limit 1GB": (
         SVC(approximation="nystroem", n_components=50, class_weight="balanced", solver="libsvm"),
         "three",

@@ -85,8 +85,8 @@ def test_columns_on_demand_are_those_of_the_matrix(kernel, tol):
     matrix = rows.block(everything, everything)
     columns = ColumnsOnDemand(rows, everything[:280], matrix[:, 280:], 10)
     nothing = np.zeros(300)
-    whole = solve_smo(KernelDual(y, box, matrix=matrix), nothing, nothing, Accuracy(1e-6, np.inf))
-    parts = solve_smo(KernelDual(y, box, columns=columns), nothing, nothing, Accuracy(1e-6, np.inf))
+    whole = solve_smo(KernelDual(y, box, np.ones(len(y)), matrix=matrix), nothing, nothing, Accuracy(1e-6, np.inf))
+    parts = solve_smo(KernelDual(y, box, np.ones(len(y)), columns=columns), nothing, nothing, Accuracy(1e-6, np.inf))
     K = matrix.astype(np.float64)
     assert value(K, y, parts) == pytest.approx(value(K, y, whole), rel=3e-6)
     assert ((parts >= 0) & (parts <= box)).all()
@@ -99,8 +99,8 @@ def test_the_order_of_rows_does_not_matter(solver, seed):
     K, y, box = dual_problem(seed)
     order = np.random.default_rng(seed).permutation(len(y))
     nothing = np.zeros(len(y))
-    one = SOLVERS[solver](KernelDual(y, box, matrix=K), nothing, nothing, EXACT)
-    shuffled = KernelDual(y[order], box[order], matrix=np.ascontiguousarray(K[np.ix_(order, order)]))
+    one = SOLVERS[solver](KernelDual(y, box, np.ones(len(y)), matrix=K), nothing, nothing, EXACT)
+    shuffled = KernelDual(y[order], box[order], np.ones(len(y)), matrix=np.ascontiguousarray(K[np.ix_(order, order)]))
     two = SOLVERS[solver](shuffled, nothing, nothing, EXACT)
     assert value(K, y, one) == pytest.approx(value(shuffled.square_float64(), y[order], two), rel=2e-8)
     assert K @ (y * one) == pytest.approx((shuffled.scores(two))[np.argsort(order)], abs=2e-2)
@@ -110,7 +110,7 @@ def test_the_order_of_rows_does_not_matter(solver, seed):
 def test_a_solver_goes_on_from_where_it_is(solver):
     """From any feasible point the dual does not fall, and from the solution nothing changes."""
     K, y, box = dual_problem(5)
-    dual = KernelDual(y, box, matrix=K)
+    dual = KernelDual(y, box, np.ones(len(y)), matrix=K)
     begin = dual.start(np.random.default_rng(0).uniform(0, 1, len(y)) * box)
     solved = SOLVERS[solver](dual, begin, dual.scores(begin), EXACT)
     assert value(K, y, solved) >= value(K, y, begin)
@@ -131,8 +131,8 @@ def test_smo_agrees_with_libsvm_for_any_boxes(with_columns):
     everything = np.arange(400)
     matrix = rows.block(everything, everything)
     nothing = np.zeros(400)
-    whole = KernelDual(y, box, matrix=matrix)
-    parts = KernelDual(y, box, columns=ColumnsOnDemand(rows, everything, np.zeros((400, 0)), 64))
+    whole = KernelDual(y, box, np.ones(len(y)), matrix=matrix)
+    parts = KernelDual(y, box, np.ones(len(y)), columns=ColumnsOnDemand(rows, everything, np.zeros((400, 0)), 64))
     ours = solve_smo(parts if with_columns else whole, nothing, nothing, Accuracy(1e-7, np.inf))
     theirs = solve_libsvm(whole, nothing, nothing, Accuracy(1e-7, np.inf))
     assert value(matrix, y, ours) == pytest.approx(value(matrix, y, theirs), rel=1e-6)
@@ -143,7 +143,7 @@ def test_smo_agrees_with_libsvm_for_any_boxes(with_columns):
 def test_the_last_digits():
     """From a rough solution Newton steps reach what float64 can; the interior point on a factor finds the same."""
     K, y, box = dual_problem(7)
-    dual = KernelDual(y, box, matrix=K)
+    dual = KernelDual(y, box, np.ones(len(y)), matrix=K)
     nothing = np.zeros(len(y))
     rough = solve_smo(dual, nothing, nothing, Accuracy(1e-3, np.inf))
     sharp = finish(dual, rough, Accuracy(1e-12, np.inf))
@@ -153,10 +153,10 @@ def test_the_last_digits():
 
 
 def test_a_dual_without_members_is_solved():
-    empty = KernelDual(np.zeros(0), np.zeros(0), matrix=np.zeros((0, 0)))
+    empty = KernelDual(np.zeros(0), np.zeros(0), np.zeros(0), matrix=np.zeros((0, 0)))
     for solver in SOLVERS.values():
         assert len(solver(empty, np.zeros(0), np.zeros(0), EXACT)) == 0
-    assert best_intercept(np.zeros(0), np.zeros(0), np.zeros(0)) == 0.0
+    assert best_intercept(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0)) == 0.0
 
 
 def test_best_intercept_minimises():
@@ -169,4 +169,4 @@ def test_best_intercept_minimises():
             return box @ np.maximum(0, 1 - y * (scores + b))
 
         least = min(loss(b) for b in y - scores)
-        assert loss(best_intercept(scores, y, box)) == pytest.approx(least, abs=1e-12)
+        assert loss(best_intercept(scores, y, box, np.ones(len(y)))) == pytest.approx(least, abs=1e-12)

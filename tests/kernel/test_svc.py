@@ -249,9 +249,9 @@ def test_indefinite_kernels_are_refused():
 
 
 def test_a_kernel_seen_on_a_sample_only_is_said_to_be(monkeypatch):
-    from aidlearn.estimators import kernel_svm
+    from aidlearn.estimators import kernel_machine
 
-    monkeypatch.setattr(kernel_svm, "CHECKED_ROWS", 50)
+    monkeypatch.setattr(kernel_machine, "CHECKED_ROWS", 50)
     X, y = noisy_classes(80)
     with pytest.warns(UserWarning, match="50 of 80 rows"):
         SVC(kernel="precomputed").fit(rbf_kernel(X), y)

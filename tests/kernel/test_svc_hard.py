@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
 
 from aidlearn import SVC, Status
-from aidlearn.estimators import kernel_svm
+from aidlearn.estimators import kernel_machine
 from aidlearn.kernel import solvers as kernel_solvers
 
 INITS = ["auto", "band", "kmeans", "kernel-kmeans", "rows"]
@@ -244,7 +244,7 @@ def test_a_fit_that_fails_leaves_no_model_behind(monkeypatch):
     def stopped(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kernel_svm, "kernel_rows", stopped)
+    monkeypatch.setattr(kernel_machine, "kernel_rows", stopped)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:, :2], np.arange(50) % 3)
     with pytest.raises(NotFittedError):
@@ -263,7 +263,7 @@ def test_hard_problems_of_medium_size_are_not_solved_again_and_again(monkeypatch
 
 
 def test_precomputed_matrices_are_looked_at_as_a_whole(monkeypatch):
-    monkeypatch.setattr(kernel_svm, "CHECKED_ROWS", 20)
+    monkeypatch.setattr(kernel_machine, "CHECKED_ROWS", 20)
     X, y = noisy_classes(300)
     K = rbf_kernel(X)
     seen = np.sort(np.random.default_rng(0).choice(300, 20, replace=False))

@@ -124,7 +124,7 @@ def described(offered: Option) -> Described:
     """A parameter as an option for typer: its type with a description, and the default."""
     known = PARAMETERS[offered.parameter]
     choices = offered.choices or known.choices
-    default = offered.choices[0] if offered.choices else known.default
+    default = offered.choices[0] if offered.choices else offered.default or known.default
     text = (offered.help or known.help).format(choices=", ".join(choices))
     return option(known.kind, default, known.flag or option_name(offered.parameter), help=text, complete=choices)
 

@@ -36,6 +36,8 @@ class Option:
     """Values that are names, the default first."""
     help: str = ""
     """In place of the description that the parameter has in all models."""
+    default: Any = None
+    """In place of the default that the parameter has in the other models."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ _INTERCEPT = Option("fit_intercept")
 _TABLE = (Option("missing", ("error", "drop", "level")), Option("unknown", ("error", "reference")))
 _LINEAR = (*_TABLE, Option("standardize"))
 _LINEAR_INIT = Option("init", ("auto", "band", "kmeans", "birch"))
+_KERNEL_INIT = Option("init", ("auto", "band", "kmeans", "kernel-kmeans", "rows"))
 _KERNEL = (Option("gamma"), Option("degree"), Option("coef0"))
 
 
@@ -127,8 +130,9 @@ def _solver(*names: str) -> Option:
     return Option("solver", ("auto", *names))
 
 
-def _file_state(module: str) -> FileState:
-    return FileState(imported(f"{module}:file_state"), imported(f"{module}:restore_file_state"))
+def _file_state(module: str, kernel_machine: bool = False) -> FileState:
+    of = "aidlearn.estimators.kernel_machine" if kernel_machine else module
+    return FileState(imported(f"{of}:file_state"), imported(f"{module}:restore_file_state"))
 
 
 _DECLARED = (
@@ -191,13 +195,32 @@ _DECLARED = (
             *_KERNEL,
             Option("class_weight"),
             Option("approximation"),
-            Option("init", ("auto", "band", "kmeans", "kernel-kmeans", "rows")),
+            _KERNEL_INIT,
             _solver("smo", "libsvm"),
             Option("memory_limit"),
             *_TABLE,
         ),
         fit_names=one_against_one,
-        file_state=_file_state("aidlearn.estimators.kernel_svm"),
+        file_state=_file_state("aidlearn.estimators.kernel_svm", kernel_machine=True),
+        in_memory=True,
+        keeps_checkpoints=False,
+    ),
+    Model(
+        "aidlearn.estimators.kernel_svr:SVR",
+        command="kernel-svr",
+        help="Kernel support vector regression; rows are loaded into memory.",
+        options=(
+            Option("C"),
+            Option("epsilon", default=0.1),
+            Option("kernel", ("rbf", "poly", "linear")),
+            *_KERNEL,
+            Option("approximation"),
+            _KERNEL_INIT,
+            _solver("smo"),
+            Option("memory_limit"),
+            *_TABLE,
+        ),
+        file_state=_file_state("aidlearn.estimators.kernel_svr", kernel_machine=True),
         in_memory=True,
         keeps_checkpoints=False,
     ),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from aidlearn.data.chunk import Float, Int
 from aidlearn.kernel.dual import SMALL, ColumnsOnDemand, KernelDual
 from aidlearn.kernel.functions import TINY
-from aidlearn.kernel.rows import CompiledRows, KernelRows
+from aidlearn.kernel.rows import CompiledRows, KernelRows, SideRows
 
 GROWTH = 2
 """Room that a matrix gets for more rows."""
@@ -32,9 +32,9 @@ ERROR_PARTS = 32
 class KernelClusters:
     """The members of the aggregated problem: single rows first, in the order they came, then shared clusters."""
 
-    def __init__(self, rows: KernelRows, y: Float, box: Float, memory_limit: float) -> None:
+    def __init__(self, rows: KernelRows, y: Float, box: Float, edge: Float, memory_limit: float) -> None:
         n = rows.n
-        self.rows, self.y, self.box, self.limit = rows, y, box, memory_limit
+        self.rows, self.y, self.box, self.edge, self.limit = rows, y, box, edge, memory_limit
         self.labels = np.full(n, -1, dtype=np.int32)
         self.singles: Int = np.empty(0, dtype=np.int64)
         self.cluster_of: Int = np.empty(0, dtype=np.int64)
@@ -154,11 +154,13 @@ class KernelClusters:
         y = np.concatenate([self.y[self.singles], self._signs()])
         box = np.concatenate([self.box[self.singles], self.weights])
         at_clusters = self._at_clusters()
-        if self.size <= self.max_matrix or not isinstance(self.rows, CompiledRows):
-            return KernelDual(y, box, matrix=self._whole_matrix(at_clusters))
+        edge = self.means(self.edge)
+        if self.size <= self.max_matrix or not self.rows.compiled:
+            return KernelDual(y, box, edge, matrix=self._whole_matrix(at_clusters))
+        assert isinstance(self.rows, (CompiledRows, SideRows))
         self._matrix, self._filled = None, 0
         columns = int(self.limit / 2 / (self.size * np.dtype(self.rows.dtype).itemsize))
-        return KernelDual(y, box, columns=ColumnsOnDemand(self.rows, self.singles, at_clusters, columns))
+        return KernelDual(y, box, edge, columns=ColumnsOnDemand(self.rows, self.singles, at_clusters, columns))
 
     def _at_clusters(self) -> Float:
         """Kernel values of the shared clusters against all members."""

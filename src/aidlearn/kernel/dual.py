@@ -1,8 +1,10 @@
 """The dual of a weighted kernel SVM: what the aggregated problem of the paper's appendix B is to its solvers.
 
-    maximise  sum a - 1/2 a'Qa,   Q_ij = y_i y_j K_ij,   0 <= a_i <= box_i,   y'a = 0
+    maximise  e'a - 1/2 a'Qa,   Q_ij = y_i y_j K_ij,   0 <= a_i <= box_i,   y'a = 0
 
-Its members are single rows and clusters; the kernel among them is a matrix, or columns computed when they are needed.
+The loss of a member is ``box_i max(0, e_i - y_i f(x_i))``: e is 1 in a classification, and in a regression each side of
+the tube is an entry. Its members are single rows and clusters; the kernel among them is a matrix, or columns computed
+when they are needed.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from aidlearn.data.chunk import Float, Int
 from aidlearn.kernel.functions import TINY
-from aidlearn.kernel.rows import CompiledRows
+from aidlearn.kernel.rows import CompiledRows, SideRows
 from aidlearn.linear.certificate import balance
 from aidlearn.linear.rows import EPS
 
@@ -27,7 +29,7 @@ SMALL = 1000
 class ColumnsOnDemand:
     """What the columns of a kernel matrix that is too large to be kept are computed from."""
 
-    rows: CompiledRows
+    rows: CompiledRows | SideRows
     singles: Int
     """The single rows, which are the first members."""
     at_clusters: NDArray[Any]
@@ -38,10 +40,12 @@ class ColumnsOnDemand:
 
 @dataclass(frozen=True)
 class KernelDual:
-    """Labels and boxes of the members, and the kernel among them in one of its two forms."""
+    """Labels, boxes and edges of the members, and the kernel among them in one of its two forms."""
 
     y: Float
     box: Float
+    edge: Float
+    """Up to it ``y f(x)`` has a loss."""
     matrix: NDArray[Any] | None = None
     """Its first columns; there may be room for more."""
     columns: ColumnsOnDemand | None = None
@@ -67,17 +71,17 @@ class KernelDual:
         """Relative duality gap at a feasible point, with its scores if they are known."""
         scores = self.scores(alpha) if scores is None else scores
         square = float((self.y * alpha) @ scores)
-        b = best_intercept(scores, self.y, self.box)
-        primal = 0.5 * square + float(self.box @ np.maximum(0.0, 1.0 - self.y * (scores + b)))
-        value = float(alpha.sum()) - 0.5 * square
+        b = best_intercept(scores, self.y, self.box, self.edge)
+        primal = 0.5 * square + float(self.box @ np.maximum(0.0, self.edge - self.y * (scores + b)))
+        value = float(self.edge @ alpha) - 0.5 * square
         return (primal - value) / max(primal, TINY)
 
 
-def best_intercept(scores: Float, y: Float, box: Float) -> float:
-    """The b that minimises ``sum box * max(0, 1 - y (scores + b))``; 0 if there is nothing to minimise."""
+def best_intercept(scores: Float, y: Float, box: Float, edge: Float) -> float:
+    """The b that minimises ``sum box * max(0, edge - y (scores + b))``; 0 if there is nothing to minimise."""
     if len(scores) == 0:
         return 0.0
-    at = y - scores
+    at = y * edge - scores
     order = np.argsort(at, kind="stable")
     slope = np.cumsum(box[order]) - box[y > 0].sum()
     k = int(np.searchsorted(slope, 0.0, side="left"))

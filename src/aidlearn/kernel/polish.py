@@ -55,7 +55,7 @@ def finish(dual: KernelDual, alpha: Float, accuracy: Accuracy) -> Float:
 
 
 def _newton_step(dual: KernelDual, K: Float, alpha: Float) -> Float:
-    """Members at a bound stay; the others solve ``K_ff beta_f + b = y_f - K_fB beta_B`` and ``sum beta = 0``."""
+    """Members at a bound stay; the others solve ``K_ff beta_f + b = y_f e_f - K_fB beta_B`` and ``sum beta = 0``."""
     y, box = dual.y, dual.box
     free = np.flatnonzero((alpha > AT_BOUND * box) & (alpha < (1 - AT_BOUND) * box))
     fixed = np.where(alpha >= 0.5 * box, box, 0.0)
@@ -64,7 +64,7 @@ def _newton_step(dual: KernelDual, K: Float, alpha: Float) -> Float:
         system = np.ones((len(free) + 1, len(free) + 1))
         system[:-1, :-1], system[-1, -1] = K[np.ix_(free, free)], 0.0
         beta = y * fixed
-        right = np.append(y[free] - K[free] @ beta, -beta.sum())
+        right = np.append(y[free] * dual.edge[free] - K[free] @ beta, -beta.sum())
         solved = linalg.lstsq(system, right, cond=NEWTON_RANK, check_finite=False, lapack_driver="gelsy")[0]
         fixed[free] = y[free] * solved[:-1]
     return dual.start(fixed)
@@ -82,7 +82,7 @@ def solve_by_factor(dual: KernelDual, deadline: float) -> Float:
     used = dual.box > 0
     n_used = int(used.sum())
     ridge = np.append(np.ones(rank), 0.0)
-    rows = HingeRows.of_array(A[used], np.ones(n_used), dual.box[used], np.zeros(n_used), ridge)
+    rows = HingeRows.of_array(A[used], dual.edge[used], dual.box[used], np.zeros(n_used), ridge)
     alpha = np.zeros(n)
     alpha[used] = solve_by_interior_point(rows, None, True, Accuracy(FACTOR_ACCURACY, deadline)).dual
     return dual.start(alpha)

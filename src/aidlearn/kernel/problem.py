@@ -1,6 +1,8 @@
 """Kernel SVM (paper, appendix B): clusters live in the space of the kernel and are known by kernel sums alone.
 
-    minimise over (w, b)   1/2 |w|^2 + sum_i s_i max(0, 1 - y_i f(x_i)),     f(x) = <w, phi(x)> + b
+    minimise over (w, b)   1/2 |w|^2 + sum_i s_i max(0, e_i - y_i f(x_i)),     f(x) = <w, phi(x)> + b
+
+with edges e = 1 in a classification; in a regression (:mod:`aidlearn.kernel.sides`) each side of the tube is an entry.
 
 A cluster of rows with one label has the mean image of its rows; its dual variable is shared by them in proportion to
 their weights. So an aggregated dual is a dual of the original problem, and its value, computed from the kernel in
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aidlearn.data.arrays import ArraySource
 from aidlearn.data.chunk import Chunk, Float, Int
 from aidlearn.data.run import Run
 from aidlearn.engine.clusters import Clusters
@@ -28,6 +31,7 @@ from aidlearn.kernel.polish import finish
 from aidlearn.kernel.rows import KernelRows
 from aidlearn.kernel.solvers import DualSolver, Interrupted
 from aidlearn.kernel.values import KernelPoint, Values
+from aidlearn.linear.svm import svm_problem
 
 NO_LOSS, LOSS = 0, 1
 """Regions of a row: outside its margin, inside or on the wrong side of it."""
@@ -109,6 +113,10 @@ class KernelHinge(Problem):
         How to solve it.
     rng : Generator
         Of the start.
+    edge : array, optional
+        Up to it ``y f(x)`` has a loss; 1 by default.
+    unit : float
+        The size of edges that matter.
     """
 
     trivial_bound = 0.0
@@ -121,12 +129,15 @@ class KernelHinge(Problem):
         box: Float,
         settings: KernelSettings,
         rng: np.random.Generator,
+        edge: Float | None = None,
+        unit: float = 1.0,
     ) -> None:
         super().__init__(run)
         self.rows, self.y, self.box = rows, y, box
+        self.edge = np.ones(len(y)) if edge is None else edge
         self.settings, self.rng = settings, rng
-        self.values = Values(rows, y, box)
-        self.kernels = KernelClusters(rows, y, box, settings.memory_limit)
+        self.values = Values(rows, y, box, self.edge, unit)
+        self.kernels = KernelClusters(rows, y, box, self.edge, settings.memory_limit)
         self._bound = 0.0
         self._hidden_gap = 0.0
         """What rounding hides of the relative gap: no solver can close it."""
@@ -166,7 +177,7 @@ class KernelHinge(Problem):
         best = np.inf if incumbent is None else incumbent.objective
         reached = self._solved(dual, alpha, best, accuracy)
         point, alpha = reached.point, reached.alpha
-        self._bound = max(self._bound, float(alpha.sum()) - 0.5 * point.square)
+        self._bound = max(self._bound, float(dual.edge @ alpha) - 0.5 * point.square)
         square_error = self.values.square_error(point) if point.exact else kernels.error(alpha)
         lower_bound = self.values.proven(point, square_error)
         # A cluster that was left out and has a loss as a whole does not split, but it has to come in.
@@ -183,13 +194,14 @@ class KernelHinge(Problem):
             self._go_to(alpha)
             point = self._solution(dual)
             done = self._settled(point)
-            far = self._gap(point, alpha, best) > CERTIFY_FROM * max(tol, LEAST_TOLERANCE)
+            gain = float(dual.edge @ alpha)
+            far = self._gap(point, gain, best) > CERTIFY_FROM * max(tol, LEAST_TOLERANCE)
             late = time.monotonic() > accuracy.deadline
             if (late or not done) and far and not interrupted:
                 break
             self._scores = self.values.recomputed(point).scores
             point = replace(self._solution(dual), exact=True)
-            gap = self._gap(point, alpha, best)
+            gap = self._gap(point, gain, best)
             hidden = self.values.rounding(point) + 0.5 * self.values.square_error(point)
             self._hidden_gap = hidden / max(self.values.value(point), TINY)
             enough = gap <= max(tol - self._hidden_gap, BELOW_HIDDEN * self._hidden_gap)
@@ -217,10 +229,10 @@ class KernelHinge(Problem):
         gap = max(0.0, (best - self._bound) / max(best, TINY)) if np.isfinite(best) else 1.0
         return max(accuracy.relative, min(ROUGH, ROUGH_SHARE * gap) if self._shared.any() else 0.0)
 
-    def _gap(self, point: KernelPoint, alpha: Float, best: float) -> float:
-        """The gap that a point and its dual show."""
+    def _gap(self, point: KernelPoint, gain: float, best: float) -> float:
+        """The gap that a point and the linear term of its dual show."""
         reached = min(best, self._charge(point) * self.values.value(point))
-        return (reached - float(alpha.sum()) + 0.5 * point.square) / max(reached, TINY)
+        return (reached - gain + 0.5 * point.square) / max(reached, TINY)
 
     def _go_to(self, alpha: Float) -> None:
         """Coefficients and scores of all rows at an aggregated dual; only what has changed is evaluated."""
@@ -230,7 +242,7 @@ class KernelHinge(Problem):
 
     def _solution(self, dual: KernelDual) -> KernelPoint:
         """The point reached, with regions at the intercept of the aggregated problem."""
-        b = best_intercept(self.kernels.means(self._scores), dual.y, dual.box)
+        b = best_intercept(self.kernels.means(self._scores), dual.y, dual.box, dual.edge)
         return replace(self.values.point(self._coef, self._scores), region_intercept=b)
 
     # 4. Optimality condition
@@ -248,11 +260,12 @@ class KernelHinge(Problem):
 
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
         here = slice(chunk.start, chunk.stop)
-        slacks = [1.0 - chunk.y * (point.scores[here] + point.intercept) for point in trial.points]
+        edge = self.edge[here]
+        slacks = [edge - chunk.y * (point.scores[here] + point.intercept) for point in trial.points]
         losses = [float(chunk.weight @ np.maximum(0.0, z)) for z in slacks]
         objectives = np.array([self._charge(p) * loss for p, loss in zip(trial.points, losses, strict=True)])
         at = trial.points[0]
-        z = 1.0 - chunk.y * (at.scores[here] + at.region_intercept)
+        z = edge - chunk.y * (at.scores[here] + at.region_intercept)
         return Evaluation(objectives, _regions(z)[None], np.abs(z) <= self._width(at))
 
     def _width(self, point: KernelPoint) -> float:
@@ -299,9 +312,45 @@ class KernelHinge(Problem):
     def distances(self, clusters: Clusters, point: KernelPoint) -> Float:
         """Distance of each cluster's mean score from its margin."""
         weight, signed = clusters.sums.T
-        total = np.bincount(clusters.labels(), weights=self.box * point.scores, minlength=clusters.n_clusters)
+        labels = clusters.labels()
+        scores, edges = (
+            np.bincount(labels, weights=self.box * values, minlength=clusters.n_clusters)
+            for values in (point.scores, self.edge)
+        )
         some = np.where(weight > 0, weight, 1.0)
-        return np.abs(1.0 - signed / some * (total / some + point.intercept))
+        return np.abs(edges / some - signed / some * (scores / some + point.intercept))
+
+    # What a start needs to know of the entries
+
+    @property
+    def n_rows(self) -> int:
+        """Rows behind the entries."""
+        return len(self.y)
+
+    def of_rows(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values of all entries from those of the rows."""
+        return values
+
+    def sample(self, size: int, least: int) -> Int:
+        """Entries with at least so many of each class that has them."""
+        parts = []
+        for label in (-1.0, 1.0):
+            members = np.flatnonzero((self.y == label) & (self.box > 0))
+            share = max(1, least, round(size * len(members) / len(self.y)))
+            parts.append(self.rng.choice(members, min(len(members), share), replace=False))
+        return np.sort(np.concatenate(parts))
+
+    def landmarks(self, size: int, least: int) -> Int:
+        """Rows that are to span the others."""
+        return self.sample(size, least)
+
+    def position(self, scores: Float) -> Float:
+        """What of an entry the paper's k-means compares within a class."""
+        return scores
+
+    def linear_problem(self, features: NDArray[Any]) -> Problem:
+        """The machine on features of the rows."""
+        return svm_problem(self.run.of(ArraySource(features, self.y, self.box, self.rows.n_jobs)), 1.0, self.rng)
 
 
 def _regions(slacks: Float) -> NDArray[np.int8]:

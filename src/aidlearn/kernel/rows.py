@@ -252,6 +252,38 @@ class CompiledRows(KernelRows):
         return times(self.function, X, Z, np.ascontiguousarray(coef, dtype=np.float64))
 
 
+class SideRows(KernelRows):
+    """Every row twice, by number: both sides of the tube of a regression (:mod:`aidlearn.kernel.sides`)."""
+
+    def __init__(self, base: KernelRows) -> None:
+        super().__init__(base.kernel, base.X, base.n_jobs)
+        self.base, self.n = base, 2 * base.n
+        self.dtype, self.compiled = base.dtype, base.compiled
+        self.lengths = np.tile(base.lengths, 2)
+
+    def rounding(self, exact: bool = False) -> Float:
+        return np.tile(self.base.rounding(exact), 2)
+
+    def block(self, rows: Rows, others: Rows, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        return self.base.block(rows % self.base.n, others % self.base.n, out)
+
+    def times(self, rows: Rows, others: Rows, coef: Float, exact: bool = False) -> Float:
+        here, place = np.unique(rows % self.base.n, return_inverse=True)
+        there, which = np.unique(others % self.base.n, return_inverse=True)
+        total = np.zeros((len(there), coef.shape[1]))
+        np.add.at(total, which, coef)
+        return self.base.times(here, there, total, exact)[place]
+
+    @property
+    def function(self) -> KernelFunction:
+        assert isinstance(self.base, CompiledRows)
+        return self.base.function
+
+    def take(self, rows: Rows) -> Block:
+        assert isinstance(self.base, CompiledRows)
+        return self.base.take(rows % self.base.n)
+
+
 def kernel_rows(kernel: Kernel, X: Any, n_jobs: int, tol: float, compiled: bool | None = None) -> KernelRows:
     """The rows with the best way to compute their kernel; ``compiled`` None decides by their number."""
     if compiled is None:

@@ -2,12 +2,12 @@
 
 It solves the aggregated problem of the paper's appendix B, in which a cluster is a row with a box of its own:
 
-    maximise  sum a - 1/2 a'Qa,   Q_ij = y_i y_j K_ij,   0 <= a_i <= s_i,   y'a = 0
+    maximise  e'a - 1/2 a'Qa,   Q_ij = y_i y_j K_ij,   0 <= a_i <= s_i,   y'a = 0
 
-Written in beta = y * a the gradient is y - K beta: a step moves t from row j to row i and changes the gradient by
--t (K_i - K_j), so labels enter through the bounds of beta only. Pairs are chosen by second-order information (Fan,
-Chen and Lin, 2005). The choice reads the gradient minus its current centre in float32, and maxima are taken over the
-bits of floats as integers, because those loops are vectorised.
+Written in beta = y * a the gradient is y e - K beta: a step moves t from row j to row i and changes the gradient by
+-t (K_i - K_j), so labels enter through its start and the bounds of beta only. Pairs are chosen by second-order
+information (Fan, Chen and Lin, 2005). The choice reads the gradient minus its current centre in float32, and maxima are
+taken over the bits of floats as integers, because those loops are vectorised.
 """
 
 from __future__ import annotations

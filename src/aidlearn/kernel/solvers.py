@@ -114,7 +114,8 @@ def solve_libsvm(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accura
 
 def solve_auto(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy) -> Float:
     """libsvm begins with a small problem, where that is mostly enough and SMO has to be loaded; SMO goes on."""
-    if len(alpha) < BEGIN_BY_LIBSVM and dual.gap(alpha, scores) > POOR:
+    classifies = bool((dual.edge == 1.0).all())
+    if classifies and len(alpha) < BEGIN_BY_LIBSVM and dual.gap(alpha, scores) > POOR:
         try:
             found = _by_libsvm(dual, LIBSVM_TOLERANCES[0], BEGIN_STEPS * len(alpha), accuracy.deadline)
         except KeyboardInterrupt:
@@ -173,7 +174,9 @@ class _SMO(ABC):
 
         y, signed = dual.y, dual.y * dual.box
         self.dual = dual
-        self.point = Point(y * alpha, y - scores, np.minimum(0.0, signed), np.maximum(0.0, signed), diagonal)
+        self.point = Point(
+            y * alpha, y * dual.edge - scores, np.minimum(0.0, signed), np.maximum(0.0, signed), diagonal
+        )
 
     @staticmethod
     def of(dual: KernelDual, alpha: Float, scores: Float) -> _SMO:
@@ -186,7 +189,7 @@ class _SMO(ABC):
 
     def gap(self) -> float:
         y = self.dual.y
-        return self.dual.gap(y * self.point.beta, y - self.point.gradient)
+        return self.dual.gap(y * self.point.beta, y * self.dual.edge - self.point.gradient)
 
     @abstractmethod
     def round(self, total: int, most: int) -> int:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.arrays import ArraySource
 from aidlearn.data.chunk import Chunk, Float, Int
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import Limits, aid
@@ -25,7 +24,6 @@ from aidlearn.kernel.nystroem import landmark_features, landmark_map
 from aidlearn.kernel.problem import LOSS, NO_LOSS, KernelHinge, StartMethod
 from aidlearn.kernel.values import KernelPoint
 from aidlearn.linear.given import cluster_codes
-from aidlearn.linear.svm import svm_problem
 
 DIRECT_ROWS = 6000
 """Up to this number of rows no row is clustered: the whole kernel matrix is small."""
@@ -86,7 +84,7 @@ def band(problem: KernelHinge) -> Start:
     """Around a linear SVM on Nystroem features: near rows alone, far ones with a loss binned, the others left out."""
     point = _nystroem(problem)
     y, n = problem.y, len(problem.y)
-    z = 1.0 - y * (point.scores + point.intercept)
+    z = problem.edge - y * (point.scores + point.intercept)
     rate = NEAR if problem.settings.initial_rate is None else problem.settings.initial_rate
     room = problem.kernels.room(True) - 2 * BINS
     n_near = min(n, max(0, min(room, round(rate * n))))
@@ -109,17 +107,17 @@ def band(problem: KernelHinge) -> Start:
 
 def kmeans(problem: KernelHinge) -> Start:
     """The paper: distances to the hyperplane of a sample, one k-means iteration on them in each class."""
-    sample = _stratified(problem, SAMPLE, SAMPLE // LEAST_SHARE)
+    sample = problem.sample(SAMPLE, SAMPLE // LEAST_SHARE)
     box = problem.box[sample].copy()
     for label in (-1.0, 1.0):  # weights that restore the totals of the classes
         here = problem.y[sample] == label
         box[here] *= problem.box[problem.y == label].sum() / box[here].sum()
     coef = problem.y[sample] * _sample_solution(problem, sample, box)
-    scores = problem.rows.times(np.arange(len(problem.y)), sample, coef[:, None])[:, 0]
+    places = problem.position(problem.rows.times(np.arange(len(problem.y)), sample, coef[:, None])[:, 0])
 
     def nearest(members: Int, k: int) -> Int:
-        centres = np.sort(problem.rng.choice(scores[members], k, replace=False))
-        return np.searchsorted(0.5 * (centres[1:] + centres[:-1]), scores[members])
+        centres = np.sort(problem.rng.choice(places[members], k, replace=False))
+        return np.searchsorted(0.5 * (centres[1:] + centres[:-1]), places[members])
 
     return _per_class(problem, nearest)
 
@@ -145,8 +143,8 @@ def given(labels: Any) -> StartMethod:
 
     def start(problem: KernelHinge) -> Start:
         found = labels(problem.rows.X, problem.y) if callable(labels) else labels
-        codes, n_clusters = cluster_codes(np.asarray(found), len(problem.y))
-        both = codes + np.where(problem.y > 0, n_clusters, 0).astype(np.int32)
+        codes, n_clusters = cluster_codes(np.asarray(found), problem.n_rows)
+        both = problem.of_rows(codes) + np.where(problem.y > 0, n_clusters, 0).astype(np.int32)
         return Start(_build(problem, both, 2 * n_clusters))
 
     return start
@@ -194,19 +192,9 @@ def _per_class(problem: KernelHinge, nearest: Callable[[Int, int], Int]) -> Star
     return Start(_build(problem, groups, first))
 
 
-def _stratified(problem: KernelHinge, size: int, least: int) -> Int:
-    """A sample with at least so many rows of each class that has them."""
-    parts = []
-    for label in (-1.0, 1.0):
-        members = np.flatnonzero((problem.y == label) & (problem.box > 0))
-        share = max(1, least, round(size * len(members) / len(problem.y)))
-        parts.append(problem.rng.choice(members, min(len(members), share), replace=False))
-    return np.sort(np.concatenate(parts))
-
-
 def _sample_solution(problem: KernelHinge, sample: Int, box: Float) -> Float:
     """The dual solution of some rows alone."""
-    dual = KernelDual(problem.y[sample], box, matrix=problem.rows.block(sample, sample))
+    dual = KernelDual(problem.y[sample], box, problem.edge[sample], matrix=problem.rows.block(sample, sample))
     nothing = np.zeros(len(sample))
     return problem.settings.solver(dual, nothing, nothing, Accuracy(SAMPLE_GAP, problem.run.deadline))
 
@@ -214,7 +202,7 @@ def _sample_solution(problem: KernelHinge, sample: Int, box: Float) -> Float:
 def _clusters_pay(problem: KernelHinge) -> bool:
     """Going by a sample: whether there are many support vectors, and many of them at their bound."""
     n = len(problem.y)
-    sample = _stratified(problem, min(2 * SAMPLE, n), 0)
+    sample = problem.sample(min(2 * SAMPLE, n), 0)
     box = problem.box[sample]
     alpha = _sample_solution(problem, sample, box)
     support = alpha > 0
@@ -225,19 +213,19 @@ def _clusters_pay(problem: KernelHinge) -> bool:
 
 def _nystroem(problem: KernelHinge) -> KernelPoint:
     """The SVM restricted to the span of some rows: the linear machinery on features of all rows."""
-    rows, n = problem.rows, len(problem.y)
+    rows, n = problem.rows, problem.n_rows
     # A quarter of the memory, for the features and as much again while they are made.
     most = int(problem.settings.memory_limit / 4 / (2 * n * np.dtype(rows.dtype).itemsize))
     wanted = min(max(FEWEST_LANDMARKS, n // ROWS_PER_LANDMARK), MOST_LANDMARKS)
     n_landmarks = max(2, min(wanted, most, n))
-    landmarks = _stratified(problem, n_landmarks, n_landmarks // LEAST_SHARE)
+    landmarks = problem.landmarks(n_landmarks, n_landmarks // LEAST_SHARE)
     mapping = landmark_map(rows, landmarks)
     features = landmark_features(rows, landmarks, mapping, np.arange(n))
-    linear = svm_problem(problem.run.of(ArraySource(features, problem.y, problem.box, rows.n_jobs)), 1.0, problem.rng)
+    linear = problem.linear_problem(features)
     left = None if math.isinf(problem.run.deadline) else max(1e-3, problem.run.deadline - time.monotonic())
     w = aid(linear, Limits(QUICK_GAP, 1, left)).point[:-1]
-    scores = np.asarray(features @ w.astype(rows.dtype), dtype=np.float64)
-    coef = np.zeros(n)
+    scores = problem.of_rows(np.asarray(features @ w.astype(rows.dtype), dtype=np.float64))
+    coef = np.zeros(len(problem.y))
     coef[landmarks] = mapping @ w
-    b = best_intercept(scores, problem.y, problem.box)
+    b = best_intercept(scores, problem.y, problem.box, problem.edge)
     return KernelPoint(coef, b, scores, float(w @ w), b, feasible=False)

@@ -52,20 +52,24 @@ class Values:
     rows: KernelRows
     y: Float
     box: Float
+    edge: Float
+    """Up to it ``y f(x)`` has a loss: 1 in a classification."""
+    unit: float = 1.0
+    """The size of edges that matter."""
 
     def point(self, coef: Float, scores: Float, exact: bool = False, feasible: bool = True) -> KernelPoint:
         """The point with these coefficients and the best intercept."""
-        b = best_intercept(scores, self.y, self.box)
+        b = best_intercept(scores, self.y, self.box, self.edge)
         # Sums of NumPy are pairwise: their rounding hardly grows with the number of rows.
         return KernelPoint(coef, b, scores, max(0.0, float(np.sum(coef * scores))), b, exact, feasible)
 
     def slacks(self, point: KernelPoint) -> Float:
-        """``1 - y f(x)`` of all rows: the loss where it is positive."""
-        return 1.0 - self.y * (point.scores + point.intercept)
+        """``edge - y f(x)`` of all rows: the loss where it is positive."""
+        return self.edge - self.y * (point.scores + point.intercept)
 
     def region_slacks(self, point: KernelPoint) -> Float:
         """The same at the intercept that regions are taken at."""
-        return 1.0 - self.y * (point.scores + point.region_intercept)
+        return self.edge - self.y * (point.scores + point.region_intercept)
 
     def value(self, point: KernelPoint) -> float:
         """The objective on all rows, as far as the point's scores go."""
@@ -84,9 +88,10 @@ class Values:
         surplus = math.fsum(coef)
         heavy = coef * np.sign(surplus) > 0
         excess = np.abs(coef[heavy]) * (abs(surplus) / max(float(np.abs(coef[heavy]).sum()), TINY))
-        slope = abs(float(excess @ (1.0 - self.y[heavy] * point.scores[heavy])))
+        slope = abs(float(excess @ (self.edge[heavy] - self.y[heavy] * point.scores[heavy])))
         shift = 2.0 * slope + 0.5 * float(excess @ self.rows.lengths[heavy]) ** 2
-        total = (1.0 - 4.0 * EPS) * math.fsum(np.abs(coef))
+        gains = self.edge * np.abs(coef)
+        total = math.fsum(gains) - 4.0 * EPS * math.fsum(np.abs(gains))
         return total - 0.5 * point.square - 0.5 * square_error - shift
 
     def square_error(self, point: KernelPoint) -> float:
@@ -97,11 +102,14 @@ class Values:
     def rounding(self, point: KernelPoint) -> float:
         """What rounding may have taken from the value: of scores in float64 the most that it can be.
 
-        Scores in float32, which never end a run, add part of the expected errors of all rows with a loss.
+        Scores in float32, which never end a run, add part of the expected errors of all rows with a loss. Where the
+        intercept alone leaves no loss at all, slacks below their own rounding count as none.
         """
+        if not point.coef.any() and self.value(point) == 0:
+            return 0.0
         z = self.slacks(point)
         errors = self.rows.rounding(exact=True) * self.rows.lengths * float(np.abs(point.coef) @ self.rows.lengths)
-        errors = errors + SCORE_OPERATIONS * EPS * (1.0 + np.abs(point.scores) + abs(point.intercept))
+        errors = errors + SCORE_OPERATIONS * EPS * (np.abs(self.edge) + np.abs(point.scores) + abs(point.intercept))
         losses = float(np.sum(self.box * np.where(z > -errors, errors, 0.0)))
         if not point.exact:
             losses += FLOAT32_SHARE * float(self._score_errors(point) @ (self.box * (z > 0)))
@@ -116,11 +124,12 @@ class Values:
         """The same point with the scores that matter computed in float64 from the kernel."""
         used = np.flatnonzero(point.coef)
         error = RECOMPUTED * self._score_errors(point)
+        least = SCORE_ROUNDING * self.unit
         # Beyond the error of its score a row outside its margin has no loss, whatever the last digits are.
-        at = np.flatnonzero((self.slacks(point) > -error - SCORE_ROUNDING) | (point.coef != 0))
+        at = np.flatnonzero((self.slacks(point) > -error - least) | (point.coef != 0))
         scores = point.scores.copy()
         scores[at] = self.rows.times(at, used, point.coef[used, None], exact=True)[:, 0]
-        if (np.abs(scores - point.scores) > UNEXPECTED * (error + SCORE_ROUNDING)).any():
+        if (np.abs(scores - point.scores) > UNEXPECTED * (error + least)).any():
             everything = np.arange(len(scores))
             scores = self.rows.times(everything, used, point.coef[used, None], exact=True)[:, 0]
         return self.point(point.coef, scores, True, point.feasible)
