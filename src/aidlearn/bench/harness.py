@@ -136,7 +136,7 @@ def run(cell: Cell) -> Row:
     row: Row = {"data": cell.data, "solver": cell.solver, "own": cell.own, "arguments": cell.arguments} | cell.shown
     if cell.skip is not None:
         return row | {"skipped": cell.skip}
-    limit = cell.arguments.get("timeout", cell.timeout)
+    limit = cell.arguments.get("timeout", cell.arguments.get("limit", cell.timeout))
     over = {"failed": f"over {limit:g} s", "cpu_over": limit}
     told = json.dumps({"call": cell.call, "arguments": cell.arguments})
     with _environment(cell.python) as environment:
@@ -159,7 +159,7 @@ def run(cell: Cell) -> Row:
             if process.poll() is None:  # with the programs it started
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
-    if process.returncode == -signal.SIGALRM:
+    if process.returncode in (-signal.SIGALRM, -signal.SIGXCPU):
         return row | over
     lines = written.splitlines()
     if process.returncode != 0 or not lines:

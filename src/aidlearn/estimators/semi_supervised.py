@@ -29,6 +29,7 @@ from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator
 from aidlearn.estimators.checks import check_number, class_of, generator
 from aidlearn.estimators.fitting import Fitted, fit_problem
 from aidlearn.kernel.functions import NAMES, kernel_from
+from aidlearn.semisupervised import miqp
 from aidlearn.semisupervised.features import (
     EXACT_ROWS,
     LANDMARKS,
@@ -102,8 +103,10 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         and 0 for unlabelled rows).
     initial_rate : float, optional
         Initial unlabelled clusters over rows; by default 0.01 (0.0001 above 10,000 rows), at least 10 clusters.
-    solver : {{"auto"}}, default="auto"
-        Nodes are solved by DAQP if it is installed (``pip install aidlearn[s3vm]``), else by our interior point.
+    solver : {{"auto", "miqp"}}, default="auto"
+        Of aggregated problems. "auto" is our branch and bound; its nodes are solved by DAQP if it is installed (``pip
+        install aidlearn[s3vm]``), else by our interior point. "miqp" is the paper's mixed-integer program, solved by
+        SCIP (``pip install aidlearn[miqp]``) without a limit on nodes: give a ``time_limit``.
     n_jobs : int, optional
         Threads; by default every core that the process may use. Results do not depend on it.
     random_state : int, default=0
@@ -144,7 +147,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
     array([5, 7])
     """
 
-    _solvers = ("auto",)
+    _solvers = ("auto", "miqp")
     _keeps_checkpoints = False
     _max_iter_optional = True
 
@@ -286,6 +289,8 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         check_number("C_unlabeled", self.C_unlabeled, low=0, include_low=True)
         if self.balance not in (None, "constraint", "cost"):
             raise ValueError(f"balance must be None, 'constraint' or 'cost', got {self.balance!r}.")
+        if self.solver == "miqp":
+            miqp.check_available()
         check_number("n_init", self.n_init, low=1, include_low=True, whole=True)
         check_number("n_neighbors", self.n_neighbors, low=1, include_low=True, whole=True)
         check_number("diffusion", self.diffusion, low=0)
@@ -382,6 +387,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
             node_limit=None if self.node_limit is None else int(self.node_limit),
             start_method=self._start_method(),
             initial_rate=self.initial_rate,
+            solver=self.solver,
         )
         problem = SemiSupervised(run, settings, rng)
         max_iter = self.max_iter or (1000 if self.certify else 5)

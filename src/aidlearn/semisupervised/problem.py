@@ -28,7 +28,7 @@ from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
 from aidlearn.engine.result import Status
 from aidlearn.linear.rows import EPS
-from aidlearn.semisupervised import branch_and_bound
+from aidlearn.semisupervised import branch_and_bound, miqp
 from aidlearn.semisupervised.aggregated import Aggregated, Balance, ClusterSums
 from aidlearn.semisupervised.branch_and_bound import CUT, FREE, Cut, SemiSupervisedRows
 
@@ -84,6 +84,8 @@ class SemiSupervisedSettings:
     node_limit: int | None = None
     """Nodes of one branch and bound."""
     initial_rate: float | None = None
+    solver: str = "auto"
+    """Of aggregated problems: "auto" is our branch and bound, "miqp" SCIP, without a limit on nodes by default."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,11 @@ class SemiSupervised(Problem):
         nodes = self.settings.node_limit or int(np.clip(NODE_WORK / n_rows**2, FEWEST_NODES, MOST_NODES))
         limits = branch_and_bound.Limits(CLOSED, nodes, accuracy.deadline)
         known = None if incumbent is None else small.coordinates(incumbent.point)
-        found = branch_and_bound.search(small.rows, limits, known)
+        if self.settings.solver == "miqp":
+            unhurried = replace(limits, nodes=self.settings.node_limit or -1)
+            found = miqp.search(small.rows, unhurried, known)
+        else:
+            found = branch_and_bound.search(small.rows, limits, known)
         point = small.point(found.v, found.b)
         if not self.settings.certify:
             return Solution(point, found.root_bound, verified=found.settled)

@@ -1,0 +1,100 @@
+"""What an experiment is: cells to measure, a table of what came out, remarks and pictures."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aidlearn.bench.harness import Cell, Row
+
+Options = argparse.Namespace
+Draw = Callable[[Sequence[Row], Path], None]
+DEFAULT_SCALE = 0.05
+FEWEST_COLUMNS = 3
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure of the paper.
+
+    Parameters
+    ----------
+    name, title : str
+    cells : callable
+        Cells of the options.
+    table : callable
+        Markdown of the rows.
+    remarks : callable
+        Lines below it: whether the paper's findings hold, what was lost.
+    pictures : dict
+        Ending of the file's name, and what draws it.
+    repeat : int
+        Instances of every cell by default.
+    """
+
+    name: str
+    title: str
+    cells: Callable[[Options], list[Cell]]
+    table: Callable[[Sequence[Row]], str]
+    remarks: Callable[[Sequence[Row]], Iterable[str]] = lambda rows: ()
+    pictures: dict[str, Draw] | None = None
+    repeat: int = 1
+
+
+def scaled(n: int, m: int, scale: float) -> tuple[int, int]:
+    """Rows times the scale, columns times its root; the paper's own size at 1."""
+    return max(1000, round(n * scale)), max(FEWEST_COLUMNS, round(m * math.sqrt(scale)))
+
+
+def done(rows: Iterable[Row]) -> list[Row]:
+    """Rows that have a result."""
+    return [row for row in rows if not (row.get("failed") or row.get("skipped"))]
+
+
+def why_not(rows: Sequence[Row]) -> str:
+    """Why there is no number: a limit, a missing program."""
+    words = next(
+        (row.get("failed") or row.get("skipped") for row in rows if row.get("failed") or row.get("skipped")), ""
+    )
+    over = next((row["cpu_over"] for row in rows if "cpu_over" in row), None)
+    return f"> {over:g}" if over is not None else ("not run" if not words else words.split(":")[0][:24])
+
+
+def mean(rows: Sequence[Row], name: str) -> float | None:
+    values = [row[name] for row in done(rows) if row.get(name) is not None]
+    return float(np.mean(values)) if values else None
+
+
+def deviation(rows: Sequence[Row], name: str) -> float | None:
+    values = [row[name] for row in done(rows) if row.get(name) is not None]
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def shown(value: Any, form: str = "{}") -> str:
+    return "-" if value is None or (isinstance(value, float) and math.isnan(value)) else form.format(value)
+
+
+def seconds(value: float | None) -> str:
+    """Three digits, whatever the size."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table; numbers to the right."""
+    out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    out += ["| " + " | ".join(line) + " |" for line in lines]
+    return "\n".join(out)
+
+
+def falls(values: Sequence[float], share: float = 0.6) -> bool:
+    """A trend: most of the steps go down, and the last is below the first."""
+    steps = np.diff(np.asarray(values, dtype=float))
+    return bool(len(steps) and np.isfinite(steps).all() and (steps <= 0).mean() >= share and values[-1] < values[0])

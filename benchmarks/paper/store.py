@@ -1,0 +1,161 @@
+"""What was measured, cell by cell: a run that was ended goes on where it stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from aidlearn.bench.harness import Cell, Row
+from aidlearn.bench.solvers import source_digest
+from benchmarks.paper.worker import run
+
+PACKAGES = ("aidlearn", "numpy", "scipy", "scikit-learn", "numba", "daqp", "pyscipopt")
+
+
+def key(cell: Cell) -> str:
+    """A digest of what is measured; limits are no part of it, a row that met one says so."""
+    told = {k: v for k, v in cell.arguments.items() if k not in ("limit", "memory")}
+    return hashlib.sha256(json.dumps([cell.call, told], sort_keys=True).encode()).hexdigest()[:16]
+
+
+class Store:
+    """Rows of all experiments in one file of JSON lines; the last line of a cell counts.
+
+    Parameters
+    ----------
+    folder : Path
+        Where ``cells.jsonl`` is or will be.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "cells.jsonl"
+        self.rows: dict[str, Row] = {}
+        if self.path.exists():
+            for line in self.path.read_text().splitlines():
+                try:
+                    row = json.loads(line)
+                except json.JSONDecodeError:
+                    continue  # the run was killed while it wrote the last line
+                self.rows[row["key"]] = row
+
+    def known(self, cell: Cell) -> Row | None:
+        """The row of a cell, unless it is to be tried again: missing programs may have come, limits may have grown."""
+        row = self.rows.get(key(cell))
+        if row is None or row.get("skipped"):
+            return None
+        grown = cell.arguments.get("limit", 0) > row["arguments"].get("limit", 0)
+        return None if row.get("failed") and ("cpu_over" not in row or grown) else row
+
+    def add(self, cell: Cell, row: Row) -> Row:
+        row = {"key": key(cell), "time": time.strftime("%Y-%m-%dT%H:%M:%S"), "commit": commit()} | row
+        self.rows[row["key"]] = row
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "a") as file:
+            file.write(json.dumps(row) + "\n")
+        return row
+
+
+def measure_all(
+    cells: Sequence[Cell], store: Store, again: bool, told: Callable[[int, int, Row, bool], None]
+) -> list[Row]:
+    """The rows of all cells, in their order; each is told with its number, and whether it was there before.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+    store : Store
+    again : bool
+        Measure our own cells again if the source has changed since.
+    told : callable
+    """
+    rows = []
+    digest = source_digest()
+    for number, cell in enumerate(cells, 1):
+        row = store.known(cell)
+        before = row is not None and not (again and cell.own and row.get("source") != digest)
+        if row is None or not before:
+            hard = _harder(cell, rows)
+            found = {
+                "data": cell.data,
+                "solver": cell.solver,
+                "own": cell.own,
+                "arguments": cell.arguments,
+            } | cell.shown
+            found = found | hard if hard else run(cell)
+            row = store.add(cell, found | {"source": digest})
+        rows.append(row | cell.shown)
+        told(number, len(cells), row, before)
+    return rows
+
+
+def _harder(cell: Cell, rows: Sequence[Row]) -> Row | None:
+    """Why a peer is not asked: it has met its limit on an instance with no more rows and columns of the same data."""
+    if cell.own:
+        return None
+    size = cell.arguments
+    for row in rows:
+        other = row["arguments"]
+        same = row["solver"] == cell.solver and all(other.get(k) == size.get(k) for k in ("kind", "problem"))
+        if same and "cpu_over" in row and "n" in size and other["n"] <= size["n"] and other["m"] <= size["m"]:
+            words = f"not run: over {row['cpu_over']:g} s already at {other['n']:,} x {other['m']}"
+            return {"failed": words, "cpu_over": row["cpu_over"]}
+    return None
+
+
+def commit() -> str:
+    """The commit that is checked out, with a mark if files differ from it."""
+    here = Path(__file__).parent
+    try:
+        told = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--exclude=*"], cwd=here, capture_output=True, text=True
+        )
+    except OSError:
+        return "unknown"
+    return told.stdout.strip() or "unknown"
+
+
+def machine() -> list[str]:
+    """Processor, cores, memory and versions, as lines."""
+    try:
+        words = Path("/proc/cpuinfo").read_text().split("model name")[1].split(":")[1].split("\n")[0].strip()
+        size = int(Path("/proc/meminfo").read_text().split("MemTotal:")[1].split()[0]) / 2**20
+        memory = f", {size:.0f} GB"
+    except (OSError, IndexError):
+        words, memory = platform.processor() or "unknown processor", ""
+    versions = []
+    for name in PACKAGES:
+        try:
+            versions.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return [
+        f"{words}, {os.cpu_count()} cores{memory}, {platform.system()}; one thread a cell",
+        f"Python {platform.python_version()}, {', '.join(versions)}",
+    ]
+
+
+def to_parquet(rows: Sequence[Row], path: Path) -> None:
+    """Flat rows with one column a value; histories and arguments are JSON text."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {}
+    for name in names:
+        values = [row.get(name) for row in rows]
+        kinds = {type(value) for value in values if value is not None}
+        if kinds <= {int, float} and bool not in kinds:
+            columns[name] = pa.array([None if v is None else float(v) for v in values], pa.float64())
+        elif kinds <= {bool}:
+            columns[name] = pa.array(values, pa.bool_())
+        else:
+            texts = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
+            columns[name] = pa.array(texts, pa.string())
+    pq.write_table(pa.table(columns), path)

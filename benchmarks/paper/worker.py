@@ -1,0 +1,80 @@
+"""Runs a cell in a child of this process: memory and limits of its own, without a second of imports for each."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+import traceback
+from importlib import import_module
+from typing import Any
+
+from aidlearn.bench.datasets import DataMissing
+from aidlearn.bench.harness import Cell, Row
+
+CHUNK = 1 << 16
+
+
+def run(cell: Cell) -> Row:
+    """Measure one cell; a crash, a limit and missing data are rows that say so."""
+    row: Row = {"data": cell.data, "solver": cell.solver, "own": cell.own, "arguments": cell.arguments} | cell.shown
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        os.setsid()  # with the programs it starts it can be ended as a whole
+        _answer(cell, writer)
+    os.close(writer)
+    written, in_time = _read(reader, time.monotonic() + cell.timeout)
+    if not in_time:
+        os.killpg(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    limit = cell.arguments.get("limit", cell.timeout)
+    if not in_time or code in (-signal.SIGXCPU, -signal.SIGALRM):
+        return row | {"failed": f"over {limit:g} s", "cpu_over": limit}
+    if code != 0 or not written:
+        return row | {"failed": f"process ended with code {code}"}
+    return row | json.loads(written)
+
+
+def _answer(cell: Cell, writer: int) -> None:
+    """In the child: call the function, write what it gives as JSON, end."""
+    module, _, name = cell.call.partition(":")
+    code = 0
+    try:
+        found = getattr(import_module(module), name)(**cell.arguments)
+    except DataMissing as error:
+        found = {"skipped": str(error)}
+    except BaseException as error:
+        found = {"failed": " ".join(f"{type(error).__name__}: {error}".split())[:300], "trace": traceback.format_exc()}
+    try:
+        told = json.dumps(found, default=_plain).encode()
+        for start in range(0, len(told), CHUNK):
+            os.write(writer, told[start : start + CHUNK])
+    except BaseException:
+        code = 1
+    os._exit(code)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as JSON takes them."""
+    return value.item()
+
+
+def _read(reader: int, deadline: float) -> tuple[bytes, bool]:
+    """What was written until the other end closed, and whether that was in time."""
+    parts = []
+    try:
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([reader], [], [], left)[0]:
+                return b"".join(parts), False
+            part = os.read(reader, CHUNK)
+            if not part:
+                return b"".join(parts), True
+            parts.append(part)
+    finally:
+        os.close(reader)
