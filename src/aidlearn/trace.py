@@ -25,7 +25,22 @@ MOST_FRAMES = 200
 
 @dataclass(frozen=True)
 class Frame:
-    """The clusters and the hyperplane of one iteration, for data that a plane can show."""
+    """The clusters and the hyperplane of one iteration, for data that a plane can show.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=2000)
+    >>> model = LADRegressor(init="kmeans").fit(x[:, None], x + rng.laplace(size=2000))
+    >>> frame = model.frames_[-1]  # of the last iteration
+    >>> frame.iteration == model.n_iter_, int(frame.sizes.sum())
+    (True, 2000)
+    >>> p, q, r = frame.line  # p x + q y + r = 0
+    >>> bool(abs(-p / q - 1) < 0.1)
+    True
+    """
 
     iteration: int
     n_clusters: int

@@ -56,6 +56,15 @@ def as_source(
         Whether the model has one: then factors have a reference level.
     keep : array of bool, optional
         Rows of X that are used (see :func:`complete_rows`); the targets and weights are theirs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor, as_source
+    >>> X = np.arange(20.0).reshape(-1, 2)
+    >>> source = as_source(X, X[:, 0] + 1)
+    >>> round(LADRegressor().fit(source).objective_, 9)  # a source brings its own target
+    0.0
     """
     encoded = X.recipe if isinstance(X, EncodedRows) else None
     X = X.X if isinstance(X, EncodedRows) else check_features(X, array=rules.by_dtype)

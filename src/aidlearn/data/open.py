@@ -75,6 +75,20 @@ def open_source(
     -------
     DataSource
         To be given to ``fit``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor, open_source
+    >>> rng = np.random.default_rng(0)
+    >>> rows = rng.normal(size=(5000, 3))  # two columns of X and, last, the target
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(folder + "/rows.npy", rows)
+    ...     source = open_source(folder + "/rows.npy", target=2, memory_limit="1GB")
+    ...     model = LADRegressor().fit(source)
+    >>> source.n_entries, source.n_attributes, bool(model.gap_ <= 1e-4)
+    (5000, 2, True)
     """
     also = (
         one_hot if isinstance(one_hot, Mapping) else dict.fromkeys([one_hot] if isinstance(one_hot, str) else one_hot)

@@ -26,7 +26,23 @@ from aidlearn.data.threads import n_threads
 
 @dataclass(frozen=True)
 class PassProgress:
-    """How far a pass over the data has come."""
+    """How far a pass over the data has come.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor
+    >>> class Watch:
+    ...     rows = 0
+    ...     def on_pass(self, progress):  # a PassProgress, several times in each pass
+    ...         self.rows = max(self.rows, progress.rows)
+    ...     def __call__(self, iteration):  # an Iteration, after each iteration
+    ...         return False
+    >>> watch = Watch()
+    >>> model = LADRegressor(callbacks=[watch]).fit(np.random.default_rng(0).normal(size=(5000, 2)), np.arange(5000.0))
+    >>> watch.rows
+    5000
+    """
 
     number: int
     """Of the pass, from 1."""
@@ -38,6 +54,7 @@ class PassProgress:
 
     @property
     def rows_per_second(self) -> float:
+        """Speed of the pass so far."""
         return self.rows / max(self.seconds, 1e-9)
 
 

@@ -24,6 +24,16 @@ class DataSource(ABC):
 
     Subclasses say how many entries and attributes there are and how to read chunk ``k``; the targets of a chunk are
     as they are stored (numbers, or class labels of any kind).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import as_source
+    >>> source = as_source(np.ones((1000, 3)), np.zeros(1000))
+    >>> source.n_entries, source.n_attributes, source.n_chunks
+    (1000, 3, 1)
+    >>> source.chunk(0).X.shape
+    (1000, 3)
     """
 
     n_entries: int
@@ -90,10 +100,12 @@ class DataSource(ABC):
 
     @property
     def rows_per_chunk(self) -> int:
+        """Entries of every chunk but the last."""
         return chunk_rows(self.n_attributes, self.is_sparse)
 
     @property
     def n_chunks(self) -> int:
+        """Chunks of the entries."""
         return -(-self.n_entries // self.rows_per_chunk)
 
     def find_bad_cell(self, chunk: Chunk) -> str:

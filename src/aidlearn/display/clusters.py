@@ -36,7 +36,7 @@ class ClusterDisplay:
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 3))
     >>> model = LADRegressor(init="kmeans").fit(X, X.sum(axis=1) + rng.laplace(size=2000))
-    >>> display = ClusterDisplay.from_estimator(model, kind="rate")  # doctest: +SKIP
+    >>> display = ClusterDisplay.from_estimator(model, kind="rate")
     """
 
     ax_: Any

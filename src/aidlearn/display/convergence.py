@@ -36,7 +36,7 @@ class ConvergenceDisplay:
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 3))
     >>> model = LADRegressor(init="kmeans").fit(X, X.sum(axis=1) + rng.laplace(size=2000))
-    >>> display = ConvergenceDisplay.from_estimator(model)  # doctest: +SKIP
+    >>> display = ConvergenceDisplay.from_estimator(model)
     """
 
     ax_: Any

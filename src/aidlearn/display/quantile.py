@@ -44,7 +44,7 @@ class QuantileDisplay:
     >>> X = rng.uniform(size=(1000, 2))
     >>> y = X @ [1.0, 2.0] + X[:, 0] * rng.normal(size=1000)
     >>> model = QuantileRegressor(quantile=[0.1, 0.5, 0.9]).fit(X, y)
-    >>> display = QuantileDisplay.from_estimator(model, coefficients=[0])  # doctest: +SKIP
+    >>> display = QuantileDisplay.from_estimator(model, coefficients=[0])
     """
 
     ax_: Any

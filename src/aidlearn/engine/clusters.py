@@ -41,6 +41,22 @@ class Clusters:
 
     The home is the region most of a cluster's entries are expected in: entries elsewhere are the
     ones a pass has to sum. It steers the work only, never the partition.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn.data import as_source
+    >>> from aidlearn.engine import Assignment, Clusters, Problem
+    >>> class Sums(Problem):
+    ...     def aggregate(self, chunk, labels, n_clusters):
+    ...         return np.bincount(labels, weights=chunk.y, minlength=n_clusters)[:, None]
+    ...     def start(self): ...
+    ...     def solve_aggregated(self, clusters, incumbent, accuracy): ...
+    ...     def evaluate(self, chunk, trial): ...
+    >>> problem = Sums(as_source(np.zeros((5, 1)), np.array([1.0, 2.0, 3.0, 4.0, 5.0])))
+    >>> clusters, _ = Clusters.build(problem, lambda chunk, state: Assignment(np.arange(chunk.n_entries) % 2), 2)
+    >>> clusters.n_clusters, clusters.counts, clusters.sums.ravel(), clusters.aggregation_rate
+    (2, array([3, 2]), array([9., 6.]), 0.4)
     """
 
     def __init__(
@@ -161,10 +177,12 @@ class Clusters:
 
     @property
     def n_clusters(self) -> int:
+        """Number of clusters."""
         return len(self.counts)
 
     @property
     def aggregation_rate(self) -> float:
+        """Clusters over entries."""
         return self.n_clusters / self.problem.run.n_entries
 
     def labels(self) -> NDArray[np.int32]:

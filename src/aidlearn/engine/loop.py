@@ -29,7 +29,14 @@ Observer = Callable[[Clusters, Solution, Iteration], None]
 
 @dataclass(frozen=True)
 class Limits:
-    """When a run ends."""
+    """When a run ends.
+
+    Examples
+    --------
+    >>> from aidlearn.engine import Limits
+    >>> Limits(tol=1e-6, time_limit=60)
+    Limits(tol=1e-06, max_iter=100, time_limit=60)
+    """
 
     tol: float = 1e-4
     max_iter: int = 100
@@ -213,6 +220,33 @@ def aid(
     -------
     Result
         The best point, its objective on all entries and the proven lower bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn.data import as_source
+    >>> from aidlearn.engine import Assignment, Clusters, Evaluation, Limits, Problem, Solution, Start, aid
+    >>> class Median(Problem):
+    ...     def aggregate(self, chunk, labels, n_clusters):
+    ...         total = np.bincount(labels, weights=chunk.y, minlength=n_clusters)
+    ...         return np.column_stack([total, np.bincount(labels, minlength=n_clusters)])
+    ...     def start(self):
+    ...         def assign(chunk, state):
+    ...             return Assignment(np.arange(chunk.n_entries) % 5)
+    ...         return Start(Clusters.build(self, assign, 5)[0])
+    ...     def solve_aggregated(self, clusters, incumbent, accuracy):
+    ...         means, size = clusters.sums[:, 0] / clusters.sums[:, 1], clusters.sums[:, 1]
+    ...         values = np.abs(means[:, None] - means) @ size
+    ...         return Solution(means[[values.argmin()]], lower_bound=values.min(), verified=True)
+    ...     def evaluate(self, chunk, trial):
+    ...         objectives = np.array([np.abs(chunk.y - point).sum() for point in trial.points])
+    ...         return Evaluation(objectives, (chunk.y > trial.points[0]).astype(np.int8)[None])
+    >>> y = np.random.default_rng(0).normal(size=201)
+    >>> result = aid(Median(as_source(np.zeros((201, 1)), y)), Limits(tol=1e-9))
+    >>> str(result.status), bool(np.isclose(result.point[0], np.median(y)))
+    ('optimal', True)
+    >>> [record.n_clusters for record in result.history][0]
+    5
     """
     run, started = problem.run, time.monotonic()
     stopped_before = run.stopped

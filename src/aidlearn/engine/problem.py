@@ -32,7 +32,14 @@ NEGLIGIBLE = 1e-9
 
 @dataclass(frozen=True)
 class Incumbent:
-    """The best point so far and its objective on all entries."""
+    """The best point so far and its objective on all entries.
+
+    Examples
+    --------
+    >>> from aidlearn.engine import Incumbent
+    >>> Incumbent(point=[0.5], objective=12.0).objective
+    12.0
+    """
 
     point: Any
     objective: float
@@ -40,7 +47,25 @@ class Incumbent:
 
 @dataclass(frozen=True)
 class Start:
-    """Initial clusters, and the point they were drawn around if it was evaluated on all entries."""
+    """Initial clusters, and the point they were drawn around if it was evaluated on all entries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn.data import as_source
+    >>> from aidlearn.engine import Assignment, Clusters, Problem, Start
+    >>> class Sums(Problem):
+    ...     def aggregate(self, chunk, labels, n_clusters):
+    ...         return np.bincount(labels, weights=chunk.y, minlength=n_clusters)[:, None]
+    ...     def start(self):  # even and odd entries
+    ...         clusters, _ = Clusters.build(self, lambda chunk, state: Assignment(np.arange(chunk.n_entries) % 2), 2)
+    ...         return Start(clusters)
+    ...     def solve_aggregated(self, clusters, incumbent, accuracy): ...
+    ...     def evaluate(self, chunk, trial): ...
+    >>> start = Sums(as_source(np.zeros((4, 1)), np.array([1.0, 2.0, 3.0, 4.0]))).start()
+    >>> start.clusters.sums.ravel(), start.incumbent is None
+    (array([4., 6.]), True)
+    """
 
     clusters: Clusters
     incumbent: Incumbent | None = None
@@ -48,7 +73,15 @@ class Start:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What the loop asks of an aggregated solver."""
+    """What the loop asks of an aggregated solver.
+
+    Examples
+    --------
+    >>> import math
+    >>> from aidlearn.engine import Accuracy
+    >>> Accuracy(relative=1e-5, deadline=math.inf).relative
+    1e-05
+    """
 
     relative: float
     """Primal value minus proven bound, over the primal value, that is small enough; 0 asks for a verified optimum."""
@@ -62,6 +95,14 @@ class Solution:
 
     ``lower_bound`` must be proven (from a dual-feasible point), ``-inf`` where it is not.
     ``verified`` says that the point is optimal for the aggregated problem up to rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn.engine import Solution
+    >>> solution = Solution(np.array([0.5]), lower_bound=11.5, verified=True)
+    >>> solution.lower_bound, solution.verified
+    (11.5, True)
     """
 
     point: Any
@@ -81,7 +122,16 @@ class Solution:
 
 @dataclass(frozen=True)
 class Trial:
-    """Points to be evaluated in one pass; entries are put into regions at the first ``n_split``."""
+    """Points to be evaluated in one pass; entries are put into regions at the first ``n_split``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn.engine import Trial
+    >>> trial = Trial([np.array([0.5]), np.array([0.7])])  # both are evaluated, entries are split at the first
+    >>> len(trial.points), trial.n_split
+    (2, 1)
+    """
 
     points: Sequence[Any]
     n_split: int = 1
@@ -89,7 +139,17 @@ class Trial:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One chunk at the points of a trial."""
+    """One chunk at the points of a trial.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn.engine import Evaluation
+    >>> y = np.array([1.0, 2.0, 5.0])
+    >>> at = Evaluation(np.array([np.abs(y - 2.5).sum()]), (y > 2.5).astype(np.int8)[None])
+    >>> at.objectives, at.regions
+    (array([4.5]), array([[0, 0, 1]], dtype=int8))
+    """
 
     objectives: Float
     """The chunk's part of the objective at each point."""
@@ -112,7 +172,33 @@ class Moved:
 
 
 class Problem(ABC):
-    """A problem that AID can solve: minimise a sum over entries plus a term of the point alone."""
+    """A problem that AID can solve: minimise a sum over entries plus a term of the point alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn.data import as_source
+    >>> from aidlearn.engine import Assignment, Clusters, Evaluation, Limits, Problem, Solution, Start, aid
+    >>> class Median(Problem):
+    ...     def aggregate(self, chunk, labels, n_clusters):
+    ...         total = np.bincount(labels, weights=chunk.y, minlength=n_clusters)
+    ...         return np.column_stack([total, np.bincount(labels, minlength=n_clusters)])
+    ...     def start(self):
+    ...         def assign(chunk, state):
+    ...             return Assignment(np.arange(chunk.n_entries) % 5)
+    ...         return Start(Clusters.build(self, assign, 5)[0])
+    ...     def solve_aggregated(self, clusters, incumbent, accuracy):
+    ...         means, size = clusters.sums[:, 0] / clusters.sums[:, 1], clusters.sums[:, 1]
+    ...         values = np.abs(means[:, None] - means) @ size
+    ...         return Solution(means[[values.argmin()]], lower_bound=values.min(), verified=True)
+    ...     def evaluate(self, chunk, trial):
+    ...         objectives = np.array([np.abs(chunk.y - point).sum() for point in trial.points])
+    ...         return Evaluation(objectives, (chunk.y > trial.points[0]).astype(np.int8)[None])
+    >>> y = np.random.default_rng(0).normal(size=201)
+    >>> result = aid(Median(as_source(np.zeros((201, 1)), y)), Limits(tol=1e-9))
+    >>> bool(np.isclose(result.objective, np.abs(y - np.median(y)).sum())), bool(result.gap <= 1e-9)
+    (True, True)
+    """
 
     n_regions: int = 2
     trivial_bound: float = -math.inf
@@ -129,6 +215,7 @@ class Problem(ABC):
 
     @property
     def source(self) -> DataSource:
+        """The data of the run."""
         return self.run.source
 
     @abstractmethod

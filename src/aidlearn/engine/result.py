@@ -9,7 +9,16 @@ from typing import Any
 
 
 class Status(Enum):
-    """Why a fit ended; the value is the sentence a user reads."""
+    """Why a fit ended; the value is the sentence a user reads.
+
+    Examples
+    --------
+    >>> from aidlearn import Status
+    >>> str(Status.gap), Status.gap.reached_tolerance, Status.time_limit.reached_tolerance
+    ('gap', True, False)
+    >>> Status.gap.sentence
+    'The certified optimality gap is within the tolerance.'
+    """
 
     optimal = "Optimal: no cluster violates the optimality condition and the solution was verified."
     gap = "The certified optimality gap is within the tolerance."
@@ -58,7 +67,21 @@ def relative_gap(objective: float, lower_bound: float) -> float:
 
 @dataclass(frozen=True)
 class Iteration:
-    """One pass through the loop of Algorithm 1."""
+    """One pass through the loop of Algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> model = LADRegressor(init="kmeans").fit(X, X @ [1, 2] + rng.laplace(size=5000))
+    >>> first, last = model.history_[0], model.history_[-1]
+    >>> first.best_lower_bound < last.best_lower_bound <= last.best_objective <= first.best_objective
+    True
+    >>> last.gap == model.gap_, last.iteration == model.n_iter_
+    (True, True)
+    """
 
     iteration: int
     n_clusters: int
@@ -82,7 +105,16 @@ class Iteration:
 
 @dataclass
 class Result:
-    """The best point found and what is proven about it."""
+    """The best point found and what is proven about it.
+
+    Examples
+    --------
+    >>> from aidlearn import Result, Status
+    >>> result = Result(point=[1.0], objective=10.0, lower_bound=9.9, status=Status.iteration_limit,
+    ...                 n_clusters=5, aggregation_rate=0.01, n_passes=3)
+    >>> round(result.gap, 6), result.n_iter
+    (0.01, 0)
+    """
 
     point: Any
     objective: float
@@ -99,8 +131,10 @@ class Result:
 
     @property
     def gap(self) -> float:
+        """``(objective - lower_bound) / |objective|``."""
         return relative_gap(self.objective, self.lower_bound)
 
     @property
     def n_iter(self) -> int:
+        """Iterations of the loop."""
         return len(self.history)

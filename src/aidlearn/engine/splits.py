@@ -75,7 +75,16 @@ class Born:
 
 @dataclass(frozen=True)
 class Assignment:
-    """Initial group of each entry of a chunk, which entries stay alone, and the chunk's objective."""
+    """Initial group of each entry of a chunk, which entries stay alone, and the chunk's objective.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn.engine import Assignment
+    >>> groups = Assignment(np.array([0, 0, 1, 1]), single=np.array([3]))  # the last entry is a cluster of its own
+    >>> groups.labels, groups.single
+    (array([0, 0, 1, 1]), array([3]))
+    """
 
     labels: NDArray[np.int32]
     single: NDArray[Any] | None = None

@@ -48,6 +48,20 @@ class Bootstrap:
         Replicates that took a fit on all rows.
     n_passes : int
         Over the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor, bootstrap
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 1))
+    >>> y = 2 * X[:, 0] + rng.normal(size=500)
+    >>> found = bootstrap(LADRegressor().fit(X, y), X, y, n_replicates=50, random_state=0)
+    >>> found.coefficients.shape, found.names, bool(found.gaps.max() <= 1e-4)
+    ((50, 2), ['(intercept)', 'x0'], True)
+    >>> low, high = found.intervals(alpha=0.05)
+    >>> bool(low[1] < 2 < high[1])
+    True
     """
 
     names: list[str]

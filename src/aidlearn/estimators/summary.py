@@ -26,7 +26,19 @@ INTERCEPT = "(intercept)"
 
 @dataclass(frozen=True)
 class TestResult:
-    """The result of a test."""
+    """The result of a test.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import QuantileRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> y = X[:, 0] + rng.normal(size=500)
+    >>> test = QuantileRegressor(quantile=0.5).fit(X, y).summary(X, y).wald_test(["x1"])
+    >>> test.df, bool(test.p_value > 0.01)
+    (1, True)
+    """
 
     __test__ = False  # no test of this package
 
@@ -144,6 +156,7 @@ class Summary:
 
     @property
     def pseudo_r2(self) -> float:
+        """Koenker and Machado's goodness of fit."""
         return 1 - self.loss / self.null_loss if self.null_loss > 0 else float("nan")
 
     # Tests
@@ -376,6 +389,30 @@ def likelihood_ratio_test(restricted: Summary, full: Summary) -> TestResult:
 
     ``2 (V_restricted - V_full) / (tau (1 - tau) s)`` is compared with chi-squared. It presumes iid errors: s is the
     sparsity of the full model, whose summary was made with ``se="iid"``.
+
+    Parameters
+    ----------
+    restricted : Summary
+        Of the model with fewer columns, by the same rows.
+    full : Summary
+        Of the model with all of them.
+
+    Returns
+    -------
+    TestResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor, likelihood_ratio_test
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> y = X[:, 0] + X[:, 1] + rng.normal(size=500)
+    >>> small = LADRegressor().fit(X[:, :1], y).summary(X[:, :1], y, se="iid")
+    >>> large = LADRegressor().fit(X, y).summary(X, y, se="iid")
+    >>> test = likelihood_ratio_test(small, large)  # does the second column matter?
+    >>> test.df, bool(test.p_value < 1e-6)
+    (1, True)
     """
     if full.se != "iid" or full.sparsity is None:
         raise ValueError('likelihood_ratio_test presumes iid errors: make the summary of the full model with se="iid".')

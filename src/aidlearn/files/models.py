@@ -130,6 +130,18 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     -------
     estimator
         Predicts the same bits and has the same fitted attributes; ``training_`` if facts were saved with it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor, load_model, save_model
+    >>> X = np.arange(10.0).reshape(-1, 1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(LADRegressor().fit(X, 3 * X[:, 0]), folder + "/line.aid", training={"data": "by hand"})
+    ...     model = load_model(folder + "/line.aid")
+    >>> model.training_, model.predict([[2.0]]).round(6)
+    ({'data': 'by hand'}, array([6.]))
     """
     path = Path(path)
     try:

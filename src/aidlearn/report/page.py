@@ -15,7 +15,21 @@ from aidlearn.report import sections
 
 
 class ReportError(ValueError):
-    """A report that cannot be written, and why."""
+    """A report that cannot be written, and why.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor
+    >>> from aidlearn.report import ReportError, write_report
+    >>> model = LADRegressor().fit(np.arange(10.0).reshape(-1, 1), np.arange(10.0))
+    >>> try:
+    ...     write_report(model, "no/such/folder/report.html")
+    ... except ReportError as error:
+    ...     found = str(error)
+    >>> found.startswith("The report no/such/folder/report.html cannot be written")
+    True
+    """
 
 
 def write_report(model: Any, path: str | os.PathLike[str]) -> None:
@@ -29,6 +43,20 @@ def write_report(model: Any, path: str | os.PathLike[str]) -> None:
     model : estimator of aidlearn, fitted (also one from :func:`aidlearn.load_model`)
     path : path
         The file is either the old one or the whole new one, whatever happens.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor
+    >>> from aidlearn.report import write_report
+    >>> X = np.arange(100.0).reshape(-1, 1)
+    >>> model = LADRegressor().fit(X, X[:, 0] + np.resize([0.0, 1.0, -1.0], 100))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(model, folder + "/report.html")
+    ...     page = open(folder + "/report.html", encoding="utf-8").read()
+    >>> "No coefficients can have an objective below" in page
+    True
     """
     text = render(model)
     try:
