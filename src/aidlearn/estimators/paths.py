@@ -57,8 +57,12 @@ CV_ATTRIBUTES = """
         Points that took a fit of their own on all rows.
     n_passes_ : int
         Over the data, with those of the refit.
-    coef_, intercept_, objective_, lower_bound_, gap_, ...
-        Of the refit, as in the single model."""
+    coef_, intercept_, objective_, lower_bound_, gap_, status_
+        Of the refit, as in the single model.
+    n_iter_, n_clusters_, aggregation_rate_, history_, cluster_sizes_, cluster_distances_, frames_
+        Of the refit, too, as are ``support_`` and ``dual_coef_`` of a classifier.
+    classes_, n_features_in_, feature_names_in_, n_dropped_
+        Of the data, as in the single model."""
 
 
 @dataclass
