@@ -8,8 +8,8 @@ import tomllib
 from pathlib import Path
 
 EXTRAS = ("s3vm", "parquet", "plot", "cli", "dask")
-TESTS = ["pytest>=8", "pytest-timeout", "hypothesis", "pandas==2.2.*", "polars>=1", "websocket-client"]
-"""What the tests need beside; its versions are not ours to promise."""
+FLOORS = {"pandas": "pandas==2.2.*"}
+"""What the tests need beside is not ours to promise; pandas 2.0 and 2.1 have no wheels for the numpy of the floor."""
 
 
 def lowest(requirement: str) -> str:
@@ -22,7 +22,9 @@ def main() -> None:
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     own = [r for extra in EXTRAS for r in project["optional-dependencies"][extra]]
     lines = [lowest(requirement) for requirement in [*project["dependencies"], *own]]
-    sys.stdout.write("\n".join([*lines, *TESTS]) + "\n")
+    tests = [r for r in project["optional-dependencies"]["test"] if not r.startswith("aidlearn")]
+    tests = [FLOORS.get(re.split(r"[<>=]", r)[0], r) for r in tests]
+    sys.stdout.write("\n".join([*lines, *(r for r in tests if not r.startswith("pyarrow"))]) + "\n")
 
 
 if __name__ == "__main__":

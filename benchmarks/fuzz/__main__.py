@@ -15,8 +15,8 @@ from typing import Any
 
 BATCH = 60
 """Cases of a worker: imports cost as much as some of them."""
-PATIENCE = 120.0
-"""Seconds for a case before it counts as one that does not end."""
+PATIENCE = 300.0
+"""Seconds for a case before it counts as one that does not end; the machine may have other work."""
 SLOW = 20.0
 """Times the median of fits of its estimator and size."""
 
@@ -29,17 +29,18 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="file to which a line for each case is added")
     parser.add_argument("--tell", type=Path, nargs="+", metavar="LOG", help="sum up logs instead of trying cases")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.tell:
         _tell([json.loads(line) for path in options.tell for line in path.read_text().splitlines()])
         return 0
     if options.worker is not None:
-        _work(options.worker)
+        _work(options.worker, options.until)
         return 0
     seed = int(time.time()) * 1000 if options.seed is None else options.seed
     print(f"first seed {seed}", flush=True)
-    until, tried = time.monotonic() + 60 * options.minutes, []
-    while time.monotonic() < until:
+    until, tried = time.time() + 60 * options.minutes, []
+    while time.time() < until:
         done = _batch(seed, until)
         tried += done
         seed += BATCH
@@ -53,12 +54,16 @@ def main() -> int:
     return 1 if any(entry["failure"] for entry in tried) else 0
 
 
-def _work(first: int) -> None:
+def _work(first: int, until: float) -> None:
     """A line per case before and after it."""
-    from benchmarks.fuzz.cases import make
+    from benchmarks.fuzz.cases import ESTIMATORS, make, warm_up
     from benchmarks.fuzz.checks import check
 
+    for name in ESTIMATORS:
+        warm_up(name)  # what is compiled or loaded with the first fit is no part of a fit
     for seed in range(first, first + BATCH):
+        if time.time() > until:
+            break
         print(json.dumps({"begin": seed}), flush=True)
         case, failure, status = make(seed), "", "refused"
         with tempfile.TemporaryDirectory() as folder:
@@ -86,10 +91,10 @@ def _entry(case: Any, seed: int, status: str, failure: str) -> dict[str, Any]:
 
 def _batch(first: int, until: float) -> list[dict[str, Any]]:
     """What a worker has told, and the case that it died of, if it has."""
-    command = [sys.executable, "-m", "benchmarks.fuzz", "--worker", str(first)]
+    command = [sys.executable, "-m", "benchmarks.fuzz", "--worker", str(first), "--until", str(until)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        out, errors = process.communicate(timeout=max(5.0, min(BATCH * PATIENCE, until - time.monotonic() + PATIENCE)))
+        out, errors = process.communicate(timeout=max(0.0, until - time.time()) + PATIENCE)
         died = process.returncode
     except subprocess.TimeoutExpired:
         process.kill()

@@ -120,7 +120,9 @@ class Run:
         self.n_jobs = n_threads(source.n_jobs if n_jobs is None else n_jobs)
         self.n_passes = 0
         self.deadline = math.inf
-        """``time.monotonic()`` value after which the fit should settle for what it has."""
+        """``time.monotonic()`` value after which the problem being solved should settle for what it has."""
+        self.end: float = math.inf if whole is None else whole.end
+        """The same of the whole fit, which may solve several problems."""
         need = Need.of(source, self.n_jobs)
         limit = source.memory_limit
         self.budget = Budget() if limit is None else need.budget(limit)

@@ -20,6 +20,8 @@ logger = logging.getLogger("aidlearn")
 
 AT_ONCE = 1e-3
 """Seconds for what was not begun when the user stopped the fit."""
+USELESS = 0.5
+"""Relative gap above which a point may be worse than one without slopes."""
 
 Callback = Callable[[Iteration], bool | None]
 """Called once per iteration; a true return value stops the fit."""
@@ -121,6 +123,14 @@ class _Progress:
         if check.objectives[best] < self.objective:
             self.incumbent = Incumbent(points[best], float(check.objectives[best]))
         return before
+
+    def settle(self, solution: Solution) -> None:
+        """Where time is over and what there is may be worse than nothing, take what the problem has for that case."""
+        late = time.monotonic() >= self.deadline and solution.point is not (self.incumbent and self.incumbent.point)
+        if late and relative_gap(self.objective, max(self.proven, solution.lower_bound)) > USELESS:
+            cheap = self.problem.last_resort()
+            if cheap is not None and cheap.objective < self.objective:
+                self.incumbent = cheap
 
     def prove(self, solution: Solution) -> float:
         """Take up the bound of a solution; what it is worth beside the incumbent."""
@@ -252,7 +262,7 @@ def aid(
     stopped_before = run.stopped
     if stopped_before:
         limits = limits.at_once()
-    run.deadline = math.inf if limits.time_limit is None else started + limits.time_limit
+    run.deadline = min(run.end, math.inf if limits.time_limit is None else started + limits.time_limit)
     progress = _Progress(
         problem, limits, run.deadline, started, callbacks, observer, checkpoint, passes_before=run.n_passes
     )
@@ -267,6 +277,7 @@ def aid(
             trial = progress.trial(solution, clusters)
             check = clusters.check(trial)
             before = progress.improve(trial.points, check)
+            progress.settle(solution)
             stop = progress.record(clusters, solution, check) or solution.interrupted or run.stopped
             status = progress.status(problem, solution, check) or (Status.interrupted if stop else None)
             if status is None:

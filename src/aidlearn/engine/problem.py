@@ -262,6 +262,10 @@ class Problem(ABC):
         """What it means that no cluster violates the condition (None: nothing yet, go on)."""
         return Status.optimal if solution.verified and gap <= max(tol, NEGLIGIBLE) else None
 
+    def last_resort(self) -> Incumbent | None:
+        """A cheap point that is of some use, evaluated on all entries: for a fit whose time is over with a poor one."""
+        return None
+
     def objective_error(self, point: Any) -> float:
         """How far rounding may have moved the objective of a point, where predictions lose digits (0: hardly)."""
         return 0.0

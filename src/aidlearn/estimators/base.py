@@ -39,7 +39,8 @@ ENGINE_PARAMETERS = """
     max_iter : int, default=100
         Limit on iterations (aggregated problems solved).
     time_limit : float, optional
-        Seconds after which the best solution so far is returned (of each model, where several are fitted).
+        Seconds of the whole fit after which the best solution so far is returned. Several models share them; checking
+        the rows and evaluating a model, which every fit has to, may take longer.
     init : {"auto", "band", "kmeans", "birch"}, array of labels or callable, default="auto"
         Initial clusters. "band" sharpens a start on all rows; "kmeans" is the paper's procedure.
     initial_rate : float, optional

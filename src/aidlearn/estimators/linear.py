@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,6 +16,8 @@ from aidlearn.data.chunk import Float
 from aidlearn.data.dask import lazy_scores
 from aidlearn.data.moments import Moments, inspect, scaled
 from aidlearn.data.run import Run
+from aidlearn.data.source import DataSource
+from aidlearn.data.targets import Targets
 from aidlearn.estimators.base import AIDEstimator
 from aidlearn.estimators.checks import generator
 from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
@@ -70,6 +74,11 @@ class LinearEstimator(AIDEstimator):
         start = self._start_method()
         return Warm(point) if point is not None and isinstance(start, Band) else start
 
+    def _run(self, source: DataSource, targets: Targets | None = None) -> Run:
+        run = super()._run(source, targets)
+        run.end = math.inf if self.time_limit is None else time.monotonic() + self.time_limit
+        return run
+
     def _three_way(self) -> bool:
         """Whether clusters are split below, on and above the kink (the paper's dual procedure)."""
         return False
@@ -109,10 +118,31 @@ class LinearEstimator(AIDEstimator):
         run.subtract(float(middle))
         return moments, float(middle)
 
+    def _procedure(self, start: StartMethod) -> Procedure:
+        return Procedure(
+            solver=SOLVERS[self.solver],
+            start=start,
+            paper_split=isinstance(self.init, str) and self.init in PAPER,
+            three_way=self._three_way(),
+            initial_rate=self.initial_rate,
+            rng=generator(self.random_state),
+        )
+
+    @staticmethod
+    def _is_late(run: Run, design: Design) -> bool:
+        """Whether the time of the fit is over before anything was solved (and rows can be grouped)."""
+        return time.monotonic() > run.end and not (design.layout is not None and design.layout.levels)
+
     def _fit_design(
-        self, run: Run, design: Design, start: StartMethod, moments: Moments, number: int | None = None
+        self,
+        run: Run,
+        design: Design,
+        start: StartMethod,
+        moments: Moments,
+        number: int | None = None,
+        n_left: int = 1,
     ) -> Fitted:
-        """Fit one model (the ``number``-th of several)."""
+        """Fit one model (the ``number``-th of several), with its share of the time for ``n_left`` of them."""
         if design.n_coupled > MOST_COUPLED:
             raise ValueError(
                 f"X has {design.n_coupled} columns whose products with each other a fit keeps in memory "
@@ -121,19 +151,14 @@ class LinearEstimator(AIDEstimator):
                 "scikit-learn's LinearSVC or SGDRegressor. One factor with any number of levels may come on top of "
                 "them, as adjacent columns of a sparse matrix, with init='auto'."
             )
-        procedure = Procedure(
-            solver=SOLVERS[self.solver],
-            start=start,
-            paper_split=isinstance(self.init, str) and self.init in PAPER,
-            three_way=self._three_way(),
-            initial_rate=self.initial_rate,
-            rng=generator(self.random_state),
-        )
         checkpoint = checkpoint_of(self, run.source.recipe, moments.digest, number)
-        problem = PiecewiseLinear(run, design, procedure)
+        problem = PiecewiseLinear(run, design, self._procedure(start))
         # Pictures are of the data as they are, and scaled rows are not.
         draw = None if self.standardize or not self._drawn else frame
-        return fit_problem(problem, self._limits(), self._callbacks(), draw, checkpoint)
+        limits = self._limits()
+        if math.isfinite(run.end):
+            limits = replace(limits, time_limit=max(run.end - time.monotonic(), 0.0) / n_left)
+        return fit_problem(problem, limits, self._callbacks(), draw, checkpoint)
 
     def _decided(self, X: Any, decide: Callable[[Float], Any] = lambda scores: scores) -> Any:
         """``decide`` on the scores; lazy, block by block, if X is a Dask collection."""

@@ -15,6 +15,7 @@ from aidlearn.data.threads import one_blas_thread
 from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.fitting import Fitted
+from aidlearn.estimators.hasty_quantiles import hasty_quantiles
 from aidlearn.estimators.linear import WARM_START, LinearEstimator
 from aidlearn.estimators.many_quantiles import ManyQuantiles
 from aidlearn.estimators.standard_errors import Request, summarise
@@ -23,6 +24,7 @@ from aidlearn.linear.band import Band, few_entries
 from aidlearn.linear.crossings import count_crossings
 from aidlearn.linear.design import Design
 from aidlearn.linear.losses import Loss, absolute, pinball
+from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.warm import Warm
 
 OWN = ("auto", "interior-point")
@@ -86,9 +88,13 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
     ) -> list[Fitted]:
         """Each from the solution before it."""
         start = self._start_from(warm[0])
+        if several and self.checkpoint is None and self._is_late(run, designs[0]):
+            problems = [PiecewiseLinear(run, design, self._procedure(start)) for design in designs]
+            return hasty_quantiles(run, problems, self._callbacks())
         fits: list[Fitted] = []
         for k, design in enumerate(designs):
-            fits.append(self._fit_design(run, design, start, moments, k if several else None))
+            number = k if several else None
+            fits.append(self._fit_design(run, design, start, moments, number, n_left=len(designs) - k))
             if isinstance(start, Band):
                 start.continue_from(fits[-1].result.point)
             if isinstance(start, Warm) and k + 1 < len(designs):

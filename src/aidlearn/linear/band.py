@@ -18,6 +18,7 @@ from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.engine.splits import Assignment
 from aidlearn.linear.design import Design
+from aidlearn.linear.hasty import HURRY, few_rows, hasty, out_of_time
 from aidlearn.linear.newton import (
     HEAVY,
     Damping,
@@ -109,7 +110,9 @@ class Band:
     @staticmethod
     def plan_sample(run: Run, n_variables: int, rng: np.random.Generator) -> None:
         """Choose the sample, so that the next pass can bring it along."""
-        if not few_entries(run.n_entries, n_variables):
+        if time.monotonic() + HURRY > run.end:
+            run.plan_sample(few_rows(run, n_variables))
+        elif not few_entries(run.n_entries, n_variables):
             run.plan_sample(largest_sample(run, n_variables, rng))
 
     def __call__(self, problem: PiecewiseLinear) -> Start:
@@ -121,8 +124,11 @@ class Band:
         sharp = self._sharpening
         sharp.design, sharp.run = problem.design, problem.run
         try:
-            point, reach = sharp.on_all_entries(sharp.on_samples(self._point))
-            return _cluster(problem, sharp, point, reach)
+            point = sharp.on_samples(self._point)
+            if out_of_time(problem.run):
+                return hasty(problem, point)
+            point, reach = sharp.on_all_entries(point)
+            return hasty(problem, point) if out_of_time(problem.run) else _cluster(problem, sharp, point, reach)
         finally:
             # The run ends with the fit: a way back would keep its rows until the garbage collector comes.
             del sharp.run
@@ -246,6 +252,8 @@ class _Sharpening:
             point = at_quantile(design, self.samples[0], self.least_squares if point is None else point)
         error, steps = FIRST_ERROR, FIRST_STEPS
         for sample in self.samples:
+            if out_of_time(self.run):
+                break
             rows = Run(
                 ArraySource(sample.X, sample.y, sample.weight), n_jobs=self.run.n_jobs, compiled=self.run.compiled
             )

@@ -158,7 +158,7 @@ def solve(
             break
     if exact:
         best = replace(best, verified=best.gap <= VERIFIED * abs(best.value))
-    return _snapped(rows, best)
+    return best if time.monotonic() > deadline else _snapped(rows, best)
 
 
 def _snapped(rows: HingeRows, solution: AggregatedSolution) -> AggregatedSolution:

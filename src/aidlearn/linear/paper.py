@@ -15,6 +15,7 @@ from aidlearn.data.run import Systematic
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Start
 from aidlearn.engine.splits import Assignment
+from aidlearn.linear.hasty import hasty, out_of_time
 from aidlearn.linear.newton import solved_point
 from aidlearn.linear.problem import PiecewiseLinear
 
@@ -60,6 +61,8 @@ def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
     rate = loss.paper_rate(n, m) if procedure.initial_rate is None else procedure.initial_rate
     k = max(1, min(n, round(rate * n)))
     point = _sample_solution(problem, rng)
+    if out_of_time(run):
+        return hasty(problem, point)
     drawn = rng.choice(n, min(n, max(k, BIRCH_ROWS)), replace=False)
     order = np.argsort(drawn)
     in_order = drawn[order]
@@ -84,6 +87,8 @@ def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
 
     run.map(locate, collect=collect)
     shuffled = np.concatenate(positions)[np.argsort(order)]
+    if out_of_time(run):  # to find the nearest centre of every row takes longer than all before
+        return hasty(problem, point)
     # Entries of different groups (classes) are never clustered together.
     trees: dict[float, tuple[cKDTree, int]] = {}
     total = 0

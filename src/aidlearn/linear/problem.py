@@ -6,6 +6,7 @@ The four components of AID; the formulas are those of :mod:`aidlearn.linear.desi
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -27,6 +28,7 @@ from aidlearn.engine.problem import (
     Trial,
 )
 from aidlearn.linear.design import NOISE, Design
+from aidlearn.linear.hasty import cheap, hasty, out_of_time
 from aidlearn.linear.rows import HingeRows
 
 ON_KINK = 1e-7
@@ -106,7 +108,12 @@ class PiecewiseLinear(Problem):
     # 2. Initial clusters
 
     def start(self) -> Start:
-        return self.procedure.start(self)
+        return hasty(self) if out_of_time(self.run) and not self._eliminates else self.procedure.start(self)
+
+    @property
+    def _eliminates(self) -> bool:
+        """Whether a factor is eliminated, which takes clusters of one entry each."""
+        return self.design.layout is not None and self.design.layout.levels is not None
 
     # 3. Aggregated problem
 
@@ -124,6 +131,13 @@ class PiecewiseLinear(Problem):
         rows = self.design.aggregated_rows(clusters.store, self.run.n_jobs)
         if not rows.e.any():  # nothing to explain: every unit that a solver could measure in is a rounding error
             return Solution(np.zeros(self.design.n_variables), self.trivial_bound, True, np.zeros_like(rows.e))
+        if incumbent is not None and time.monotonic() > accuracy.deadline:
+            # Too late for another point: what is left to have of few groups is their bound.
+            return replace(self._solved(rows, incumbent, accuracy), point=point, verified=False)
+        return self._solved(rows, incumbent, accuracy)
+
+    def _solved(self, rows: HingeRows, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
+        point = None if incumbent is None else incumbent.point
         if not self.design.base:
             return self.procedure.solver(rows, point, self.design.fit_intercept, accuracy)
         # The solver knows nothing of the constant: what is left of the value with it is to be as accurate as asked.
@@ -198,6 +212,9 @@ class PiecewiseLinear(Problem):
         if fits_all.any():
             regions[fits_all] = -1
         return regions
+
+    def last_resort(self) -> Incumbent | None:
+        return cheap(self.run, self.design)
 
     def objective_error(self, point: Float) -> float:
         return self.design.objective_error(point)

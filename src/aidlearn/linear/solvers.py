@@ -19,6 +19,8 @@ SMALL = 500
 """Up to this many rows the verified optimum costs next to nothing."""
 
 
+GRACE, HURRIED = 0.05, 1e-3
+"""Seconds that a problem of so few rows has in any case, for a bound that is worth them, and the accuracy of that."""
 MOST_ROWS_FOR_HIGHS = 20_000
 LARGEST_COST = 2.0**20
 """In typical margins. HiGHS compares costs with 1e-7 and has ended the process at 1e12; a row further from its kink
@@ -31,8 +33,12 @@ def solve_by_interior_point(
     """Solve around ``point`` in scaled coordinates; up to ``small`` rows to a verified optimum."""
     basis, scaled = _scaled(rows, point, has_intercept)
     start = np.zeros(len(basis.scale)) if point is None else basis.to_coordinates(point)
-    relative = 0.0 if len(rows.e) <= small else accuracy.relative
-    found = interior_point.solve(scaled, start, relative, accuracy.deadline)
+    relative, deadline = accuracy.relative, accuracy.deadline
+    if time.monotonic() > deadline:
+        relative, deadline = max(relative, HURRIED), deadline if len(rows.e) > small else time.monotonic() + GRACE
+    elif len(rows.e) <= small:
+        relative = 0.0
+    found = interior_point.solve(scaled, start, relative, deadline)
     unproven = found.gap > max(1e-3 * abs(found.value), scaled.rounding)
     tractable = not rows.ridge.any() and len(rows.e) <= MOST_ROWS_FOR_HIGHS
     if unproven and tractable and time.monotonic() < accuracy.deadline:

@@ -1,0 +1,89 @@
+"""Several quantiles of a fit whose time is over before the first: parallel planes and one set of groups for all.
+
+Any partition bounds every quantile (Jensen), so the groups around one plane serve all of them: one pass for the groups
+and one for the objectives, however many quantiles there are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.run import Run
+from aidlearn.engine.problem import Accuracy, Incumbent
+from aidlearn.engine.result import Iteration, Result, Status, below, relative_gap
+from aidlearn.estimators.fitting import Fitted
+from aidlearn.linear.design import Design
+from aidlearn.linear.hasty import hasty, levels
+from aidlearn.linear.problem import PiecewiseLinear
+from aidlearn.trace import Profile
+
+
+def hasty_quantiles(
+    run: Run, problems: list[PiecewiseLinear], callbacks: list[Callable[[Iteration], Any]]
+) -> list[Fitted]:
+    """The plane of least squares at the level of each quantile, with what few groups prove of it."""
+    began, designs = time.monotonic(), [problem.design for problem in problems]
+    run.deadline = run.end
+    start = hasty(problems[0])
+    assert start.incumbent is not None
+    points = levels(run, designs, start.incumbent.point)
+    objectives = _objectives(run, designs, points)
+    fits = []
+    for problem, point, objective in zip(problems, points, objectives, strict=True):
+        incumbent = Incumbent(point, float(objective))
+        solution = problem.solve_aggregated(start.clusters, incumbent, Accuracy(0.0, run.deadline))
+        bound = max(below(solution.lower_bound, incumbent.objective, problem.objective_error(point)), 0.0)
+        distances = problem.distances(start.clusters, point)
+        # Groups are those of another plane: they are not looked at for entries on both sides of this one.
+        record = Iteration(
+            iteration=1,
+            n_clusters=start.clusters.n_clusters,
+            aggregation_rate=start.clusters.aggregation_rate,
+            lower_bound=bound,
+            objective=incumbent.objective,
+            best_objective=incumbent.objective,
+            best_lower_bound=bound,
+            gap=relative_gap(incumbent.objective, bound),
+            n_violated=start.clusters.n_clusters if incumbent.objective > bound else 0,
+            seconds=time.monotonic() - began,
+        )
+        answers = [callback(record) for callback in callbacks]
+        if any(answers):
+            run.stop()
+        status = Status.gap if incumbent.objective == bound else Status.time_limit
+        result = Result(
+            point,
+            incumbent.objective,
+            bound,
+            status,
+            record.n_clusters,
+            record.aggregation_rate,
+            run.n_passes,
+            [record],
+        )
+        fits.append(Fitted(result, Profile(start.clusters.counts, distances), []))
+    return fits
+
+
+def _objectives(run: Run, designs: list[Design], points: list[Float]) -> Float:
+    """Of planes that differ in their intercepts only, by one pass."""
+    first, pairs = designs[0], list(zip(designs, points, strict=True))
+    shifts = np.zeros(len(pairs))
+    if first.fit_intercept:
+        shifts[:] = [design.intercept(point) - first.intercept(points[0]) for design, point in pairs]
+    total = np.array([design.penalty(point) for design, point in pairs])
+
+    def measure(chunk: Chunk, state: Any) -> tuple[Float, None]:
+        z = first.margins(chunk, points[0])
+        return np.array([design.losses(chunk, z - shift) for design, shift in zip(designs, shifts, strict=True)]), None
+
+    def collect(part: Float) -> None:
+        total[:] += part
+
+    run.map(measure, collect=collect)
+    return total
