@@ -92,3 +92,19 @@ def test_calls_that_can_be_nothing(table, tmp_path):
         formula.fit("y ~ a", table, model="ols")
     with pytest.raises(ValueError, match="named columns, got ndarray"):
         formula.fit("y ~ a", table[["a"]].to_numpy())
+
+
+def test_summary_takes_the_table_of_the_formula(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 900
+    frame = pd.DataFrame({"a": rng.normal(size=n), "k": rng.integers(1, 4, n), "b": rng.choice(["u", "v"], n), "z": 0})
+    frame["y"] = frame.a * frame.k + rng.laplace(size=n)
+    model = formula.fit("y ~ a + C(k) + b", frame, tol=1e-9)
+    table = model.summary(frame)
+    assert table.names == ["(intercept)", "a", "k[2]", "k[3]", "b[v]"]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    from_file = formula.fit("y ~ a + C(k) + b", tmp_path / "t.csv", tol=1e-9).summary(tmp_path / "t.csv")
+    assert np.array_equal(table.standard_errors, from_file.standard_errors)
+    products = formula.fit("y ~ a:b + np.log(k)", frame, tol=1e-9).summary(frame)
+    assert products.names == ["(intercept)", "np.log(k)", "a:b[u]", "a:b[v]"]
+    assert not products.notes

@@ -134,3 +134,54 @@ def test_models_with_the_old_names_still_predict(ran, flights):
     assert ran("predict", "old.aid", "flights.csv", "-o", "p.csv").code == 0
     assert np.array_equal(pd.read_csv("p.csv")["prediction"], model.predict(pd.DataFrame(dense, columns=names)))
     assert ran("inspect", "old.aid").code == 0
+
+
+def test_separator_and_encoding_that_cannot_be_recognised(ran, flights, tmp_path):
+    frame = flights.rename(columns={"carrier": "Träger"})
+    lines = frame.to_csv(index=False, sep="~").encode("cp850")
+    (tmp_path / "odd.csv").write_bytes(lines)
+    told = ["--delimiter", "~", "--encoding", "cp850"]
+    assert ran("fit", "lad", "odd.csv", "-t", "delay", "--categorical", "Träger", *told, "-o", "m.aid").code == 0
+    X = frame.drop(columns="delay")
+    expected = LADRegressor().fit(X, frame["delay"])
+    model = load_model("m.aid")
+    assert np.array_equal(model.coef_, expected.coef_)
+    assert "Träger[Über Air]" in model.coefficient_names_
+    assert ran("predict", "m.aid", "odd.csv", *told, "-o", "p.csv").code == 0
+    assert np.array_equal(pd.read_csv("p.csv")["prediction"], expected.predict(X))
+    done = ran("predict", "m.aid", "odd.csv", "-o", "p.csv")
+    assert done.code == 1
+    assert "lacks columns" in done.err
+    frame.to_csv("t.txt.csv", sep="\t", index=False)
+    assert ran("fit", "lad", "t.txt.csv", "-t", "delay", "--delimiter", "tab", "-o", "n.aid").code == 0
+    assert np.array_equal(load_model("n.aid").coef_, expected.coef_)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--delimiter", "ab"], "--delimiter must be one character"),
+        (["--encoding", "klingon"], "--encoding must be one that Python knows, got 'klingon'"),
+    ],
+)
+def test_wrong_separators_and_encodings(ran, flights, options, sentence):
+    done = ran("fit", "lad", "flights.csv", "-t", "delay", *options, "-o", "m.aid")
+    assert done.code == 1
+    assert sentence in done.err
+    flights.to_parquet("f.parquet")
+    done = ran("fit", "lad", "f.parquet", "-t", "delay", "--encoding", "latin-1", "-o", "m.aid")
+    assert done.code == 1
+    assert "--encoding is for CSV files" in done.err
+
+
+def test_nothing_on_standard_output_before_an_error(ran, flights):
+    assert ran("fit", "lad", "flights.csv", "-t", "delay", "-o", "m.aid").code == 0
+    flights.assign(origin="new").to_csv("new.csv", index=False)
+    done = ran("predict", "m.aid", "new.csv", "-o", "-")
+    assert done.code == 1
+    assert done.out == ""
+    assert "'new'" in done.err
+    done = ran("predict", "m.aid", "flights.csv", "-o", "-")
+    assert done.code == 0
+    assert done.out.startswith("prediction\n")
+    assert len(done.out.splitlines()) == len(flights) + 1

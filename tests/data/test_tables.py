@@ -368,3 +368,17 @@ def test_standardized_from_a_file_and_dask_as_from_memory(tmp_path):
     same(LinearSVC(C=0.01, standardize=True).fit(dd.from_pandas(frame, npartitions=3), "y"), expected, "dask")
     lazy = expected.predict(dd.from_pandas(X, npartitions=2))
     assert np.array_equal(lazy.compute(), expected.predict(X))
+
+
+def test_arrays_are_refused_by_a_model_of_a_table_with_factors(table):
+    frame = table[["region", "y"]].assign(x=np.arange(len(table)) % 7.0)
+    X = frame[["x", "region"]]
+    model = LADRegressor(missing="level").fit(X, frame["y"])
+    for given in (X.to_numpy(), X.to_numpy().tolist(), sparse.csr_array(np.zeros((3, 2)))):
+        with pytest.raises(ValueError, match=r"fitted to a table with factors \('region'\): it takes a table"):
+            model.predict(given)
+    with pytest.raises(ValueError, match=r"Expected a 2-dimensional container but got .*Series"):
+        model.predict(X["x"])
+    fewer = X["region"] != X["region"].iloc[0]
+    with pytest.raises(ValueError, match="have other levels than those of the fit"):
+        model.summary(X[fewer], frame["y"][fewer])

@@ -132,6 +132,8 @@ def _in_options(text: str) -> str:
     text = re.sub(r"^([A-Za-z]\w*) must ", lambda match: f"{option_name(match[1])} must ", text)
     text = re.sub(r"with columns=\.\.\.", "with --columns", text)
     text = re.sub(r"^one_hot ", "--one-hot ", text)
+    text = re.sub(r"^(delimiter|encoding) is for", r"--\1 is for", text)
+    text = re.sub(r"\b(delimiter|encoding)=", r"--\1 ", text)
     text = re.sub(r"\bname it in categorical_features", "name it in --categorical", text)
     text = re.sub(r"^categorical_features names", "--categorical names", text)
     text = re.sub(r"\b(missing|unknown)='(\w+)'", r"--\1 \2", text)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aidlearn.cli.errors import CliError
-from aidlearn.cli.inputs import header, kind_of
+from aidlearn.cli.inputs import TextForm, header, kind_of
 
 if TYPE_CHECKING:
     from aidlearn.data.files import FileSource
@@ -53,33 +53,37 @@ class Features:
             yield X
 
 
-def open_features(path: Path | str, model: Any) -> Features:
+def open_features(path: Path | str, model: Any, form: TextForm) -> Features:
     """The rows of the file as features of the model."""
     training = getattr(model, "training_", None) or {}
     n = int(model.n_features_in_)
     kind = kind_of(path)
     if kind == "svmlight":
         return _svmlight(path, n, training)
-    source = _npy(path, model, training) if kind == "npy" else _table(path, model, training, header(path))
+    source = _npy(path, model, training) if kind == "npy" else _table(path, model, training, form)
     return Features(source, n, encoded=hasattr(model, "recipe_"))
 
 
-def _open(path: Path | str, columns: list[Any] | None, recipe: Recipe | None = None) -> FileSource:
+def _open(
+    path: Path | str, columns: list[Any] | None, recipe: Recipe | None = None, form: TextForm | None = None
+) -> FileSource:
     from aidlearn.data.open import open_rows
 
-    return open_rows(path, columns, recipe)
+    form = form or TextForm()
+    return open_rows(path, columns, recipe, delimiter=form.delimiter, encoding=form.encoding)
 
 
-def _table(path: Path | str, model: Any, training: dict[str, Any], present: list[str]) -> FileSource:
+def _table(path: Path | str, model: Any, training: dict[str, Any], form: TextForm) -> FileSource:
+    present = header(path, form)
     names = getattr(model, "feature_names_in_", None)
     if not present:
-        return _open(path, None)  # says what is wrong with the file
+        return _open(path, None, form=form)  # says what is wrong with the file
     if names is None:
-        return _by_position(path, model, training, present)
+        return _open(path, [present[k] for k in _positions(path, model, training, len(present))], form=form)
     recipe = _recipe(model, training)
     needed = [str(name) for name in names] if recipe is None else [column.name for column in recipe.columns]
     _refuse_missing(path, [name for name in needed if name not in present])
-    return _open(path, needed, recipe)
+    return _open(path, needed, recipe, form)
 
 
 def _recipe(model: Any, training: dict[str, Any]) -> Recipe | None:
@@ -104,12 +108,6 @@ def _refuse_missing(path: Path | str, missing: list[str]) -> None:
             f" and {len(missing) - SHOWN} more" if missing[SHOWN:] else ""
         )
         raise CliError(f"{path} lacks columns that the model was fitted to: {listed}.")
-
-
-def _by_position(path: Path | str, model: Any, training: dict[str, Any], present: list[str]) -> FileSource:
-    """A table for a model without names: all its columns in order, or the same columns of as wide a table."""
-    chosen = _positions(path, model, training, len(present))
-    return _open(path, [present[k] for k in chosen])
 
 
 def _npy(path: Path | str, model: Any, training: dict[str, Any]) -> FileSource:

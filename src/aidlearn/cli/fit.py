@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aidlearn.cli.errors import CliError, option_name, reported, tell
-from aidlearn.cli.inputs import Columns, class_weights, data_file, load_rows, open_data, semi_supervised_labels
+from aidlearn.cli.inputs import (
+    Columns,
+    TextForm,
+    class_weights,
+    data_file,
+    load_rows,
+    open_data,
+    semi_supervised_labels,
+)
 from aidlearn.cli.live import opening
-from aidlearn.cli.options import Data, Debug, Json, ModelOutput, Quiet, option, with_options
+from aidlearn.cli.options import Data, Debug, Delimiter, Encoding, Json, ModelOutput, Quiet, option, with_options
 from aidlearn.cli.outputs import check_output
 from aidlearn.cli.parameters import OF_ALL_MODELS, described, options_of, parameters_from
 from aidlearn.cli.run import OutputOptions, count_fits, fit_and_save, training_facts
@@ -45,6 +53,8 @@ DATA_OPTIONS = {
         str | None, None, "--formula", help="Target and columns at once, as in 'delay ~ distance + C(month)'."
     ),
     "one_hot": option(str | None, None, "--one-hot", help="The same as --categorical."),
+    "delimiter": (Delimiter, None),
+    "encoding": (Encoding, None),
     "output": (ModelOutput, REQUIRED),
 }
 READING_OPTIONS = {
@@ -67,7 +77,7 @@ def estimator_from(model: Model, options: dict[str, Any]) -> Any:
 
 def _columns(estimator: Any, options: dict[str, Any]) -> Columns:
     """What the columns are, by options or by a formula, which also says whether there is an intercept."""
-    formula = options["formula"]
+    formula, text = options["formula"], TextForm.of(options["delimiter"], options["encoding"])
     if formula is None:
         return Columns(
             options["target"],
@@ -77,6 +87,7 @@ def _columns(estimator: Any, options: dict[str, Any]) -> Columns:
             options["categorical"],
             options["numeric"],
             estimator.missing,
+            text=text,
         )
     for name in ("target", "columns", "one_hot", "categorical"):
         if options[name] is not None:
@@ -93,7 +104,9 @@ def _columns(estimator: Any, options: dict[str, Any]) -> Columns:
         estimator.set_params(fit_intercept=terms.intercept)
     elif not terms.intercept:
         raise CliError(f"{type(estimator).__name__} always has an intercept: leave '- 1' out of the formula.")
-    return Columns(terms.target, None, options["weight"], None, None, options["numeric"], estimator.missing, terms)
+    return Columns(
+        terms.target, None, options["weight"], None, None, options["numeric"], estimator.missing, terms, text
+    )
 
 
 def rules_of(estimator: Any) -> Any:

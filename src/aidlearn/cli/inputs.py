@@ -27,6 +27,23 @@ MISSING_LABELS = ("", "na", "n/a", "nan", "null", "none")
 """Texts of a target that say that a row has no label, in any case of letters."""
 
 
+MARKS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
+"""Names of separators that a shell makes hard to type."""
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """How the text of a CSV file is read, where that was said."""
+
+    delimiter: str | None = None
+    encoding: str | None = None
+
+    @classmethod
+    def of(cls, delimiter: str | None, encoding: str | None) -> TextForm:
+        """From options."""
+        return cls(None if delimiter is None else MARKS.get(delimiter.lower(), delimiter), encoding)
+
+
 @dataclass(frozen=True)
 class Columns:
     """What the columns of DATA are, as the options say it."""
@@ -40,6 +57,7 @@ class Columns:
     missing: str = "error"
     terms: Terms | None = None
     """Of a formula, in place of the options."""
+    text: TextForm = TextForm()
 
 
 @contextmanager
@@ -96,22 +114,25 @@ def open_data(
     from aidlearn import open_source
     from aidlearn.data.files import FileSource
 
-    target = _column(path, columns.target)
+    text = columns.text
+    target = _column(path, columns.target, text)
     if target is None and needs_target and kind_of(path) != "svmlight":
-        names = header(path)
+        names = header(path, text)
         listed = f" Its columns are {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}." if names else ""
         raise CliError(f"Name the column of the target in {path} with --target.{listed}")
-    chosen: list[Any] | None = [_column(path, name) for name in split_names(columns.chosen)] or None
+    chosen: list[Any] | None = [_column(path, name, text) for name in split_names(columns.chosen)] or None
     if columns.terms is not None:
         target, chosen = columns.terms.target, columns.terms.columns
     source = open_source(
         path,
         target,
         chosen,
-        weight=_column(path, columns.weight),
+        weight=_column(path, columns.weight, text),
         one_hot=_factors(path, columns),
-        numeric=[_named(path, name) for name in split_names(columns.numeric)],
+        numeric=[_named(path, name, text) for name in split_names(columns.numeric)],
         missing=columns.missing,
+        delimiter=text.delimiter,
+        encoding=text.encoding,
         memory_limit=memory_limit,
         n_jobs=jobs,
     )
@@ -126,8 +147,8 @@ def _factors(path: Path | str, columns: Columns) -> dict[str, str | None]:
     factors: dict[str, str | None] = {} if columns.terms is None else dict(columns.terms.factors)
     for text in [*split_names(columns.one_hot), *split_names(columns.categorical)]:
         name, equals, level = text.partition("=")
-        whole = not equals or text in header(path)
-        factors[_named(path, text if whole else name)] = None if whole else level
+        whole = not equals or text in header(path, columns.text)
+        factors[_named(path, text if whole else name, columns.text)] = None if whole else level
     return factors
 
 
@@ -141,19 +162,19 @@ def kind_of(path: Path | str) -> str | None:
         return None
 
 
-def header(path: Path | str) -> list[str]:
+def header(path: Path | str, form: TextForm = TextForm()) -> list[str]:
     """Names of the columns of a table; none where the file has no names or cannot be read (opening it says why)."""
     from aidlearn.data.open import column_names
 
     try:
-        return column_names(path)
+        return column_names(path, form.delimiter, form.encoding)
     except Exception:
         return []
 
 
-def _column(path: Path | str, text: str | None) -> str | int | None:
+def _column(path: Path | str, text: str | None, form: TextForm) -> str | int | None:
     """A column by name; a number is one where no column is called so."""
-    if text is None or text in header(path):
+    if text is None or text in header(path, form):
         return text
     try:
         return int(text)
@@ -161,9 +182,9 @@ def _column(path: Path | str, text: str | None) -> str | int | None:
         return text
 
 
-def _named(path: Path | str, text: str) -> str:
+def _named(path: Path | str, text: str, form: TextForm) -> str:
     """A column by its name, if it was given by number."""
-    column, names = _column(path, text), header(path)
+    column, names = _column(path, text, form), header(path, form)
     return names[column] if isinstance(column, int) and -len(names) <= column < len(names) else text
 
 

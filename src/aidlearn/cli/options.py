@@ -31,6 +31,18 @@ TimeLimit = Annotated[
         "--time-limit", show_default=False, help="Seconds after which the best so far is saved (exit code 2)."
     ),
 ]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        show_default=False,
+        help="Between the cells of CSV, where it is not recognised: a character, or tab, space, pipe.",
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option("--encoding", show_default=False, help="Of CSV, where it is not recognised, as in latin-1 or utf-16."),
+]
 MaxIter = Annotated[int | None, typer.Option("--max-iter", show_default=False, help="Limit on iterations.")]
 
 

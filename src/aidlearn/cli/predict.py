@@ -11,10 +11,10 @@ import typer
 
 from aidlearn.cli.errors import CliError, reported
 from aidlearn.cli.features import open_features
-from aidlearn.cli.inputs import data_file
+from aidlearn.cli.inputs import TextForm, data_file
 from aidlearn.cli.live import opening
 from aidlearn.cli.models import open_model
-from aidlearn.cli.options import Data, Debug, Jobs, Json, Quiet
+from aidlearn.cli.options import Data, Debug, Delimiter, Encoding, Jobs, Json, Quiet
 from aidlearn.cli.outputs import write_json
 from aidlearn.cli.words import console, count, duration
 from aidlearn.cli.writers import FORMATS, STDOUT, check_table, table_writer
@@ -42,6 +42,8 @@ def predict(
         str | None,
         typer.Option("--unknown", show_default=False, help="Levels that the fit has not seen: error or reference."),
     ] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     jobs: Jobs = 1,
     json: Json = False,
     quiet: Quiet = False,
@@ -66,7 +68,7 @@ def predict(
     started = time.monotonic()
     with data_file(data) as path:
         with opening(data, quiet or json):
-            features = open_features(path, fitted)
+            features = open_features(path, fitted, TextForm.of(delimiter, encoding))
         names = column_names(fitted, scores, numbers_only=output.lower().endswith(".npy"))
         with table_writer(output, names, features.n_rows) as writer:
             for X in features.blocks():

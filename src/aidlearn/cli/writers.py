@@ -37,20 +37,32 @@ class Writer(ABC):
 
 
 class CsvWriter(Writer):
-    """Text with a header; numbers keep all their digits. A missing value (NaN, None) is an empty cell."""
+    """Text with a header; numbers keep all their digits. A missing value (NaN, None) is an empty cell.
+
+    The header comes with the first rows: what cannot be computed leaves nothing on standard output.
+    """
 
     delimiter = ","
 
     def __init__(self, file: BinaryIO, names: Sequence[str], n_rows: int) -> None:
         super().__init__(file, names, n_rows)
         self._fast = find_spec("pyarrow") is not None
-        self._rows([self.names])
+        self._has_header = False
 
     def write(self, columns: Sequence[NDArray[Any]]) -> None:
+        self._write_header()
         if self._fast and all(column.dtype.kind in "fiub" for column in columns):
             self._write_numbers(columns)
         else:
             self._rows(zip(*([_cell(value) for value in column.tolist()] for column in columns), strict=True))
+
+    def close(self) -> None:
+        self._write_header()
+
+    def _write_header(self) -> None:
+        if not self._has_header:
+            self._rows([self.names])
+            self._has_header = True
 
     def _rows(self, rows: Any) -> None:
         text = io.StringIO()
@@ -150,7 +162,9 @@ def table_writer(
 ) -> Iterator[Writer]:
     """A writer of a file that is whole or not there, or of CSV on standard output."""
     if output == STDOUT:
-        yield CsvWriter(sys.stdout.buffer, names, n_rows)
+        on_screen = CsvWriter(sys.stdout.buffer, names, n_rows)
+        yield on_screen
+        on_screen.close()
         sys.stdout.buffer.flush()
         return
     path = check_output(output, "table", tuple(formats))

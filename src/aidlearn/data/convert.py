@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -156,7 +157,7 @@ def check_features(X: Any, minimum: int = 1, array: bool = True) -> Any:
 
 def collected(X: Any) -> Any:
     """A lazy frame or a stream of Arrow batches as a table in memory; anything else as it is."""
-    if is_table(X) or isinstance(X, np.ndarray):
+    if is_table(X) or isinstance(X, np.ndarray) or nw.dependencies.is_into_series(X):
         return X
     if type(X).__module__.partition(".")[0] == "polars" and hasattr(X, "sink_ipc"):
         return X.collect(engine="streaming")
@@ -165,6 +166,19 @@ def collected(X: Any) -> Any:
 
         return pa.table(X)
     return X
+
+
+def refuse_arrays(X: Any, recipe: Recipe, named: bool) -> None:
+    """An array does not say which of its cells are levels; one of numbers may stand for a table of numbers."""
+    if is_table(X) or not named:
+        return
+    dtype = X.dtype if hasattr(X, "dtype") else np.asarray(X, dtype=object).dtype
+    if sparse.issparse(X) or (dtype.kind not in "fiub" and np.ndim(X) == 2):
+        factors = ", ".join(repr(factor.name) for factor in recipe.factors[:3])
+        raise ValueError(
+            f"This model was fitted to a table with factors ({factors}): it takes a table with the same columns, as of "
+            f"pandas, polars or pyarrow, got {type(X).__name__}."
+        )
 
 
 def refuse_repeated_names(X: Any) -> None:

@@ -27,6 +27,8 @@ class Dialect:
     @classmethod
     def of(cls, place: Place, delimiter: str | None = None, encoding: str | None = None) -> Dialect:
         """The dialect of a file, unless it was said."""
+        if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
+            raise ValueError(f"delimiter must be one character between cells such as ';' or a tab, got {delimiter!r}.")
         with place.stream() as stream:
             data = stream.read(LOOKED_AT)
         found = _encoding(data) if encoding is None else encoding

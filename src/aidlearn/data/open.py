@@ -114,11 +114,18 @@ def open_source(
     return source
 
 
-def open_rows(path: Any, columns: Sequence[Any] | None, recipe: Recipe | None) -> FileSource:
+def open_rows(
+    path: Any,
+    columns: Sequence[Any] | None,
+    recipe: Recipe | None,
+    *,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> FileSource:
     """The rows of a file without a target, encoded as a model has it."""
     from aidlearn.data.tables import TableFiles
 
-    source = _open(path, None, columns, None, None, {})
+    source = _open(path, None, columns, None, None, {"delimiter": delimiter, "encoding": encoding})
     return source.following(recipe) if isinstance(source, TableFiles) else source
 
 
@@ -182,7 +189,7 @@ def is_elsewhere(X: Any) -> bool:
     return is_paths(X) or is_dask(X) or is_stream(X)
 
 
-def column_names(path: Any) -> list[str]:
+def column_names(path: Any, delimiter: str | None = None, encoding: str | None = None) -> list[str]:
     """Names of the columns of table files, without reading their rows; none of other files."""
     places = find_places(path)
     kind = places[0].kind
@@ -200,7 +207,7 @@ def column_names(path: Any) -> list[str]:
 
         from aidlearn.data.dialect import Dialect
 
-        dialect = Dialect.of(places[0])
+        dialect = Dialect.of(places[0], delimiter, encoding)
         with places[0].stream() as stream:
             lines = stream.read(1 << 18).decode(dialect.encoding, errors="replace").lstrip("\ufeff").splitlines()
         inside = next(csv.reader(lines, delimiter=dialect.delimiter), [])
@@ -232,6 +239,9 @@ def _open(path: Any, target: Any, columns: Any, weight: Any, n_jobs: int | None,
         stamp = place.stamp()
         if stamp is not None and stamp[0] == 0:
             raise ValueError(f"{place} is empty.")
+    said = [name for name in ("delimiter", "encoding") if text.get(name) is not None]
+    if said and kind != "csv":
+        raise ValueError(f"{said[0]} is for CSV files, which {first} is not: leave it out.")
     if kind in ("npy", "svmlight") and (len(places) > 1 or first.system is not None):
         raise ValueError(
             f"{first} is read as one file on the disk; lists, patterns and addresses are for Parquet and CSV."

@@ -63,7 +63,9 @@ class Place:
         """The bytes in their order, decompressed."""
         import pyarrow as pa
 
-        raw = pa.OSFile(self.path) if self.system is None else self.system.open_input_stream(self.path)
+        raw = (
+            pa.OSFile(self.path) if self.system is None else self.system.open_input_stream(self.path, compression=None)
+        )
         return pa.CompressedInputStream(raw, self.compression) if self.compression else raw
 
     def stamp(self) -> tuple[Any, ...] | None:
@@ -142,20 +144,28 @@ def _elsewhere(uri: str) -> list[Place]:
     system, path = _system(uri)
     if has_magic(path):
         folder = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0]
-        inside = system.get_file_info(fs.FileSelector(folder, recursive=True))
+        inside = _listed(system, fs.FileSelector(folder, allow_not_found=True, recursive=True), uri)
         fitting = sorted(info.path for info in inside if info.is_file and PurePosixPath(info.path).match(path))
         if not fitting:
             raise FileNotFoundError(f"There is no file {uri}: nothing fits this pattern.")
         return [_in_folder(name, name, system, start + name) for name in fitting]
-    info = system.get_file_info(path)
+    info = _listed(system, path, uri)
     if info.type == fs.FileType.Directory:
-        found = system.get_file_info(fs.FileSelector(path, recursive=True))
+        found = _listed(system, fs.FileSelector(path, recursive=True), uri)
         base = path.rstrip("/") + "/"
         inside = [entry.path.removeprefix(base) for entry in found if entry.is_file]
         return [_in_folder(base + name, name, system, start + base + name) for name in _tables(inside, uri)]
     if info.type == fs.FileType.NotFound:
         raise FileNotFoundError(f"There is no file {uri}.")
     return [Place(path, uri, system)]
+
+
+def _listed(system: Any, what: Any, uri: str) -> Any:
+    """What a file system says of a path or a folder; an error of a line where it does not answer."""
+    try:
+        return system.get_file_info(what)
+    except OSError as error:
+        raise OSError(f"{uri} cannot be looked at: {_line(error)}") from None
 
 
 def _system(uri: str) -> tuple[Any, str]:

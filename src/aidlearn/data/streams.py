@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import narwhals.stable.v1 as nw
+
 from aidlearn.data.columns import ColumnChoice, arrow_kind
 from aidlearn.data.places import Place
 from aidlearn.data.tables import TableFiles, short
@@ -26,7 +28,7 @@ def is_stream(X: Any) -> bool:
     """Whether ``X`` gives batches of rows and holds none itself."""
     from aidlearn.data.frames import is_table
 
-    if is_table(X) or isinstance(X, type):
+    if is_table(X) or isinstance(X, type) or nw.dependencies.is_into_series(X):
         return False
     return hasattr(X, "__arrow_c_stream__") or _is_lazy(X)
 

@@ -20,6 +20,7 @@ from aidlearn.data.convert import (
     collected,
     complete_rows,
     linear_scores,
+    refuse_arrays,
     refuse_repeated_names,
 )
 from aidlearn.data.frames import FrameColumns, is_table
@@ -263,6 +264,8 @@ class AIDEstimator(BaseEstimator, ABC):
         if isinstance(X, EncodedRows):
             return X.X
         X = collected(X)
+        if hasattr(self, "recipe_"):
+            refuse_arrays(X, self.recipe_, hasattr(self, "feature_names_in_"))
         checked = check_features(X, array=not hasattr(self, "recipe_"))
         validate_data(self, X, skip_check_array=True, reset=False)
         return checked

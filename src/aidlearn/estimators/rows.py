@@ -9,7 +9,10 @@ from scipy import linalg
 
 from aidlearn.data.arrays import is_dask
 from aidlearn.data.chunk import Float
-from aidlearn.data.open import open_source
+from aidlearn.data.convert import refuse_arrays
+from aidlearn.data.frames import FrameColumns, is_table
+from aidlearn.data.open import is_elsewhere, open_source
+from aidlearn.data.recipe import EncodedRows
 from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
 from aidlearn.data.threads import one_blas_thread
@@ -32,6 +35,11 @@ def unfitted(model: Any, **changes: Any) -> Any:
 def fitted_run(model: Any, X: Any, y: Any, sample_weight: Any) -> Run:
     """A run over rows with the columns (and classes) of a fitted model, which stays as it is."""
     probe = unfitted(model)
+    if hasattr(model, "formula_"):
+        X, y, sample_weight = _formula_rows(model, X, y, sample_weight)
+    recipe = getattr(model, "recipe_", None)
+    if recipe is not None and not is_elsewhere(X) and not isinstance(X, (DataSource, EncodedRows)):
+        refuse_arrays(X, recipe, hasattr(model, "feature_names_in_"))
     classifies = hasattr(model, "classes_")
     run: Run = probe._classified(X, y, sample_weight) if classifies else probe._run(probe._source(X, y, sample_weight))
     if probe.n_features_in_ != model.n_features_in_:
@@ -41,9 +49,26 @@ def fitted_run(model: Any, X: Any, y: Any, sample_weight: Any) -> Run:
     names = [getattr(each, "feature_names_in_", None) for each in (probe, model)]
     if names[0] is not None and names[1] is not None and list(names[0]) != list(names[1]):
         raise ValueError(f"The columns of X must be those of the fit, in their order: {list(names[1])}.")
+    if getattr(getattr(probe, "recipe_", None), "names", None) != getattr(recipe, "names", None):
+        raise ValueError("The factors of X have other levels than those of the fit; these must be the rows of the fit.")
     if classifies and not np.array_equal(probe.classes_, model.classes_):
         raise ValueError(f"The classes of y must be those of the fit: {model.classes_.tolist()}.")
     return run
+
+
+def _formula_rows(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """The columns of the formula that a model was fitted by; its target too, where none is given."""
+    target = str(model.formula_).partition("~")[0].strip().strip("`")
+    if is_elsewhere(X):
+        recipe, names = getattr(model, "recipe_", None), [str(name) for name in model.feature_names_in_]
+        factors = {} if recipe is None else {factor.name: factor.reference for factor in recipe.factors}
+        return open_source(X, target if y is None else y, names, weight=sample_weight, one_hot=factors), None, None
+    if y is None and is_table(X):
+        columns = FrameColumns(X).frame
+        if target not in columns.columns:
+            raise ValueError(f"The target {target!r} of the formula is no column of X: pass it as y.")
+        y = columns.get_column(target).to_numpy()
+    return model._by_formula(X), y, sample_weight
 
 
 def least_squares(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Float:
