@@ -16,6 +16,7 @@ from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
 from aidlearn.data.threads import one_blas_thread
 from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.constraints import is_constrained
 from aidlearn.estimators.fits import feature_names
 from aidlearn.estimators.rows import cluster_codes, fitted_run, unfitted
 from aidlearn.estimators.summary import INTERCEPT
@@ -139,6 +140,8 @@ def bootstrap(
         raise TypeError(f"bootstrap takes a linear model of aidlearn, got {type(model).__name__}.")
     if model.standardize and getattr(model, "alpha", 1.0) > 0:
         raise ValueError("bootstrap takes no penalised model with standardize=True: scale the columns of X before.")
+    if is_constrained(model) or (getattr(model, "alpha", 0.0) > 0 and getattr(model, "l1_ratio", 1.0) < 1):
+        raise ValueError("bootstrap takes no constrained model and no elastic net: replicates know neither.")
     if not hasattr(model, "n_features_in_"):
         model = clone(model).fit(X, y, sample_weight)
     run = fitted_run(model, X, y, sample_weight)

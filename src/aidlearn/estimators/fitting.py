@@ -29,6 +29,10 @@ LATER = {
     "standardize": False,
     "warm_start": False,
     "rearrange": False,
+    "l1_ratio": 1.0,
+    "positive": False,
+    "bounds": None,
+    "constraints": None,
 }
 """Parameters that checkpoints of older versions do not know, and the values that say what was done then."""
 

@@ -20,17 +20,21 @@ from aidlearn.data.source import DataSource
 from aidlearn.data.targets import Targets
 from aidlearn.estimators.base import AIDEstimator
 from aidlearn.estimators.checks import generator
+from aidlearn.estimators.constraints import check_constraints, is_constrained, region_of
 from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
 from aidlearn.linear.band import Band
 from aidlearn.linear.design import Design
 from aidlearn.linear.picture import frame
 from aidlearn.linear.problem import PiecewiseLinear, Procedure, StartMethod
+from aidlearn.linear.region import Region
 from aidlearn.linear.solvers import SOLVERS
 from aidlearn.linear.starts import PAPER, start_method
 from aidlearn.linear.warm import Warm
 
 MOST_COUPLED = 16_000
 """Columns of a matrix of columns x columns: 2 GB, of which a fit holds a few."""
+UNCONSTRAINED = ("libsvm", "liblinear")
+"""Solvers of aggregated problems without constraints."""
 LARGE_OFFSET = 100
 """Targets whose middle is this many times their spread away from 0 lose digits in sums."""
 WARM_START = """
@@ -46,14 +50,34 @@ class LinearEstimator(AIDEstimator):
     _drawn = True
     """Whether pictures of plane data show what is fitted."""
     warm_start: bool = False
+    positive: bool = False
+    bounds: Any = None
+    constraints: Any = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        check_constraints(self)
+        if is_constrained(self) and self.solver in UNCONSTRAINED:
+            raise ValueError(f"solver={self.solver!r} knows no constraints; use solver='auto'.")
         if not isinstance(self.warm_start, (bool, np.bool_)):
             raise ValueError(f"warm_start must be True or False, got {self.warm_start!r}.")
 
     def _start_method(self) -> Any:
         return start_method(self.init)
+
+    def _region(self, run: Run) -> Region | None:
+        """Where the coefficients may lie, in the units of the data."""
+        return region_of(self, run.source)
+
+    def _in_units(self, region: Region | None, moments: Moments, offset: float = 0.0) -> Region | None:
+        """The same for the variables of a design: columns that were scaled, targets that an offset was taken from."""
+        if region is None:
+            return None
+        if offset and self.fit_intercept:
+            region = region.moved(np.append(np.zeros(len(moments.mean)), offset))
+        if moments.factors is not None:
+            region = region.in_units(np.append(moments.factors, np.ones(int(self.fit_intercept))))
+        return region
 
     def _warm_points(self, n_fits: int, moments: Moments, offset: float = 0.0) -> list[Float | None]:
         """Where an earlier fit of the same shape ended, for each of the fits."""

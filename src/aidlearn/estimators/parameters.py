@@ -20,6 +20,8 @@ def check_parameters(estimator: Any) -> None:
             check_number(name, parameters[name], low=0, include_low=include_low)
     if "quantile" in parameters:
         estimator._losses()
+    if "l1_ratio" in parameters:
+        estimator._check_penalty()
     if "kernel" in parameters:
         _check_kernel(estimator)
 

@@ -14,6 +14,7 @@ from aidlearn.data.run import Run
 from aidlearn.data.threads import one_blas_thread
 from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.constraints import CONSTRAINTS
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.hasty_quantiles import hasty_quantiles
 from aidlearn.estimators.linear import WARM_START, LinearEstimator
@@ -31,8 +32,12 @@ OWN = ("auto", "interior-point")
 """Solvers of aggregated problems that neighbours are solved by."""
 
 
+LATER_PARAMETERS = CONSTRAINTS + WARM_START + ENGINE_PARAMETERS
+
+
 class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
     alpha: float
+    l1_ratio: float = 1.0
     _ridge = 0.0
 
     def _fitted_losses(self) -> list[Loss]:
@@ -59,14 +64,25 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         self
         """
         self._check_parameters()
-        check_number("alpha", self.alpha, low=0, include_low=True)
+        self._check_penalty()
         losses, several = self._losses()
         run = self._run(self._source(X, y, sample_weight))
+        region = self._region(run)
         with one_blas_thread():
             moments, offset = self._measure_and_centre(run)
-            l1 = self.alpha * moments.weight
+            total = self.alpha * moments.weight
+            region = self._in_units(region, moments, offset)
             designs = [
-                Design.of(loss, moments, fit_intercept=self.fit_intercept, l1=l1, offset=offset) for loss in losses
+                Design.of(
+                    loss,
+                    moments,
+                    fit_intercept=self.fit_intercept,
+                    ridge=(1 - self.l1_ratio) * total,
+                    l1=self.l1_ratio * total,
+                    offset=offset,
+                    region=region,
+                )
+                for loss in losses
             ]
             warm = self._warm_points(len(losses), moments, offset)
             if several and self._share_passes(run, designs[0], warm):
@@ -82,6 +98,12 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         self._store_certificate(fits, several, run, offset)
         self._look_at(run, several, points)
         return self
+
+    def _check_penalty(self) -> None:
+        check_number("alpha", self.alpha, low=0, include_low=True)
+        check_number("l1_ratio", self.l1_ratio, low=0, high=1, include_low=True, include_high=True)
+        if self.solver == "highs" and self.alpha > 0 and self.l1_ratio < 1:
+            raise ValueError("solver='highs' solves linear programs only; use solver='auto' with l1_ratio < 1.")
 
     def _one_by_one(
         self, run: Run, designs: list[Design], moments: Moments, warm: list[Float | None], several: bool
@@ -108,7 +130,7 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         """
         engine = self.init in ("auto", "band") if isinstance(self.init, str) else False
         plain = self.checkpoint is None and self.time_limit is None and self.initial_rate is None and self.tol > 0
-        rows = run.n_attributes > 2 and design.layout is None and not design.offset
+        rows = run.n_attributes > 2 and design.layout is None and not design.offset and design.region is None
         small = few_entries(run.n_entries, design.n_variables)
         return engine and plain and rows and not small and self.solver in OWN and warm[0] is None
 
@@ -172,7 +194,10 @@ class LADRegressor(_LinearQuantile):
     Parameters
     ----------
     alpha : float, default=0.0
-        L1 penalty ``alpha * sum(sample_weight) * |coef|_1``, scikit-learn's meaning.{WARM_START}{ENGINE_PARAMETERS}
+        Penalty ``alpha * sum(sample_weight) * (l1_ratio |coef|_1 + (1 - l1_ratio) / 2 |coef|^2)``; with the default
+        ``l1_ratio`` that of scikit-learn's QuantileRegressor.
+    l1_ratio : float, default=1.0
+        Part of the L1 penalty, from 0 (ridge) to 1 (L1 only); between them it is an elastic net.{LATER_PARAMETERS}
 
     Attributes
     ----------
@@ -195,6 +220,7 @@ class LADRegressor(_LinearQuantile):
         self,
         *,
         alpha: float = 0.0,
+        l1_ratio: float = 1.0,
         fit_intercept: bool = True,
         tol: float = 1e-4,
         max_iter: int = 100,
@@ -211,9 +237,13 @@ class LADRegressor(_LinearQuantile):
         unknown: str = "error",
         standardize: bool = False,
         warm_start: bool = False,
+        positive: bool = False,
+        bounds: Any = None,
+        constraints: Any = None,
         checkpoint: Any = None,
     ) -> None:
         self.alpha = alpha
+        self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.max_iter = max_iter
@@ -230,6 +260,9 @@ class LADRegressor(_LinearQuantile):
         self.unknown = unknown
         self.standardize = standardize
         self.warm_start = warm_start
+        self.positive = positive
+        self.bounds = bounds
+        self.constraints = constraints
         self.checkpoint = checkpoint
 
     def _losses(self) -> tuple[list[Loss], bool]:
@@ -252,7 +285,10 @@ class QuantileRegressor(_LinearQuantile):
         Sort the predictions of several quantiles in each row, so that they never cross (Chernozhukov, Fernandez-Val
         and Galichon 2010).
     alpha : float, default=0.0
-        L1 penalty ``alpha * sum(sample_weight) * |coef|_1``, scikit-learn's meaning.{WARM_START}{ENGINE_PARAMETERS}
+        Penalty ``alpha * sum(sample_weight) * (l1_ratio |coef|_1 + (1 - l1_ratio) / 2 |coef|^2)``; with the default
+        ``l1_ratio`` that of scikit-learn's QuantileRegressor.
+    l1_ratio : float, default=1.0
+        Part of the L1 penalty, from 0 (ridge) to 1 (L1 only); between them it is an elastic net.{LATER_PARAMETERS}
 
     Attributes
     ----------
@@ -280,6 +316,7 @@ class QuantileRegressor(_LinearQuantile):
         quantile: Any = 0.5,
         rearrange: bool = False,
         alpha: float = 0.0,
+        l1_ratio: float = 1.0,
         fit_intercept: bool = True,
         tol: float = 1e-4,
         max_iter: int = 100,
@@ -296,11 +333,15 @@ class QuantileRegressor(_LinearQuantile):
         unknown: str = "error",
         standardize: bool = False,
         warm_start: bool = False,
+        positive: bool = False,
+        bounds: Any = None,
+        constraints: Any = None,
         checkpoint: Any = None,
     ) -> None:
         self.quantile = quantile
         self.rearrange = rearrange
         self.alpha = alpha
+        self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.max_iter = max_iter
@@ -317,6 +358,9 @@ class QuantileRegressor(_LinearQuantile):
         self.unknown = unknown
         self.standardize = standardize
         self.warm_start = warm_start
+        self.positive = positive
+        self.bounds = bounds
+        self.constraints = constraints
         self.checkpoint = checkpoint
 
     def _losses(self) -> tuple[list[Loss], bool]:

@@ -16,6 +16,7 @@ from aidlearn.data.run import Run
 from aidlearn.data.threads import one_blas_thread
 from aidlearn.estimators.bootstrapping import replicated
 from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.constraints import is_constrained
 from aidlearn.estimators.fits import Fit, feature_names, fits_of
 from aidlearn.estimators.rows import cluster_codes, fitted_run, unfitted
 from aidlearn.estimators.summary import INTERCEPT, METHODS, Summary
@@ -65,6 +66,8 @@ def summarise(model: Any, X: Any, y: Any, sample_weight: Any, request: Request) 
     check_is_fitted(model)
     if model.alpha > 0:
         raise InferenceError("A penalised fit (alpha > 0) has no standard errors of this kind: fit it with alpha=0.")
+    if is_constrained(model):
+        raise InferenceError("A constrained fit has no standard errors of this kind: fit it without constraints.")
     run = fitted_run(model, X, y, sample_weight)
     clusters = None if request.clusters is None else cluster_codes(request.clusters, X, run.source)
     fits = fits_of(model)

@@ -21,11 +21,13 @@ from aidlearn.data.threads import one_blas_thread
 from aidlearn.engine.result import Result
 from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number, class_of
+from aidlearn.estimators.constraints import CONSTRAINTS
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.linear import WARM_START, LinearEstimator
 from aidlearn.linear.design import Design
 from aidlearn.linear.losses import Loss, epsilon_insensitive, hinge
 from aidlearn.linear.problem import PiecewiseLinear
+from aidlearn.linear.region import Region
 
 
 def batched(items: list[Any], size: int) -> list[list[Any]]:
@@ -64,7 +66,7 @@ class LinearSVC(LinearClassifier):
         Factors on the weights of the rows of each class.
     dual : bool, default=False
         Split clusters below, on and above the margin (the paper's dual procedure), so that ``dual_coef_`` satisfies
-        the optimality conditions row by row and not only in sum.{WARM_START}{ENGINE_PARAMETERS}
+        the optimality conditions row by row and not only in sum.{CONSTRAINTS}{WARM_START}{ENGINE_PARAMETERS}
 
     Attributes
     ----------
@@ -117,6 +119,9 @@ class LinearSVC(LinearClassifier):
         unknown: str = "error",
         standardize: bool = False,
         warm_start: bool = False,
+        positive: bool = False,
+        bounds: Any = None,
+        constraints: Any = None,
         checkpoint: Any = None,
     ) -> None:
         self.C = C
@@ -138,6 +143,9 @@ class LinearSVC(LinearClassifier):
         self.unknown = unknown
         self.standardize = standardize
         self.warm_start = warm_start
+        self.positive = positive
+        self.bounds = bounds
+        self.constraints = constraints
         self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVC:
@@ -160,9 +168,11 @@ class LinearSVC(LinearClassifier):
         check_number("C", self.C, low=0)
         before = getattr(self, "classes_", None)
         run = self._classified(X, y, sample_weight)
+        region = self._region(run)
         n_classes = len(self.classes_)
         with one_blas_thread():
             moments = self._measure(run)
+            region = self._in_units(region, moments)
             same = before is not None and np.array_equal(before, self.classes_)
             n_fits = 1 if n_classes == 2 else n_classes
             points = self._warm_points(n_fits, moments) if same else [None] * n_fits
@@ -170,7 +180,7 @@ class LinearSVC(LinearClassifier):
             fits: list[Fitted] = []
             duals: list[tuple[Int, Float]] = []
             for group in batched(list(zip(positives, points, strict=True)), run.classes_at_once or n_classes):
-                fits += run_together(run, [self._one(positive, point, moments) for positive, point in group])
+                fits += run_together(run, [self._one(positive, point, moments, region) for positive, point in group])
                 duals += [self._duals(run, fit.result) for fit in fits[-len(group) :]]
             self._store_duals(duals, run.n_entries)
         found = np.array([fit.result.point for fit in fits])
@@ -202,13 +212,15 @@ class LinearSVC(LinearClassifier):
     def _three_way(self) -> bool:
         return bool(self.dual)
 
-    def _one(self, positive: float, point: Float | None, moments: Moments) -> Callable[[Run], Fitted]:
+    def _one(
+        self, positive: float, point: Float | None, moments: Moments, region: Region | None
+    ) -> Callable[[Run], Fitted]:
         """The fit of one class against the rest."""
 
         def fit(run: Run) -> Fitted:
             loss = hinge(float(self.C), positive)
             number = None if len(self.classes_) == 2 else int(positive)
-            design = Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0)
+            design = Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0, region=region)
             return self._fit_design(run, design, self._start_from(point), moments, number)
 
         return fit
@@ -250,7 +262,7 @@ class LinearSVR(RegressorMixin, LinearEstimator):
     epsilon : float, default=0.0
         Half width of the tube in which errors are free.
     C : float, default=1.0
-        Weight of the losses.{WARM_START}{ENGINE_PARAMETERS}
+        Weight of the losses.{CONSTRAINTS}{WARM_START}{ENGINE_PARAMETERS}
 
     Attributes
     ----------
@@ -294,6 +306,9 @@ class LinearSVR(RegressorMixin, LinearEstimator):
         unknown: str = "error",
         standardize: bool = False,
         warm_start: bool = False,
+        positive: bool = False,
+        bounds: Any = None,
+        constraints: Any = None,
         checkpoint: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -314,6 +329,9 @@ class LinearSVR(RegressorMixin, LinearEstimator):
         self.unknown = unknown
         self.standardize = standardize
         self.warm_start = warm_start
+        self.positive = positive
+        self.bounds = bounds
+        self.constraints = constraints
         self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVR:
@@ -322,10 +340,12 @@ class LinearSVR(RegressorMixin, LinearEstimator):
         check_number("C", self.C, low=0)
         check_number("epsilon", self.epsilon, low=0, include_low=True)
         run = self._run(self._source(X, y, sample_weight))
+        region = self._region(run)
         with one_blas_thread():
             moments, offset = self._measure_and_centre(run)
+            region = self._in_units(region, moments, offset)
             loss = epsilon_insensitive(float(self.C), float(self.epsilon))
-            design = Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0, offset=offset)
+            design = Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0, offset=offset, region=region)
             start = self._start_from(self._warm_points(1, moments, offset)[0])
             fit = self._fit_design(run, design, start, moments)
         point, m = fit.result.point, run.n_attributes

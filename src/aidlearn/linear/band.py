@@ -18,6 +18,7 @@ from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.engine.splits import Assignment
 from aidlearn.linear.design import Design
+from aidlearn.linear.frame import nearest
 from aidlearn.linear.hasty import HURRY, few_rows, hasty, out_of_time
 from aidlearn.linear.newton import (
     HEAVY,
@@ -250,6 +251,8 @@ class _Sharpening:
             point = solved_point(design, few, self.run.deadline)
         else:
             point = at_quantile(design, self.samples[0], self.least_squares if point is None else point)
+            if design.region is not None:
+                point = nearest(design, design.region, self.metric.gram, point)
         error, steps = FIRST_ERROR, FIRST_STEPS
         for sample in self.samples:
             if out_of_time(self.run):
@@ -293,7 +296,7 @@ class _Sharpening:
             if time.monotonic() > self.run.deadline:
                 break
             step, length = bounded_step(design, point, model, kappa, damping, self.metric)
-            trial = point + design.step(step)
+            trial = design.inside(point + design.step(step))
             view = self.at(trial)
             unit = view.width(view.fraction(smallest))
             # What is left to go after this step, if the next one shrinks as this one did.

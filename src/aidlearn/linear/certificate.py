@@ -6,6 +6,7 @@ a bound. Regularisation and tolerances of a solver never enter here.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,47 +24,75 @@ class Certificate:
     bound: float
 
 
-def certify(rows: HingeRows, dual: Float, w: Float) -> Certificate:
+def trivial(rows: HingeRows) -> Certificate:
+    """What the dual of zeros proves: nothing, where it is not feasible."""
+    zeros = np.zeros_like(rows.e)
+    if not rows.zero_is_feasible:
+        return Certificate(zeros, -math.inf)
+    if rows.linear is None:
+        return Certificate(zeros, rows.constant)
+    held = ~rows.free
+    return Certificate(zeros, rows.constant - 0.5 * float(np.sum(rows.linear[held] ** 2 / rows.ridge[held])))
+
+
+def certify(rows: HingeRows, dual: Float, w: Float, known: Certificate | None = None) -> Certificate:
     """Repair a dual so that it is feasible, and compute its value.
 
     ``w`` is the primal point that belongs to it. The residual of the equalities that rounding leaves is charged
     against the bound at the size of ``w`` plus the span of the rows: a bound is proven up to rounding, over
     coefficients that float64 can evaluate.
+
+    What leaves its box is pulled back towards a point that is known to be feasible: 0, or with a linear term that of
+    ``known``, if there is one.
     """
     p = np.clip(dual, rows.lower, rows.upper)
-    certificates = [_value(rows, _feasible(rows, p), w)]
+    anchor = None
+    if rows.zero_is_feasible:
+        anchor = np.zeros_like(p)
+    elif known is not None and known.bound > -math.inf:
+        anchor = known.dual
+    certificates = [_value(rows, _feasible(rows, p, anchor), w, anchor)]
     if rows.ridge.any():
-        # The bound loses the square of what A'p misses of P w: fit it as closely as the boxes allow.
-        certificates.append(_value(rows, _feasible(rows, _absorb(rows, rows.A, p, rows.ridge * w, rounds=2)), w))
+        # The bound loses the square of what A'p misses of P w + q: fit it as closely as the boxes allow.
+        force = rows.ridge * w if rows.linear is None else rows.ridge * w + rows.linear
+        closer = _absorb(rows, rows.A, p, force, anchor, rounds=2)
+        certificates.append(_value(rows, _feasible(rows, closer, anchor), w, anchor))
     return max(certificates, key=lambda certificate: certificate.bound)
 
 
-def _feasible(rows: HingeRows, p: Float) -> Float:
+def _feasible(rows: HingeRows, p: Float, anchor: Float | None) -> Float:
     """A nearby point that satisfies the equalities of the free coordinates."""
     free = rows.free
-    if free.sum() == 1:
+    if free.sum() == 1 and rows.zero_is_feasible:
         return balance(rows.A.column(int(np.argmax(free))), p)
-    return _absorb(rows, rows.A.columns(free), p, np.zeros(int(free.sum()))) if free.any() else p
+    target = np.zeros(int(free.sum())) if rows.linear is None else rows.linear[free]
+    return _absorb(rows, rows.A.columns(free), p, target, anchor) if free.any() else p
 
 
-def _value(rows: HingeRows, p: Float, w: Float) -> Certificate:
+def _value(rows: HingeRows, p: Float, w: Float, anchor: Float | None) -> Certificate:
     """Check that p is feasible up to rounding, and compute what it proves."""
-    free = rows.free
-    forces = rows.A.T @ p
-    sizes = _sizes(rows, rows.A, p)
+    free, product = rows.free, rows.A.T @ p
+    forces, sizes = product, _sizes(rows, rows.A, p)
+    if rows.linear is not None:
+        forces, sizes = forces - rows.linear, sizes + np.abs(rows.linear)
     inside = ((rows.lower <= p) & (p <= rows.upper)).all()
     if not (inside and (np.abs(forces[free]) <= 64 * EPS * sizes[free]).all()):
-        # Not repaired up to rounding, so it proves nothing; p = 0 is feasible and proves a bound of 0.
-        return Certificate(np.zeros_like(p), 0.0)
-    linear = float(rows.e @ p)
-    quadratic = float(np.sum(forces[~free] ** 2 / rows.ridge[~free]))
-    if quadratic > 0 and linear < quadratic:
-        # Shrinking towards p = 0 stays feasible; linear / quadratic is the best multiple.
-        shrink = max(linear / quadratic, 0.0)
-        p, linear, quadratic, forces = p * shrink, linear * shrink, quadratic * shrink**2, forces * shrink
+        return trivial(rows)  # not repaired up to rounding, so it proves nothing
+    value, held = float(rows.e @ p), ~free
+    if anchor is not None and held.any():
+        # Between p and the anchor all is feasible: the best point of the segment, p + t (anchor - p).
+        back = anchor - p
+        change = rows.A.T @ anchor - product if anchor.any() else -product
+        rate = float(rows.e @ back)
+        curvature = float(np.sum(change[held] ** 2 / rows.ridge[held]))
+        uphill = rate - float(np.sum(forces[held] * change[held] / rows.ridge[held]))
+        if curvature > 0 and uphill > 0:
+            t = min(uphill / curvature, 1.0)
+            p, value, forces = p + t * back, value + t * rate, forces + t * change
+    value -= 0.5 * float(np.sum(forces[held] ** 2 / rows.ridge[held]))
     rounding = float(np.abs(forces[free]) @ (np.abs(w[free]) + rows.span))
-    rounding += float((EPS * np.abs(rows.e) + rows.noise) @ np.abs(p))
-    return Certificate(p, linear - 0.5 * quadratic - rounding)
+    rounding += float((EPS * np.abs(rows.e) + rows.noise) @ np.abs(p)) + EPS * abs(rows.constant)
+    return Certificate(p, value + rows.constant - rounding)
 
 
 def _sizes(rows: HingeRows, A: Matrix, p: Float) -> Float:
@@ -74,7 +103,10 @@ def _sizes(rows: HingeRows, A: Matrix, p: Float) -> Float:
     """
     absolute = abs(A)
     sizes = absolute.T @ np.abs(p)
-    return sizes if A.centrable.all() else np.where(A.centrable, sizes, absolute.T @ rows.weight)
+    if A.centrable.all():
+        return sizes
+    boxes = np.where(np.isfinite(rows.weight), rows.weight, np.abs(p))
+    return np.where(A.centrable, sizes, absolute.T @ boxes)
 
 
 def balance(column: Float, p: Float) -> Float:
@@ -86,14 +118,14 @@ def balance(column: Float, p: Float) -> Float:
     return np.where(parts < 0, p * (plus / minus), p) if minus > plus else p
 
 
-def _absorb(rows: HingeRows, A: Matrix, p: Float, target: Float, rounds: int = 6) -> Float:
+def _absorb(rows: HingeRows, A: Matrix, p: Float, target: Float, anchor: Float | None, rounds: int = 6) -> Float:
     """Equalities ``A'p = target``: absorb the residual on rows strictly inside their box.
 
     Each row may move in proportion to its room squared, so rows at a bound stay there; what still leaves its
-    box is pulled back towards the feasible p = 0.
+    box is pulled back towards the anchor.
     """
     lower, upper = rows.lower, rows.upper
-    scale = _sizes(rows, A, p)
+    scale = _sizes(rows, A, p) if rows.linear is None else _sizes(rows, A, p) + np.abs(target)
     for _ in range(rounds):
         residual = A.T @ p - target
         if (np.abs(residual) <= 4 * EPS * scale).all():
@@ -112,14 +144,24 @@ def _absorb(rows: HingeRows, A: Matrix, p: Float, target: Float, rounds: int = 6
             if np.abs(left).max() >= np.abs(residual).max():
                 break
             p, residual = trial, left
-        p = _pull_inside(p, lower, upper)
+        p = _pull_inside(p, lower, upper, anchor)
     return p
 
 
-def _pull_inside(p: Float, lower: Float, upper: Float) -> Float:
-    """The multiple of p closest to it inside the box (rows whose box ends at 0 are clipped)."""
-    p = np.where((lower == 0) & (p < 0) | (upper == 0) & (p > 0), 0.0, p)
+def _pull_inside(p: Float, lower: Float, upper: Float, anchor: Float | None) -> Float:
+    """The point of the segment from the anchor to p that is closest to p inside the box.
+
+    Rows whose box ends at the anchor are clipped, and without an anchor all are.
+    """
+    if anchor is None:
+        return np.clip(p, lower, upper)
+    back = p - anchor
+    back = np.where((lower >= anchor) & (back < 0) | (upper <= anchor) & (back > 0), 0.0, back)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = np.where(p > upper, upper / p, np.where(p < lower, lower / p, 1.0))
+        beyond = np.where(p < lower, (lower - anchor) / back, 1.0)
+        ratio = np.where(p > upper, (upper - anchor) / back, beyond)
+    ratio = np.where(back == 0, 1.0, ratio)
     factor = float(ratio.min(initial=1.0))
-    return np.clip(p * factor, lower, upper) if factor < 1 else p
+    if factor < 1 or (back != p - anchor).any():
+        return np.clip(anchor + back * factor, lower, upper)
+    return p

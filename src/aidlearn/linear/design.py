@@ -1,15 +1,17 @@
 """How entries become rows of a linear model: the one place that knows the formulas of margins, rows and sums.
 
-    minimise over (w, b)   1/2 w'Pw + l1 |w|_1 + constant + sum_i s_i loss(z_i),     z_i = e_i - sign_i (x_i'w + b)
+    minimise over (w, b)   1/2 w'Pw + q'(w, b) + l1 |w|_1 + constant + sum_i s_i loss(z_i),
+                           z_i = e_i - sign_i (x_i'w + b)
 
-A design is small and travels to where the rows are.
+over all points or those of a region. A design is small and travels to where the rows are.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,11 @@ from aidlearn.linear.hybrid import Hybrid, joined
 from aidlearn.linear.layout import Layout
 from aidlearn.linear.losses import Loss
 from aidlearn.linear.matrix import Dense, Matrix
+from aidlearn.linear.region import Region
 from aidlearn.linear.rows import EPS, HingeRows, power_of_two
+
+if TYPE_CHECKING:
+    from aidlearn.linear.frame import Frame
 
 EXACT_FIT = 1e-10
 """Part of the targets' size below which an objective may be that of an exact fit, spoilt by rounding."""
@@ -40,7 +46,7 @@ class Design:
 
     loss: Loss
     fit_intercept: bool
-    ridge: float
+    ridge: Float | float
     """Diagonal of P on the slopes (1 for an SVM)."""
     l1: float
     """Weight of the l1 penalty on the slopes."""
@@ -63,7 +69,13 @@ class Design:
     layout: Layout | None = None
     """Which columns single rows keep dense, where the others are sparse (None: all)."""
     base: float = 0.0
-    """The constant of the objective: a bound that needs no proof, because losses and penalties are not negative."""
+    """The constant of the objective: a bound that needs no proof, where losses and penalties are all there is."""
+    quadratic: Float | None = None
+    """P on the slopes, where it is no diagonal."""
+    linear: Float | None = None
+    """q on the slopes and the intercept."""
+    region: Region | None = None
+    """Where points may lie."""
 
     @classmethod
     def of(
@@ -72,16 +84,21 @@ class Design:
         moments: Moments,
         *,
         fit_intercept: bool = True,
-        ridge: float = 0.0,
+        ridge: Float | float = 0.0,
         l1: float = 0.0,
         offset: float = 0.0,
         base: float = 0.0,
+        quadratic: Float | None = None,
+        linear: Float | None = None,
+        region: Region | None = None,
     ) -> Design:
         """The design of a model of columns that were measured."""
         centre = moments.mean if fit_intercept else np.zeros(len(moments.mean))
         squares = np.append(moments.squares, moments.weight) if fit_intercept else moments.raw_squares
-        factor = moments.exclusive
-        layout = Layout.of(moments.density, fit_intercept)
+        factor = moments.exclusive if region is None and linear is None else range(0)
+        turned = quadratic is not None or (region is not None and len(region.f) > 0)
+        # Coordinates of a frame mix columns, so that sparse ones would not stay so.
+        layout = None if turned else Layout.of(moments.density, fit_intercept)
         if layout is not None and layout.worth_eliminating(moments.n_entries, len(factor)):
             layout = Layout.of(moments.density, fit_intercept, factor)
         if layout is not None and fit_intercept:
@@ -103,7 +120,14 @@ class Design:
             offset=offset,
             layout=layout,
             base=base,
+            quadratic=quadratic,
+            linear=linear,
+            region=region,
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to where the rows are: they know nothing of terms of the point alone."""
+        return {**self.__dict__, "quadratic": None, "linear": None, "region": None, "frame": None}
 
     @property
     def n_attributes(self) -> int:
@@ -122,14 +146,55 @@ class Design:
 
     @property
     def ridge_diagonal(self) -> Float:
-        diagonal = np.full(self.n_variables, float(self.ridge))
-        diagonal[self.n_attributes :] = 0.0
+        diagonal = np.zeros(self.n_variables)
+        diagonal[: self.n_attributes] = self.ridge
         return diagonal
+
+    @property
+    def trivial_bound(self) -> float:
+        """A bound that needs no proof."""
+        return self.base if self.linear is None else -math.inf
+
+    @cached_property
+    def frame(self) -> Frame | None:
+        """Coordinates of the aggregated problems, where they are not those of the points."""
+        from aidlearn.linear.frame import Frame
+
+        equations = self.region is not None and len(self.region.f) > 0
+        return Frame.of(self) if equations or self.quadratic is not None else None
+
+    def add_quadratic(self, matrix: Float, factor: float = 1.0) -> None:
+        """Add ``factor * P`` to a matrix of all variables."""
+        matrix[np.diag_indices_from(matrix)] += self.ridge_diagonal * factor
+        if self.quadratic is not None:
+            matrix[: self.n_attributes, : self.n_attributes] += self.quadratic * factor
 
     def penalty(self, point: Float) -> float:
         """The part of the objective that does not depend on the entries."""
         slopes = point[: self.n_attributes]
-        return float(0.5 * self.ridge * slopes @ slopes + self.l1 * np.abs(slopes).sum() + self.base)
+        penalty = float(0.5 * self.ridge * slopes @ slopes + self.l1 * np.abs(slopes).sum() + self.base)
+        if self.quadratic is not None:
+            penalty += 0.5 * float(slopes @ self.quadratic @ slopes)
+        return penalty if self.linear is None else penalty + float(self.linear @ point)
+
+    def penalty_gradient(self, point: Float) -> Float:
+        """That of the quadratic and the linear term."""
+        gradient = self.ridge_diagonal * point
+        if self.quadratic is not None:
+            gradient[: self.n_attributes] += self.quadratic @ point[: self.n_attributes]
+        return gradient if self.linear is None else gradient + self.linear
+
+    @cached_property
+    def ignored(self) -> NDArray[np.bool_]:
+        """Variables without information that no constraint and no linear term knows either."""
+        told = np.zeros(self.n_variables, dtype=bool) if self.linear is None else self.linear != 0
+        if self.region is not None:
+            told |= (abs(self.region.G).sum(axis=0) > 0) | self.region.E.any(axis=0)
+        return self.constant & ~told
+
+    def inside(self, point: Float) -> Float:
+        """A point of the region, from one that lies in it up to rounding, or close to one that does not."""
+        return point if self.region is None else self.region.inside(point)
 
     # Rows
 
@@ -160,7 +225,8 @@ class Design:
         size = float(np.sqrt(self.weight * self.raw_squares) @ np.abs(point[: self.n_attributes]))
         if self.fit_intercept:
             size += self.weight * abs(point[-1] + self.offset)
-        return 4 * EPS * (self.loss.scale * size + abs(self.base))
+        size = self.loss.scale * size + abs(self.base)
+        return 4 * EPS * (size if self.linear is None else size + float(np.abs(self.linear) @ np.abs(point)))
 
     def rows(self, chunk: Chunk, select: NDArray[np.integer] | slice) -> Matrix:
         """The selected rows ``a_i = sign_i (x_i - centre, 1)``."""
@@ -267,26 +333,30 @@ class Design:
             m = self.n_attributes
             # In the size that a slope has in margins, so that these rows are comparable with the others.
             size = np.array([power_of_two(math.sqrt(square / self.weight)) for square in self.column_squares[:m]])
-            blocks.append((self._slopes(size, sums), np.zeros(m), 2 * self.l1 / size, np.full(m, 0.5)))
-        if len(blocks) == 1:
-            return HingeRows(*blocks[0], self.ridge_diagonal, n_jobs=n_jobs)
+            diagonal = sparse.csr_array((size, (np.arange(m), np.arange(m))), shape=(m, self.n_variables))
+            blocks.append((self._extra_rows(diagonal, sums), np.zeros(m), 2 * self.l1 / size, np.full(m, 0.5)))
+        if self.region is not None:
+            n_limits = len(self.region.h)
+            limits = self._extra_rows(self.region.G, sums)
+            blocks.append((limits, self.region.h, np.full(n_limits, np.inf), np.zeros(n_limits)))
         A, *others = zip(*blocks, strict=True)
         e, s, c = map(np.concatenate, others)
-        return HingeRows(joined(A), e, s, c, self.ridge_diagonal, n_jobs=n_jobs)
+        rows = HingeRows(joined(A), e, s, c, self.ridge_diagonal, n_jobs=n_jobs, linear=self.linear, constant=self.base)
+        return rows if self.frame is None else self.frame.apply(rows)
 
     def _means(self, sums: Sums, used: NDArray[np.bool_]) -> Matrix:
         """Mean rows of the clusters with weight."""
         layout = self.layout
         if layout is None or sums.singles is None:
             means = sums.dense[used, :-2] / sums.dense[used, -1:]
-            means[:, self.constant] = 0.0
+            means[:, self.ignored] = 0.0
             return Dense(means)
         from aidlearn.linear.compiled_rows import split_columns
 
         alone = sums.alone
         groups = sums.dense[used[~alone]]
         groups = groups[:, :-2] / groups[:, -1:]
-        groups[:, self.constant] = 0.0
+        groups[:, self.ignored] = 0.0
         weight = sums.column(-1)[alone]
         kept = used[alone]
         position = layout.position(sums.shape[1])
@@ -298,22 +368,17 @@ class Design:
         dense = np.empty((int(used.sum()), q))
         here = alone[used]
         dense[here], dense[~here] = cells[:, :q], groups[:, layout.dense]
-        dense[:, self.constant[layout.dense]] = 0.0
+        dense[:, self.ignored[layout.dense]] = 0.0
         return Hybrid.of_parts(dense, others, groups[:, layout.sparse], np.flatnonzero(~here), layout)
 
-    def _slopes(self, size: Float, sums: Sums) -> Matrix:
-        """A row for each slope, with a number in its column."""
-        m, layout = self.n_attributes, self.layout
+    def _extra_rows(self, rows: Any, sums: Sums) -> Matrix:
+        """Rows of penalties and constraints (a CSR matrix), stored like those of the clusters."""
+        layout = self.layout
         if layout is None or sums.singles is None:
-            penalty = np.zeros((m, self.n_variables))
-            penalty[np.arange(m), np.arange(m)] = size
-            return Dense(penalty)
-        dense = np.zeros((m, len(layout.dense)))
-        slopes = layout.dense[: len(layout.dense) - self.fit_intercept]
-        dense[slopes, np.arange(len(slopes))] = size[slopes]
-        r = len(layout.sparse)
-        others = sparse.csr_array((size[layout.sparse], (layout.sparse, np.arange(r))), shape=(m, r))
-        return Hybrid(dense, others, *_no_groups(layout), layout.levels)
+            return Dense(rows.toarray())
+        others = sparse.csr_array(rows[:, layout.sparse])
+        others.sort_indices()
+        return Hybrid(rows[:, layout.dense].toarray(), others, *_no_groups(layout), layout.levels)
 
     def mean_margins(self, sums: Sums, point: Float) -> Float:
         """Margins of the means of clusters (0 for those without weight)."""

@@ -105,6 +105,7 @@ def _best(design: Design, rows: Chunk, points: list[Float]) -> Float:
         for length in LENGTHS if design.loss.classifies else (1.0,):
             slopes[: design.n_attributes] = length * least[: design.n_attributes]
             candidates.append(_levelled(design, rows, slopes))
+    candidates = [design.inside(point) for point in candidates]
     values = [design.losses(rows, design.margins(rows, point)) + design.penalty(point) for point in candidates]
     return candidates[int(np.argmin(values))]
 
@@ -117,7 +118,8 @@ def _levelled(design: Design, rows: Chunk, point: Float) -> Float:
     z, toward = design.margins(rows, point), 1.0 if sign is None else sign
     wanted = np.concatenate([(z - kink) * toward for kink in design.loss.kinks])
     shifts = np.quantile(wanted, np.linspace(0, 1, LEVELS))
-    values = [design.losses(rows, z - shift * toward) for shift in shifts]
+    slope = 0.0 if design.linear is None else float(design.linear[-1])
+    values = [design.losses(rows, z - shift * toward) + slope * shift for shift in shifts]
     levelled = point.copy()
     levelled[-1] += shifts[int(np.argmin(values))]
     return levelled

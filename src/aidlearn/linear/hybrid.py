@@ -125,6 +125,11 @@ class Hybrid(Matrix):
         found[:, self.places[1]] = others
         return found
 
+    def part(self, first: int, last: int) -> Hybrid:
+        here = (self.at >= first) & (self.at < last)
+        rows = self.D[first:last], self.S[first:last], self.full[here], self.at[here] - first
+        return Hybrid(*rows, self.places, self.levels)
+
     def column(self, number: int) -> Float:
         unit = np.zeros(self.shape[1])
         unit[number] = 1.0

@@ -2,7 +2,9 @@
 
 With z = e - A w = xi - t, xi >= 0, t >= 0 and u = p + c s in [0, s], the optimality conditions are
 
-    P w + q = A'u,    q = A'(c s),    u t = 0,    (s - u) xi = 0.
+    P w + q + A'(c s) = A'u,    u t = 0,    (s - u) xi = 0.
+
+Constraints are rows with s infinite: they have no xi, and the rows before them (``n_soft``) have all four vectors.
 
 Mehrotra's predictor-corrector solves their perturbation with one Cholesky factor of P + A'DA per iteration.
 Steps are regularised by a proximal term; bounds come from :mod:`aidlearn.linear.certificate` alone.
@@ -17,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aidlearn.data.chunk import Float
-from aidlearn.linear.certificate import Certificate, certify
+from aidlearn.linear.certificate import Certificate, certify, trivial
 from aidlearn.linear.normal import Factor, Normal
 from aidlearn.linear.polish import polish
 from aidlearn.linear.rows import EPS, HingeRows
@@ -40,6 +42,10 @@ CAUTIOUS = 100.0
 """Multiple of the usual slack that a cautious attempt begins with."""
 VERIFIED = 1e-10
 """Proven relative gap up to which an aggregated solution counts as optimal."""
+LEAST_SLACK = 0.1
+"""Of a constraint at the beginning, in the units of scaled rows."""
+FEASIBLE = 1e-9
+"""Violation of a constraint, in the units of scaled rows, up to which a point counts as feasible."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +56,12 @@ class AggregatedSolution:
     value: float
     certificate: Certificate
     verified: bool = False
+    violation: float = 0.0
+    """Of the constraints, by the primal point."""
 
     @property
     def gap(self) -> float:
-        return self.value - self.certificate.bound
+        return self.value - self.certificate.bound if self.violation <= FEASIBLE else math.inf
 
 
 @dataclass
@@ -70,40 +78,47 @@ class _Newton:
     """The Newton system of the optimality conditions at an iterate, factored once."""
 
     def __init__(self, rows: HingeRows, it: _Iterate, linear: Float) -> None:
-        self.rows, self.it = rows, it
+        self.rows, self.it, self.n = rows, it, rows.n_soft
+        n = self.n
         self.coupled = bool(rows.ridge.any())
-        self.v = rows.weight - it.u
-        self.primal_residual = rows.e - rows.A @ it.w - it.xi + it.t
+        self.v = rows.weight[:n] - it.u[:n]
+        self.primal_residual = rows.e - rows.A @ it.w + it.t
+        self.primal_residual[:n] -= it.xi
         self.dual_residual = rows.A.T @ it.u - rows.ridge * it.w - linear
+        inverse = it.t / it.u
+        inverse[:n] += it.xi / self.v
         # A floor against 0/0 where a row's products have reached the smallest numbers.
-        self.D = 1.0 / np.maximum(it.xi / self.v + it.t / it.u, TINY)
+        self.D = 1.0 / np.maximum(inverse, TINY)
         self.factor = _factor(rows.normal(self.D), rows.ridge)
 
     def direction(self, ut: Float | float, vxi: Float | float) -> _Iterate:
         """The step towards complementarity products ``ut`` and ``vxi``."""
-        it, v, A, D = self.it, self.v, self.rows.A, self.D
-        shift = self.primal_residual - (vxi / v - it.xi) + (ut / it.u - it.t)
+        it, v, A, D, n = self.it, self.v, self.rows.A, self.D, self.n
+        shift = self.primal_residual + (ut / it.u - it.t)
+        shift[:n] -= vxi / v - it.xi
         assert self.factor is not None
         dw = self.factor.solve(self.dual_residual + A.T @ (D * shift))
         du = D * (shift - A @ dw)
-        return _Iterate(dw, du, (vxi - v * it.xi + it.xi * du) / v, (ut - it.u * it.t - it.t * du) / it.u)
+        return _Iterate(dw, du, (vxi - v * it.xi + it.xi * du[:n]) / v, (ut - it.u * it.t - it.t * du) / it.u)
 
     def longest(self, step: _Iterate, fraction: float) -> tuple[float, float]:
         """Longest primal and dual steps that stay inside; one common length when P couples the two."""
         it = self.it
-        primal = _longest(min((step.xi / it.xi).min(), (step.t / it.t).min()), fraction)
-        dual = _longest(min((step.u / it.u).min(), -(step.u / self.v).max()), fraction)
+        steepest = min((step.xi / it.xi).min(initial=0.0), (step.t / it.t).min())
+        primal = _longest(steepest, fraction)
+        steepest = min((step.u / it.u).min(), -(step.u[: self.n] / self.v).max(initial=0.0))
+        dual = _longest(steepest, fraction)
         return (min(primal, dual),) * 2 if self.coupled else (primal, dual)
 
     def corrected(self, mu: float) -> _Iterate:
         """Mehrotra's direction: predict with no centring, then centre as much as the prediction needs."""
-        it, v = self.it, self.v
+        it, v, n = self.it, self.v, self.n
         ahead = self.direction(0.0, 0.0)
         primal, dual = self.longest(ahead, 1.0)
         after = (it.u + dual * ahead.u) @ (it.t + primal * ahead.t)
-        after += (v - dual * ahead.u) @ (it.xi + primal * ahead.xi)
-        centred = mu * (float(after) / (2 * len(v) * mu)) ** 3
-        return self._lengthened(centred, centred - ahead.u * ahead.t, centred + ahead.u * ahead.xi)
+        after += (v - dual * ahead.u[:n]) @ (it.xi + primal * ahead.xi)
+        centred = mu * (float(after) / ((len(it.u) + n) * mu)) ** 3
+        return self._lengthened(centred, centred - ahead.u * ahead.t, centred + ahead.u[:n] * ahead.xi)
 
     def _lengthened(self, centred: float, ut: Float, vxi: Float) -> _Iterate:
         """The step towards some products, and Gondzio's corrections of it for as long as they pay.
@@ -120,7 +135,7 @@ class _Newton:
             primal, dual = (min(1.0, length + LONGER) for length in reached)
             there = (it.u + dual * step.u) * (it.t + primal * step.t)
             ut = ut + np.maximum(np.clip(there, least, most) - there, -most)
-            there = (v - dual * step.u) * (it.xi + primal * step.xi)
+            there = (v - dual * step.u[: self.n]) * (it.xi + primal * step.xi)
             vxi = vxi + np.maximum(np.clip(there, least, most) - there, -most)
             trial = self.direction(ut, vxi)
             further = self.longest(trial, STEP_TO_BOUNDARY)
@@ -144,7 +159,7 @@ def solve(
     rounding = rows.rounding
     exact = relative < EXACT
     wanted = max(relative, 1e-13)
-    best = AggregatedSolution(w, rows.value(w), Certificate(np.zeros_like(rows.weight), 0.0))
+    best = _at(rows, w, trivial(rows))
     # A verified optimum is most cheaply had from a fair interior point; a cautious last attempt starts far from every
     # bound, where the first steps cannot be blocked.
     for target, slack in ((NEARLY, 1.0), (wanted, 1.0), (wanted, CAUTIOUS))[0 if exact else 1 :]:
@@ -152,7 +167,7 @@ def solve(
         best = _better(best, found)
         polished = polish(rows, best.w, dual) if exact else None
         if polished is not None:
-            best = _better(best, AggregatedSolution(polished.w, rows.value(polished.w), polished.certificate))
+            best = _better(best, _at(rows, polished.w, polished.certificate))
         enough = VERIFIED if exact and target == NEARLY else wanted
         if best.gap <= enough * abs(best.value) + rounding or time.monotonic() > deadline:
             break
@@ -166,10 +181,13 @@ def _snapped(rows: HingeRows, solution: AggregatedSolution) -> AggregatedSolutio
 
     An interior point leaves every row a tiny dual; what counts as a support vector should not.
     """
-    p, z = solution.certificate.dual, rows.margins(solution.w)
-    bound = np.where(z > 0, rows.upper, rows.lower)
+    n, known = rows.n_soft, solution.certificate
+    p, z = known.dual, rows.margins(solution.w)[:n]
+    bound = np.where(z > 0, rows.upper[:n], rows.lower[:n])
     for near in (1e-2, 1e-4, 1e-6):
-        certificate = certify(rows, np.where(np.abs(p - bound) <= near * rows.weight, bound, p), solution.w)
+        snapped = p.copy()
+        snapped[:n] = np.where(np.abs(p[:n] - bound) <= near * rows.weight[:n], bound, p[:n])
+        certificate = certify(rows, snapped, solution.w, known)
         if certificate.bound >= solution.certificate.bound - 0.1 * max(solution.gap, 0.0):
             return replace(solution, certificate=certificate)
     return solution
@@ -185,53 +203,65 @@ def _iterate(
     max_iterations: int,
 ) -> tuple[AggregatedSolution, Float]:
     """Predictor-corrector steps from w; the best certified pair and the last (uncertified) dual."""
-    s, tilt = rows.weight, rows.tilt
-    linear = rows.A.T @ (tilt * s)
+    n = rows.n_soft
+    s, lower = rows.weight[:n], rows.lower
+    linear = rows.A.T @ -lower if rows.linear is None else rows.A.T @ -lower + rows.linear
     it = _starting_point(rows, w, slack)
-    best = AggregatedSolution(it.w, rows.value(it.w), Certificate(np.zeros_like(s), 0.0))
+    best = _at(rows, it.w, trivial(rows))
     without_progress = 0
     for iteration in range(max_iterations):
-        v = s - it.u
+        v = s - it.u[:n]
         complementarity = float(it.u @ it.t + v @ it.xi)
         last = iteration == max_iterations - 1 or time.monotonic() > deadline
-        if last or without_progress or complementarity <= 2 * target * abs(best.value) + rounding:
+        # Beside constraints the best may not be feasible yet, and have no value to compare with.
+        size = abs(best.value if best.violation <= FEASIBLE else rows.value(it.w))
+        if last or without_progress or complementarity <= 2 * target * size + rounding:
             gap = best.gap
-            best = _better(best, _certified(rows, it))
+            best = _better(best, _certified(rows, it, best.certificate))
             without_progress = 0 if best.gap < 0.5 * gap else without_progress + 1
             if last or best.gap <= target * abs(best.value) + rounding or without_progress > 3:
                 break
         newton = _Newton(rows, it, linear)
         if newton.factor is None:
             break
-        step = newton.corrected(complementarity / (2 * len(s)))
+        step = newton.corrected(complementarity / (len(it.u) + n))
         if not (np.isfinite(step.w).all() and np.isfinite(step.u).all()):
             break
         primal, dual = newton.longest(step, STEP_TO_BOUNDARY)
         if max(primal, dual) < 1e-3:
             without_progress += 1
+        u = it.u + dual * step.u
+        np.clip(u[:n], EPS * EPS * s, s * (1 - EPS), out=u[:n])
+        np.maximum(u[n:], TINY, out=u[n:])
         it = _Iterate(
             it.w + primal * step.w,
-            np.clip(it.u + dual * step.u, EPS * EPS * s, s * (1 - EPS)),
+            u,
             np.maximum(it.xi + primal * step.xi, TINY),
             np.maximum(it.t + primal * step.t, TINY),
         )
-    return best, it.u - tilt * s
+    return best, it.u + lower
 
 
 def _starting_point(rows: HingeRows, w: Float, slack: float) -> _Iterate:
     """The point of the central path for the margins at w: ``u t = (s - u) xi = mu`` and ``xi - t = z``.
 
     With u = s theta and a = z s / mu this is ``a theta^2 + (2 - a) theta - 1 = 0``; the smaller of theta and
-    1 - theta is computed, so that weights of any size keep their digits.
+    1 - theta is computed, so that weights of any size keep their digits. Constraints begin with some slack, whether w
+    leaves them any or not.
     """
-    s, z = rows.weight, rows.margins(w)
-    mu = max(slack * float(s @ np.abs(z)) / len(s), TINY)
+    n, margins = rows.n_soft, rows.margins(w)
+    s, z = rows.weight[:n], margins[:n]
+    mu = max(slack * float(s @ np.abs(z)) / max(n, 1), TINY) if n else slack
     size = np.minimum(np.abs(z) * s / mu, 1e12)
     with np.errstate(divide="ignore", invalid="ignore"):
         smaller = (size + 2 - np.sqrt(size**2 + 4)) / (2 * size)
     smaller = np.where(size < 1e-4, 0.5 - size / 8, np.where(size > 1e6, 1 / np.maximum(size, 1.0), smaller))
     u, v = np.where(z > 0, s * (1 - smaller), s * smaller), np.where(z > 0, s * smaller, s * (1 - smaller))
-    return _Iterate(w.copy(), u, np.maximum(mu / v, TINY), np.maximum(mu / u, TINY))
+    t = np.maximum(mu / u, TINY)
+    if n < len(margins):
+        room = np.maximum(-margins[n:], LEAST_SLACK)
+        u, t = np.append(u, mu / room), np.append(t, room)
+    return _Iterate(w.copy(), u, np.maximum(mu / v, TINY), t)
 
 
 def _factor(normal: Normal, ridge: Float) -> Factor | None:
@@ -254,13 +284,17 @@ def _longest(steepest: float, fraction: float) -> float:
     return 1.0 if steepest >= -fraction else float(-fraction / steepest)
 
 
-def _certified(rows: HingeRows, it: _Iterate) -> AggregatedSolution:
-    certificate = certify(rows, it.u - rows.tilt * rows.weight, it.w)
-    return AggregatedSolution(it.w, rows.value(it.w), certificate)
+def _at(rows: HingeRows, w: Float, certificate: Certificate) -> AggregatedSolution:
+    return AggregatedSolution(w, rows.value(w), certificate, violation=rows.violation(w))
+
+
+def _certified(rows: HingeRows, it: _Iterate, known: Certificate) -> AggregatedSolution:
+    return _at(rows, it.w, certify(rows, it.u + rows.lower, it.w, known))
 
 
 def _better(one: AggregatedSolution, two: AggregatedSolution) -> AggregatedSolution:
-    """The better primal with the better dual."""
-    primal = two if two.value <= one.value else one
+    """The better primal (a feasible one before any other) with the better dual."""
+    ranks = [(max(found.violation - FEASIBLE, 0.0), found.value) for found in (one, two)]
+    primal = two if ranks[1] <= ranks[0] else one
     dual = two if two.certificate.bound >= one.certificate.bound else one
-    return AggregatedSolution(primal.w, primal.value, dual.certificate)
+    return AggregatedSolution(primal.w, primal.value, dual.certificate, violation=primal.violation)

@@ -61,6 +61,10 @@ class Matrix(ABC):
         """Some rows, dense."""
 
     @abstractmethod
+    def part(self, first: int, last: int) -> Matrix:
+        """The rows from ``first`` up to ``last``."""
+
+    @abstractmethod
     def column(self, number: int) -> Float:
         """One column, dense."""
 
@@ -146,6 +150,9 @@ class Dense(Matrix):
     def rows(self, which: NDArray[Any]) -> Float:
         return self.array[which]
 
+    def part(self, first: int, last: int) -> Dense:
+        return Dense(self.array[first:last])
+
     def column(self, number: int) -> Float:
         return self.array[:, number]
 
@@ -171,7 +178,7 @@ class Dense(Matrix):
         return np.asarray(vector @ self.array[:, :-1])
 
     def maxima(self) -> Float:
-        return np.asarray(np.abs(self.array).max(axis=0))
+        return np.asarray(np.abs(self.array).max(axis=0, initial=0.0))
 
     def weighted_squares(self, weight: Float, unit: Float) -> Float:
         return np.asarray(weight @ (self.array / unit) ** 2)

@@ -19,10 +19,11 @@ from aidlearn.data.run import Run
 from aidlearn.engine.problem import Accuracy
 from aidlearn.engine.sums import Sums
 from aidlearn.linear.design import Design
+from aidlearn.linear.frame import step_within
 from aidlearn.linear.hybrid import joined
 from aidlearn.linear.matrix import Matrix
 from aidlearn.linear.passes import LocalSums
-from aidlearn.linear.solvers import solve_by_interior_point as interior_point_solution
+from aidlearn.linear.solvers import solve_aggregated, solve_by_interior_point
 
 SKETCH_COLUMNS = 8
 HEAVY = 0.02
@@ -59,7 +60,7 @@ class Metric:
     def of(cls, design: Design, gram: Float, n_jobs: int = 1) -> Metric:
         diagonal = np.diag_indices_from(gram)
         # A ridge holds a coefficient as rows would: 0.3 scale per row and typical margin is about the loss's curvature.
-        gram[diagonal] += design.ridge_diagonal * (design.typical_margin / (0.3 * design.loss.scale))
+        design.add_quadratic(gram, design.typical_margin / (0.3 * design.loss.scale))
         gram[diagonal] = np.maximum(gram[diagonal], 1e-12 * design.column_squares)
         gram[design.constant, design.constant] = 1.0
         size = np.sqrt(gram[diagonal])
@@ -276,26 +277,35 @@ def newton_step(
     metric: Metric,
 ) -> Float:
     """Solve ``(H + damping) d = -gradient`` for the smoothed objective, in centred coordinates."""
-    ridge = design.ridge_diagonal
     hessian = model.hessian(metric.n_jobs).copy()
-    gradient = ridge * point - model.forces
+    gradient = _centred_gradient(design, point) - model.forces
     # The Gram matrix has every column, also those without a row near a kink.
     # As if at least a few rows in ten thousand were near a kink, at the typical leverage sqrt(p / n).
     typical = kappa * math.sqrt(len(point) / design.weight)
     curvature = max(model.curvature, 1e-4 * design.loss.scale * design.weight / typical)
     hessian += (damping.size * curvature / design.weight) * metric.gram
     diagonal = np.diag_indices_from(hessian)
-    hessian[diagonal] += ridge
+    design.add_quadratic(hessian)
     if design.l1 > 0:
         m = design.n_attributes
         # Width of the rounded |w_j|: what a kink of unit leverage would have in that coordinate.
         width = kappa / np.sqrt(np.maximum(design.column_squares[:m], 1e-300))
         gradient[:m] += design.l1 * np.clip(point[:m] / width, -1, 1)
         hessian[np.arange(m), np.arange(m)] += design.l1 * (np.abs(point[:m]) < width) / width
+    if design.region is not None:
+        return step_within(design, design.region, hessian, gradient, point)
     size = np.sqrt(np.maximum(hessian[diagonal], 1e-300))
     scaled = hessian / np.outer(size, size)
     factor = _regularised_cholesky(scaled)
     return np.asarray(-linalg.cho_solve((factor, False), gradient / size, check_finite=False) / size)
+
+
+def _centred_gradient(design: Design, point: Float) -> Float:
+    """That of the quadratic and the linear term in centred coordinates, where a slope moves the intercept along."""
+    gradient = design.penalty_gradient(point)
+    if design.fit_intercept and design.linear is not None:
+        gradient[:-1] -= design.centre * design.linear[-1]
+    return gradient
 
 
 def bounded_step(
@@ -346,7 +356,11 @@ def at_quantile(design: Design, sample: Chunk, point: Float) -> Float:
         return point
     shifted = point.copy()
     residual = design.margins(sample, point)
-    shifted[-1] += float(np.quantile(residual, 1 - design.loss.tilts[0]))
+    # Where the derivative by the intercept, q_b - sum_i s_i slope(z_i), is 0.
+    above = design.loss.tilts[0]
+    if design.linear is not None:
+        above += float(design.linear[-1]) / (design.loss.scale * design.weight)
+    shifted[-1] += float(np.quantile(residual, min(max(1 - above, 0.0), 1.0)))
     return shifted
 
 
@@ -370,5 +384,6 @@ def balanced_sample(design: Design, sample: Chunk, size: int) -> Chunk:
 
 def solved_point(design: Design, sample: Chunk, deadline: float = math.inf) -> Float:
     """The model fitted to a sample by the aggregated solver, as far as it comes in time."""
-    rows = design.aggregated_rows(Sums.of(np.zeros((0, design.n_variables + 2)), [design.sums_alone(sample)]))
-    return np.asarray(interior_point_solution(rows, None, design.fit_intercept, Accuracy(1e-3, deadline)).point)
+    sums = Sums.of(np.zeros((0, design.n_variables + 2)), [design.sums_alone(sample)])
+    found = solve_aggregated(design, sums, None, Accuracy(1e-3, deadline), solve_by_interior_point)
+    return np.asarray(found.point)

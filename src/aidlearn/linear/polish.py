@@ -2,7 +2,9 @@
 
 With B the rows on the kink and p at a bound elsewhere, the optimum solves the linear system
 
-    P w - A_B' p_B = A_N' p_N,      A_B w = e_B.
+    P w - A_B' p_B = A_N' p_N - q,      A_B w = e_B.
+
+Constraints are on their kink where they hold with equality.
 """
 
 from __future__ import annotations
@@ -27,15 +29,20 @@ def polish(rows: HingeRows, w: Float, dual: Float) -> Polished | None:
     """Solve exactly on the rows that an almost optimal primal-dual pair puts on their kink."""
     z = rows.margins(w)
     size = max(float(np.abs(z).max(initial=0.0)), np.finfo(float).tiny)
-    room = np.minimum(dual - rows.lower, rows.upper - dual) / rows.weight
+    n = rows.n_soft
+    room = np.minimum(dual - rows.lower, rows.upper - dual)
+    room[:n] /= rows.weight[:n]
+    if n < len(room):  # multipliers have no box to compare with but each other's size
+        room[n:] /= max(float(room[n:].max()), np.finfo(float).tiny)
     on_kink = room > np.abs(z) / size
     n_kink, p = int(on_kink.sum()), len(w)
     if n_kink == 0 or n_kink > 4 * p + 50:
         return None
     fixed = np.where(z > 0, rows.upper, rows.lower)
+    fixed[n:] = 0.0
     fixed[on_kink] = 0.0
     B = rows.A.rows(on_kink)
-    target = rows.A.T @ fixed
+    target = rows.A.T @ fixed if rows.linear is None else rows.A.T @ fixed - rows.linear
     system = np.block([[np.diag(rows.ridge), -B.T], [B, np.zeros((n_kink, n_kink))]])
     right = np.concatenate([target - rows.ridge * w, z[on_kink]])
     try:

@@ -29,7 +29,7 @@ from aidlearn.engine.problem import (
 )
 from aidlearn.linear.design import NOISE, Design
 from aidlearn.linear.hasty import cheap, hasty, out_of_time
-from aidlearn.linear.rows import HingeRows
+from aidlearn.linear.solvers import AggregatedSolver, solve_aggregated
 
 ON_KINK = 1e-7
 """Margins up to this count as on the kink in the three-way split."""
@@ -40,7 +40,6 @@ ONE_STEP = np.ones(1)
 ACCURATE = 1e-9
 """Accuracy of the aggregated solver that keeps the bounds of the paper's procedure visibly non-decreasing."""
 
-AggregatedSolver = Callable[[HingeRows, Float | None, bool, Accuracy], Solution]
 StartMethod = Callable[["PiecewiseLinear"], Start]
 
 
@@ -85,7 +84,7 @@ class PiecewiseLinear(Problem):
 
     def __init__(self, run: Run, design: Design, procedure: Procedure) -> None:
         super().__init__(run)
-        self.trivial_bound = design.base
+        self.trivial_bound = design.trivial_bound
         self.design, self.procedure = design, procedure
         self.three_way = procedure.three_way
         self.compiled = run.compiled
@@ -121,30 +120,27 @@ class PiecewiseLinear(Problem):
         """The same model on the weighted means of the clusters."""
         point = None if incumbent is None else incumbent.point
         if incumbent is not None and incumbent.objective <= self.trivial_bound:
-            # An exact fit: no loss is below 0, which the dual of zeros proves. A solver would iterate on rounding.
-            used = int((clusters.store.column(-1) > 0).sum())
-            n_rows = len(self.design.loss.kinks) * used + (self.design.n_attributes if self.design.l1 > 0 else 0)
-            return Solution(incumbent.point, self.trivial_bound, True, np.zeros(n_rows))
+            # An exact fit: no loss is below 0. A solver would iterate on rounding.
+            return self._without_effort(incumbent.point, clusters)
         if self.procedure.paper_split:
             # Refined clusters never lower F; an accurate solver keeps that visible in the proven bounds.
             accuracy = replace(accuracy, relative=min(accuracy.relative, ACCURATE))
-        rows = self.design.aggregated_rows(clusters.store, self.run.n_jobs)
-        if not rows.e.any():  # nothing to explain: every unit that a solver could measure in is a rounding error
-            return Solution(np.zeros(self.design.n_variables), self.trivial_bound, True, np.zeros_like(rows.e))
-        if incumbent is not None and time.monotonic() > accuracy.deadline:
+        late = time.monotonic() > accuracy.deadline
+        plain = self.design.region is None and self.design.linear is None and not any(self.design.loss.kinks)
+        if plain and not clusters.store.column(-2).any():
+            # Nothing to explain: every unit that a solver could measure in is a rounding error.
+            return self._without_effort(np.zeros(self.design.n_variables), clusters)
+        found = solve_aggregated(self.design, clusters.store, point, accuracy, self.procedure.solver, self.run.n_jobs)
+        if incumbent is not None and late:
             # Too late for another point: what is left to have of few groups is their bound.
-            return replace(self._solved(rows, incumbent, accuracy), point=point, verified=False)
-        return self._solved(rows, incumbent, accuracy)
+            return replace(found, point=point, verified=False)
+        return found
 
-    def _solved(self, rows: HingeRows, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
-        point = None if incumbent is None else incumbent.point
-        if not self.design.base:
-            return self.procedure.solver(rows, point, self.design.fit_intercept, accuracy)
-        # The solver knows nothing of the constant: what is left of the value with it is to be as accurate as asked.
-        part = 0.0 if incumbent is None else abs(incumbent.objective) / (incumbent.objective - self.design.base)
-        accuracy = replace(accuracy, relative=accuracy.relative * min(1.0, part))
-        solution = self.procedure.solver(rows, point, self.design.fit_intercept, accuracy)
-        return replace(solution, lower_bound=solution.lower_bound + self.design.base)
+    def _without_effort(self, point: Float, clusters: Clusters) -> Solution:
+        """The solution at a point whose objective is the trivial bound, which the dual of zeros proves."""
+        used = int((clusters.store.column(-1) > 0).sum())
+        n_rows = len(self.design.loss.kinks) * used + (self.design.n_attributes if self.design.l1 > 0 else 0)
+        return Solution(point, self.trivial_bound, True, np.zeros(n_rows))
 
     # 4. Optimality condition
 
@@ -153,7 +149,8 @@ class PiecewiseLinear(Problem):
             return None
         n, p = self.run.n_entries, self.design.n_variables
         spare = self.run.budget.clusters / p - clusters.n_clusters
-        return Segment.between(incumbent.point, solution.point, max(0.0, min(DOUBLED * clusters.n_clusters, spare)) / n)
+        n_alone = max(0.0, min(DOUBLED * clusters.n_clusters, spare)) / n
+        return Segment.between(incumbent.point, solution.point, n_alone)
 
     def find_moved(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16]) -> Moved:
         design, end = self.design, trial.points[0]

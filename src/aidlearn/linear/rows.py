@@ -1,25 +1,29 @@
 """The aggregated problem of every convex model here: a weighted sum of tilted hinges.
 
-    minimise over v   1/2 v'Pv + sum_k s_k max((1 - c_k) z_k, -c_k z_k),     z = e - A v
+    minimise over v   1/2 v'Pv + q'v + sum_k s_k max((1 - c_k) z_k, -c_k z_k) + constant,     z = e - A v
 
 with P diagonal and a tilt c_k in [0, 1]: c = 0 is the hinge of the SVM (paper, eq. for F^t), c = 1 - tau
-the check function of a quantile (c = 1/2, s = 2 the absolute value of LAD). Its dual is
+the check function of a quantile (c = 1/2, s = 2 the absolute value of LAD). A constraint ``a_k'v >= e_k`` is a hinge of
+infinite weight: z_k <= 0 costs nothing, anything else is not allowed. The dual is
 
-    maximise over p   e'p - 1/2 (A'p)' P^+ (A'p)
-    subject to        -c_k s_k <= p_k <= (1 - c_k) s_k,   (A'p)_j = 0 wherever P_jj = 0
+    maximise over p   e'p - 1/2 (A'p - q)' P^+ (A'p - q) + constant
+    subject to        -c_k s_k <= p_k <= (1 - c_k) s_k,   (A'p)_j = q_j wherever P_jj = 0
 
-and p = 0 is always feasible.
+where the box of a constraint, its multiplier, is [0, inf). The point p = 0 is in every box, and feasible where q is 0
+in the coordinates without P.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.data.chunk import Float
+from aidlearn.linear.hybrid import joined
 from aidlearn.linear.matrix import Dense, Matrix
 from aidlearn.linear.normal import Normal
 
@@ -42,6 +46,7 @@ class HingeRows:
     A: Matrix
     e: Float
     weight: Float
+    """Infinite for constraints, which come behind the others."""
     tilt: Float
     ridge: Float
     noise: Float | float = 0.0
@@ -51,6 +56,9 @@ class HingeRows:
     singular value of A. What rounding leaves of the dual equalities is charged at this size."""
     n_jobs: int = 1
     """Threads for its Gram matrices."""
+    linear: Float | None = None
+    """The vector q (None: 0)."""
+    constant: float = 0.0
 
     @classmethod
     def of_array(cls, A: Float, e: Float, weight: Float, tilt: Float, ridge: Float) -> HingeRows:
@@ -66,13 +74,25 @@ class HingeRows:
         """Coordinates that P does not penalise: there the dual has an equality."""
         return self.ridge == 0
 
+    @cached_property
+    def n_soft(self) -> int:
+        """Rows that are no constraints."""
+        return int(np.isfinite(self.weight).sum())
+
     @property
     def lower(self) -> Float:
-        return -self.tilt * self.weight
+        lower, n = np.zeros(len(self.weight)), self.n_soft
+        np.multiply(-self.tilt[:n], self.weight[:n], out=lower[:n])
+        return lower
 
     @property
     def upper(self) -> Float:
         return (1 - self.tilt) * self.weight
+
+    @property
+    def zero_is_feasible(self) -> bool:
+        """Whether p = 0 is dual-feasible."""
+        return self.linear is None or not self.linear[self.free].any()
 
     def margins(self, v: Float) -> Float:
         return self.e - self.A @ v
@@ -80,13 +100,23 @@ class HingeRows:
     @property
     def rounding(self) -> float:
         """What rounding may do to a value: no solver can prove less of a gap."""
-        return float(self.weight @ (EPS * np.abs(self.e) + self.noise))
+        n = self.n_soft
+        noise = np.broadcast_to(self.noise, self.e.shape)[:n]
+        return float(self.weight[:n] @ (EPS * np.abs(self.e[:n]) + noise)) + EPS * abs(self.constant)
 
     def value(self, v: Float) -> float:
-        """The primal objective at v."""
-        z = self.margins(v)
-        loss = np.maximum((1 - self.tilt) * z, -self.tilt * z)
-        return float(self.weight @ loss + 0.5 * self.ridge @ v**2)
+        """The primal objective at v, whatever its violation of constraints."""
+        n = self.n_soft
+        z, tilt = self.margins(v)[:n], self.tilt[:n]
+        loss = np.maximum((1 - tilt) * z, -tilt * z)
+        value = float(self.weight[:n] @ loss + 0.5 * self.ridge @ v**2)
+        return value + self.constant + (0.0 if self.linear is None else float(self.linear @ v))
+
+    def violation(self, v: Float) -> float:
+        """The most by which v violates a constraint."""
+        if self.n_soft == len(self.e):
+            return 0.0
+        return max(float(self.margins(v)[self.n_soft :].max()), 0.0)
 
 
 @dataclass(frozen=True)
@@ -110,10 +140,14 @@ class Basis:
     """Of margins: about their median at the origin."""
     mass: float = 1.0
     """Of weights: about their median, or where a ridge holds the coordinates, what makes it about 1."""
+    row_units: Float | None = None
+    """What constraints are multiplied by, which makes them comparable with the other rows."""
 
     @classmethod
     def of(cls, rows: HingeRows, point: Float | None, has_intercept: bool) -> Basis:
-        A, s = rows.A, rows.weight / rows.weight.max()
+        n, K = rows.n_soft, len(rows.e)
+        A, weight = rows.A if n == K else rows.A.part(0, n), rows.weight[:n]
+        s = weight / weight.max()
         origin = np.zeros(A.shape[1]) if point is None else np.where(rows.free, point, 0.0)
         centre = np.zeros(A.shape[1])
         largest = A.maxima()
@@ -131,32 +165,58 @@ class Basis:
         rms = np.sqrt(columns.weighted_squares(s, safe) / s.sum())
         # A column that centring has turned into rounding noise carries nothing: scale 0 fixes its variable.
         scale = np.where(spread > 1e-14 * largest, safe * np.maximum(rms, 1e-4), 0.0)
+        row_units = None
+        if n < K:
+            limits = rows.A.part(n, K).centred(centre)
+            # What no other row tells of a variable its constraints do.
+            scale = np.where(scale > 0, scale, limits.maxima())
+            inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+            sizes = abs(limits) @ inverse
+            row_units = np.divide(1.0, sizes, out=np.ones_like(sizes), where=sizes > 0)
+            columns = joined([columns, limits.scaled_rows(row_units)])
+        if rows.linear is not None:
+            scale = np.where(scale > 0, scale, (rows.linear != 0).astype(np.float64))
         weakest = 1.0
         if not rows.ridge.any():
             dependent, weakest = columns.dependent(scale)
-            scale[dependent] = 0.0
-        unit = _typical_margin(rows, origin)
+            if rows.linear is None:  # a linear term may tell columns apart that are the same in all rows
+                scale[dependent] = 0.0
+        unit = _typical_margin(A, rows.e[:n], origin)
         held = (rows.ridge > 0) & (scale > 0)
         if held.any():
             mass = unit * power_of_two(float(np.median(rows.ridge[held] / scale[held] / scale[held])))
         else:
-            mass = power_of_two(float(np.median(rows.weight)))
-        return cls(origin, centre, scale, weakest, unit, mass)
+            mass = power_of_two(float(np.median(weight)))
+        return cls(origin, centre, scale, weakest, unit, mass, row_units)
 
     def apply(self, rows: HingeRows) -> HingeRows:
         """The rows in terms of w; free coordinates have the origin's margins at w = 0."""
         inverse = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0)
-        margins = rows.margins(self.origin)
-        typical = float(rows.weight @ np.abs(margins) / rows.weight.sum())
+        margins, n = rows.margins(self.origin), rows.n_soft
+        typical = float(rows.weight[:n] @ np.abs(margins[:n]) / rows.weight[:n].sum())
+        A = rows.A.centred(self.centre).scaled_columns(inverse)
+        e = margins / self.unit
+        noise = EPS * (np.abs(rows.e) + abs(rows.A) @ np.abs(self.origin)) / self.unit
+        if self.row_units is not None:
+            units = np.concatenate([np.ones(n), self.row_units])
+            A, e, noise = A.scaled_rows(units), e * units, noise * units
+        linear, constant = None, rows.constant
+        if rows.linear is not None:
+            linear = rows.linear.copy()
+            linear[:-1] -= self.centre[:-1] * linear[-1]
+            linear *= inverse / self.mass
+            constant += float(rows.linear @ self.origin)
         return HingeRows(
-            rows.A.centred(self.centre).scaled_columns(inverse),
-            margins / self.unit,
+            A,
+            e,
             rows.weight / self.mass,
             rows.tilt,
             np.where(self.scale > 0, rows.ridge * inverse * inverse * (self.unit / self.mass), rows.ridge),
-            EPS * (np.abs(rows.e) + abs(rows.A) @ np.abs(self.origin)) / self.unit,
+            noise,
             typical / self.unit / self.weakest,
             rows.n_jobs,
+            linear,
+            constant / (self.unit * self.mass),
         )
 
     def to_point(self, w: Float) -> Float:
@@ -165,7 +225,10 @@ class Basis:
         return self.origin + v
 
     def to_dual(self, p: Float) -> Float:
-        return p * self.mass
+        dual = p * self.mass
+        if self.row_units is not None:
+            dual[len(dual) - len(self.row_units) :] *= self.row_units
+        return dual
 
     def to_coordinates(self, point: Float) -> Float:
         v = point - self.origin
@@ -173,8 +236,8 @@ class Basis:
         return v * (self.scale / self.unit)
 
 
-def _typical_margin(rows: HingeRows, origin: Float) -> float:
+def _typical_margin(A: Matrix, e: Float, origin: Float) -> float:
     """A power of two near the median of the margins at a point that are more than rounding errors."""
-    size = np.abs(rows.margins(origin))
-    size = size[size > 8 * EPS * (np.abs(rows.e) + abs(rows.A) @ np.abs(origin))]
+    size = np.abs(e - A @ origin)
+    size = size[size > 8 * EPS * (np.abs(e) + abs(A) @ np.abs(origin))]
     return power_of_two(float(np.median(size))) if len(size) else 1.0

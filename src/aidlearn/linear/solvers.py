@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from scipy import optimize
 
 from aidlearn.data.chunk import Float
 from aidlearn.engine.problem import Accuracy, Solution
+from aidlearn.engine.sums import Sums
 from aidlearn.linear import interior_point
 from aidlearn.linear.adapters import solve_by_liblinear, solve_by_libsvm
-from aidlearn.linear.certificate import Certificate, certify
+from aidlearn.linear.certificate import Certificate, certify, trivial
+from aidlearn.linear.design import Design
 from aidlearn.linear.rows import Basis, HingeRows
 
+AggregatedSolver = Callable[[HingeRows, Float | None, bool, Accuracy], Solution]
+
+NEAR_BOUND = (1e-4, 1e-6, 1e-8)
+"""What a coefficient near a bound moves margins by, over a typical margin."""
+NO_WORSE = 1e-12
+"""Relative difference of values that is none."""
 SMALL = 500
 """Up to this many rows the verified optimum costs next to nothing."""
 
@@ -25,6 +35,46 @@ MOST_ROWS_FOR_HIGHS = 20_000
 LARGEST_COST = 2.0**20
 """In typical margins. HiGHS compares costs with 1e-7 and has ended the process at 1e12; a row further from its kink
 than this is on its side whatever the number."""
+
+
+def solve_aggregated(
+    design: Design, sums: Sums, point: Float | None, accuracy: Accuracy, solver: AggregatedSolver, n_jobs: int = 1
+) -> Solution:
+    """Solve the aggregated problem of cluster sums, around a point of the region if there is one."""
+    rows, frame = design.aggregated_rows(sums, n_jobs), design.frame
+    if frame is None:
+        solution = solver(rows, point, design.fit_intercept, accuracy)
+    else:
+        start = None if point is None else frame.to_coordinates(point)
+        solution = frame.to_solution(solver(rows, start, frame.keeps_intercept, accuracy))
+    if design.region is None:
+        return solution
+    return replace(solution, point=_at_bounds(design, rows, design.region.inside(solution.point)))
+
+
+def _at_bounds(design: Design, rows: HingeRows, point: Float) -> Float:
+    """The same with coefficients exactly at bounds that they are close to, where that costs nothing.
+
+    An interior point never quite reaches a bound.
+    """
+    region, frame = design.region, design.frame
+    assert region is not None
+    units = design.typical_margin / np.sqrt(np.where(design.constant, 1.0, design.column_squares / design.weight))
+
+    def value(v: Float) -> float:
+        return rows.value(v if frame is None else frame.to_coordinates(v))
+
+    limit = value(point)
+    limit += NO_WORSE * abs(limit)
+    for near in NEAR_BOUND:
+        low, high = point - region.lower <= near * units, region.upper - point <= near * units
+        moved = np.where(low, region.lower, np.where(high, region.upper, point))
+        free = ~(low | high)
+        if len(region.f) and free.any():
+            moved[free] += np.linalg.lstsq(region.E[:, free], region.f - region.E @ moved, rcond=None)[0]
+        if region.contains(moved) and (region.slack(moved) >= 0).all() and value(moved) <= limit:
+            return moved
+    return point
 
 
 def solve_by_interior_point(
@@ -59,13 +109,13 @@ def solve_by_highs(rows: HingeRows, point: Float | None, has_intercept: bool, ac
     answer = optimize.linprog(
         -np.clip(scaled.e, -LARGEST_COST, LARGEST_COST),
         A_eq=scaled.A.transposed(used),
-        b_eq=np.zeros(int(used.sum())),
+        b_eq=np.zeros(int(used.sum())) if scaled.linear is None else scaled.linear[used],
         bounds=np.column_stack([scaled.lower, scaled.upper]),
         method="highs",
         options={"time_limit": left} if math.isfinite(left) else {},
     )
     if answer.x is None or answer.eqlin is None or len(answer.eqlin.marginals) == 0:
-        return Solution(basis.to_point(np.zeros(len(used))), 0.0)
+        return _solution(basis, np.zeros(len(used)), trivial(scaled), False)
     w = np.zeros(len(used))
     w[used] = -answer.eqlin.marginals
     certificate = certify(scaled, answer.x, w)
@@ -77,7 +127,9 @@ def solve_by_highs(rows: HingeRows, point: Float | None, has_intercept: bool, ac
 def _without_dust(rows: HingeRows, found: interior_point.AggregatedSolution) -> Float:
     """The solution, or the one without slopes if that is no worse: an interior point never quite reaches 0."""
     level = np.where(rows.free, found.w, 0.0)
-    return level if not rows.free.all() and rows.value(level) <= found.value else found.w
+    if rows.free.all() or rows.value(level) > found.value or rows.violation(level) > 0:
+        return found.w
+    return level
 
 
 def _solution(basis: Basis, w: Float, certificate: Certificate, verified: bool) -> Solution:
@@ -89,7 +141,8 @@ def _solution(basis: Basis, w: Float, certificate: Certificate, verified: bool) 
 def _scaled(rows: HingeRows, point: Float | None, has_intercept: bool) -> tuple[Basis, HingeRows]:
     """Coordinates around the point; without one, around the weighted least squares solution."""
     if point is None and rows.free.all():
-        point = rows.A.least_squares(np.sqrt(rows.weight / rows.weight.max()), rows.e)
+        A, weight = rows.A.part(0, rows.n_soft), rows.weight[: rows.n_soft]
+        point = A.least_squares(np.sqrt(weight / weight.max()), rows.e[: rows.n_soft])
     basis = Basis.of(rows, point, has_intercept)
     return basis, basis.apply(rows)
 
