@@ -325,6 +325,8 @@ def _planes(design: Design, *points: Float) -> Float:
 
 def model(design: Design, chunk: Chunk, point: Float, leverage: Any, kappa: float) -> LocalSums:
     """See :func:`aidlearn.linear.plain.model`."""
+    if design.loss.jumps:
+        return plain.model(design, chunk, point, leverage, kappa)
     n = chunk.n_entries
     scalars, forces = np.empty(2), np.zeros(design.n_attributes + 1)
     near, curvature = _memory.of("rows", n, np.int32), _memory.of("curvature", n, np.float64)
@@ -347,7 +349,7 @@ def model(design: Design, chunk: Chunk, point: Float, leverage: Any, kappa: floa
 
 def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Split) -> Groups:
     """See :func:`aidlearn.linear.plain.groups`."""
-    if design.offset:  # objectives are rounded up entry by entry
+    if design.offset or design.loss.jumps:  # objectives are rounded up entry by entry
         return plain.groups(design, chunk, point, leverage, split)
     n = chunk.n_entries
     scalars, labels, alone = np.empty(2), np.empty(n, dtype=np.int32), _memory.of("rows", n, np.int32)

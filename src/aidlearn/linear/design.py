@@ -325,8 +325,8 @@ class Design:
         means = self._means(sums, used)
         e = sums.column(-2)[used] / weight
         blocks = [
-            (means, e - kink, self.loss.scale * weight, np.full(len(weight), tilt))
-            for kink, tilt in zip(self.loss.kinks, self.loss.tilts, strict=True)
+            (means, e - kink, self.loss.scale * jump * weight, np.full(len(weight), tilt))
+            for kink, tilt, jump in self.loss.parts
         ]
         if self.l1 > 0:
             # l1 |w_j| = 2 l1 max(z / 2, -z / 2) at z = 0 - w_j

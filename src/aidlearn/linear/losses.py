@@ -1,13 +1,14 @@
 """Losses as sums of tilted hinges at their kinks.
 
-    loss(z) = scale * sum_j max((1 - c_j)(z - k_j), -c_j (z - k_j))
+    loss(z) = scale * sum_j J_j max((1 - c_j)(z - k_j), -c_j (z - k_j))
 
-A loss is described by its kinks k_j (ascending) and their tilts c_j; the region of an entry is the linear
-piece its margin z lies on. Convexity makes the aggregated problem a lower bound (Jensen).
+A loss is described by its kinks k_j (ascending), their tilts c_j and the jumps J_j of its slope there; the region of
+an entry is the linear piece its margin z lies on. Convexity makes the aggregated problem a lower bound (Jensen).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,13 @@ class Loss:
     scale: float
     kinks: tuple[float, ...]
     tilts: tuple[float, ...]
+    jumps: tuple[float, ...] = ()
+    """Of the slope at the kinks, in units of the scale (empty: all are 1)."""
+
+    @property
+    def parts(self) -> list[tuple[float, float, float]]:
+        """Kink, tilt and jump of each part."""
+        return list(zip(self.kinks, self.tilts, self.jumps or (1.0,) * len(self.kinks), strict=True))
 
     @property
     def n_regions(self) -> int:
@@ -48,9 +56,10 @@ class Loss:
     def values(self, z: Float) -> Float:
         """Loss of each margin."""
         total = np.zeros_like(z)
-        for kink, tilt in zip(self.kinks, self.tilts, strict=True):
+        for kink, tilt, jump in self.parts:
             from_kink = z - kink if kink else z
-            total += np.maximum((1 - tilt) * from_kink, -tilt * from_kink)
+            part = np.maximum((1 - tilt) * from_kink, -tilt * from_kink)
+            total += part if jump == 1 else jump * part
         return total if self.scale == 1 else self.scale * total
 
     def regions(self, z: Float) -> NDArray[np.int8]:
@@ -73,19 +82,23 @@ class Loss:
         Returns the slope of every margin, the rows within the width of a kink and their second derivative,
         ``scale / (2 width)`` for each such kink.
         """
-        slope = np.full_like(z, 0.5 * len(self.kinks) - sum(self.tilts))
-        rows = []
-        for kink in self.kinks:
+        slope = np.full_like(z, sum(jump * (0.5 - tilt) for _, tilt, jump in self.parts))
+        rows, curvatures = [], []
+        for kink, _, jump in self.parts:
             relative = (z - kink if kink else z) / width
             rows.append(np.flatnonzero(np.abs(relative) < 1))
+            curvatures.append(np.full(len(rows[-1]), jump))
             np.minimum(relative, 1.0, out=relative)
             np.maximum(relative, -1.0, out=relative)
-            relative *= 0.5
+            relative *= 0.5 * jump
             slope += relative
-        near, times = np.unique(np.concatenate(rows), return_counts=True) if len(rows) > 1 else (rows[0], 1)
+        near, curvature = rows[0], curvatures[0]
+        if len(rows) > 1:
+            near, which = np.unique(np.concatenate(rows), return_inverse=True)
+            curvature = np.bincount(which, weights=np.concatenate(curvatures), minlength=len(near))
         if self.scale != 1:
             slope *= self.scale
-        return slope, near, self.scale * times / (2 * width[near])
+        return slope, near, self.scale * curvature / (2 * width[near])
 
 
 def pinball(quantile: float) -> Loss:
@@ -125,7 +138,20 @@ def one_class(nu: float, weight: float) -> Loss:
 
 def hinge(C: float, positive: float = 1.0) -> Hinge:
     """Hinge loss of the SVM."""
-    return Hinge(C, (0.0,), (0.0,), positive)
+    return Hinge(C, (0.0,), (0.0,), positive=positive)
+
+
+def piecewise_linear(kinks: Sequence[float], slopes: Sequence[float]) -> Loss:
+    """The convex function with these slopes left of, between and right of its kinks, whose smallest value is 0.
+
+    Slopes ascend from one that is not positive to one that is not negative. Hinges left of the smallest value turn
+    left, those right of it right, and one kink between them does both.
+    """
+    jumps = np.diff(np.asarray(slopes, dtype=np.float64))
+    scale = float(jumps.max())
+    tilts = np.clip(-np.asarray(slopes[:-1], dtype=np.float64) / jumps, 0.0, 1.0)
+    even = bool((jumps == scale).all())
+    return Loss(scale, tuple(map(float, kinks)), tuple(tilts.tolist()), () if even else tuple((jumps / scale).tolist()))
 
 
 def epsilon_insensitive(C: float, epsilon: float) -> Loss:

@@ -154,7 +154,8 @@ class PiecewiseLinear(Problem):
 
     def find_moved(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16]) -> Moved:
         design, end = self.design, trial.points[0]
-        if not self.compiled or design.offset:  # beside an offset objectives are rounded up entry by entry
+        # Beside an offset objectives are rounded up entry by entry; compiled losses have one jump.
+        if not self.compiled or design.offset or design.loss.jumps:
             return self._with_alone(chunk, trial, super().find_moved(chunk, trial, homes))
         from aidlearn.linear import compiled
 

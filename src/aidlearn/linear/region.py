@@ -21,6 +21,8 @@ ROUNDS = 12
 """Of dividing rows and columns by the roots of their largest numbers, before a linear program is solved."""
 RANK = 1e-11
 """Relative pivot up to which an equation follows from others."""
+BOUND_COST = 1000.0
+"""Of missing a bound, relative to that of missing another constraint, where one has to be named."""
 MET = 1e-9
 """Violation, relative to the numbers of a constraint, up to which it counts as met."""
 
@@ -168,12 +170,14 @@ def _contradiction(system: Any, n_equal: int, name: Callable[[int], str]) -> str
     K, p = system.shape[0], system.shape[1] - 1
     sizes = np.maximum(abs(system).max(axis=1).toarray().ravel(), 1e-300)
     rows = sparse.csr_array(sparse.diags_array(1 / sizes) @ system)
-    G, h = rows[:, :p], -rows[:, [p]].toarray().ravel()
+    G, h = sparse.csr_array(rows[:, :p]), -rows[:, [p]].toarray().ravel()
     equal = np.arange(K) >= K - n_equal
     matrix = sparse.hstack([G, sparse.eye_array(K), -sparse.diags_array(equal.astype(float))], format="csr")
     limits = optimize.LinearConstraint(matrix, h, np.where(equal, h, np.inf))
     bounds = optimize.Bounds(np.append(np.full(p, -np.inf), np.zeros(2 * K)), np.full(p + 2 * K, np.inf))
-    cost = np.append(np.zeros(p), np.ones(2 * K))
+    # Bounds are hardly ever what is wrong: it is rather a constraint that is named.
+    dear = np.where(np.diff(G.indptr) == 1, BOUND_COST, 1.0)
+    cost = np.concatenate([np.zeros(p), dear, dear])
     answer = optimize.milp(cost, constraints=limits, bounds=bounds)
     named: list[str] = []
     if answer.x is not None:
