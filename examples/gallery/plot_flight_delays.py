@@ -38,7 +38,9 @@ for k in range(9):
     ax.fill_between(hours, fan[:, k], fan[:, 18 - k], color="#0072B2", alpha=0.10, lw=0)
 ax.plot(hours, fan[:, 9], color="#0072B2", lw=2, label="median")
 ax.plot(hours, fan[:, 17], color="#D55E00", lw=1.5, label="90 % quantile")
-ax.set(xlabel="scheduled hour of departure", ylabel="delay (minutes)", title="United from Newark: quantiles 5 % to 95 %")
+ax.set(
+    xlabel="scheduled hour of departure", ylabel="delay (minutes)", title="United from Newark: quantiles 5 % to 95 %"
+)
 ax.legend(frameon=False, loc="upper left")
 plt.show()
 

@@ -25,7 +25,14 @@ known = y >= 0
 
 supervised = SVC(C=10, gamma=1.0).fit(X[known], y[known])
 model = SemiSupervisedSVC(
-    C=10, C_unlabeled=0.1, kernel="graph", n_neighbors=8, diffusion=30, balance="constraint", max_iter=30, random_state=0
+    C=10,
+    C_unlabeled=0.1,
+    kernel="graph",
+    n_neighbors=8,
+    diffusion=30,
+    balance="constraint",
+    max_iter=30,
+    random_state=0,
 ).fit(X, y)
 print(f"eight labels alone: {100 * np.mean(supervised.predict(X) == truth):.1f} % right")
 print(f"with 392 points without labels: {100 * np.mean(model.transduction_ == truth):.1f} % right")

@@ -61,7 +61,9 @@ model = LADRegressor(tol=1e-5).fit(source)
 done.set()
 watcher.join()
 spent = time.perf_counter() - began
-print(f"{spent:.1f} s, {model.n_passes_} passes, gap {model.gap_:.1e}, largest error {np.abs(model.coef_ - truth).max():.4f}")
+print(
+    f"{spent:.1f} s, {model.n_passes_} passes, gap {model.gap_:.1e}, largest error {np.abs(model.coef_ - truth).max():.4f}"
+)
 
 # %%
 # The fit never had the file in memory.

@@ -57,7 +57,9 @@ for limit in (1, 3, 10, 30, 100, 300):
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 seconds, above = np.array(theirs).T
 ax.loglog(seconds, above, "s-", color="#D55E00", label="liblinear, by iterations allowed")
-ax.loglog([our_time], [max(ours.objective_ / ours.lower_bound_ - 1, 1e-12)], "o", ms=9, color="#0072B2", label="aidlearn")
+ax.loglog(
+    [our_time], [max(ours.objective_ / ours.lower_bound_ - 1, 1e-12)], "o", ms=9, color="#0072B2", label="aidlearn"
+)
 ax.set(xlabel="CPU seconds", ylabel="objective / proven bound - 1")
 ax.grid(alpha=0.2)
 ax.legend(frameon=False)
