@@ -88,6 +88,39 @@ def test_a_resumed_fit_ends_with_the_same_bits(ran, files, kind, options):
     assert ran("predict", "resumed.aid", "table.csv", "-o", "p.csv").code == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "target"), [("kernel-svm", "three"), ("kernel-svr", "y"), ("s3vm", "label")], ids=["svm", "svr", "s3vm"]
+)
+def test_machines_of_rows_in_memory_are_resumed(ran, files, kind, target):
+    shutil.copy(files / "table.csv", "table.csv")
+    command = [
+        "fit",
+        kind,
+        "table.csv",
+        "-t",
+        target,
+        "--columns",
+        f"{COLUMNS},city",
+        "--init",
+        "kmeans",
+        "--tol",
+        "1e-9",
+    ]
+    command += ["--max-iter", "4"]
+    ran(*command, "-o", "whole.aid", "-q")
+    ran(*command[:-1], "1", "-o", "part.aid", "--checkpoint", "run.ckpt", "-q")
+    done = ran("resume", "run.ckpt", "-o", "resumed.aid", "--max-iter", "4", "--json")
+    assert done.code in (0, 2), done
+    whole, resumed = load_model("whole.aid"), load_model("resumed.aid")
+    np.testing.assert_array_equal(resumed.intercept_, whole.intercept_)
+    np.testing.assert_array_equal(resumed.objective_, whole.objective_)
+    np.testing.assert_array_equal(resumed.lower_bound_, whole.lower_bound_)
+    assert list(resumed.feature_names_in_) == list(whole.feature_names_in_)
+    for name, out in (("whole.aid", "w.csv"), ("resumed.aid", "r.csv")):
+        assert ran("predict", name, "table.csv", "-o", out).code == 0
+    assert Path("w.csv").read_text() == Path("r.csv").read_text()
+
+
 def test_limits_of_a_resumed_fit_count_from_now(ran, files):
     shutil.copy(files / "table.csv", "table.csv")
     command = ["fit", "lad", "table.csv", "-t", "y", "--columns", COLUMNS, "--init", "kmeans", "--tol", "0"]

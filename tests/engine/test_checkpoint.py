@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aidlearn import SVC, LADRegressor, LinearSVC, QuantileRegressor, SemiSupervisedSVC, Status, archive
+from aidlearn import LADRegressor, LinearSVC, QuantileRegressor, Status, archive
 from aidlearn.engine.checkpoint import Checkpoint, CheckpointError, read
 
 
@@ -200,12 +200,6 @@ def test_killed_at_any_moment(tmp_path, whole):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read(path)[0].history
-
-
-@pytest.mark.parametrize("machine", [SVC, SemiSupervisedSVC])
-def test_machines_without_checkpoints_say_so(tmp_path, machine):
-    with pytest.raises(ValueError, match=f"{machine.__name__} cannot be continued from a checkpoint"):
-        machine(checkpoint=tmp_path / "run.ckpt").fit([[0.0], [1.0]], [0, 1])
 
 
 def test_time_counts_from_now_and_large_cells_hide_nothing(tmp_path, data, whole):

@@ -152,7 +152,7 @@ def _run(model: Model, options: dict[str, Any]) -> int:
             facts |= {"formula": options["formula"]} if options["formula"] else {}
             if "class_weight" in options:
                 estimator.class_weight = class_weights(options["class_weight"], next(iter(source.targets())))
-            prepare = _prepare_in_memory if model.in_memory else _prepare_from_file
+            prepare = prepare_in_memory if model.in_memory else _prepare_from_file
             prepared = prepare(model, estimator, source, facts)
         rows = f"{count(source.n_entries)} rows x {count(source.n_attributes)} columns"
         title = f"{model.name} of {Path(shown).name}: {rows}{prepared.notes}"
@@ -178,14 +178,14 @@ def _prepare_from_file(model: Model, estimator: Any, source: FileSource, facts: 
     return PreparedFit(lambda: estimator.fit(source), count_fits(estimator, source))
 
 
-def _prepare_in_memory(model: Model, estimator: Any, source: FileSource, facts: dict[str, Any]) -> PreparedFit:
+def prepare_in_memory(model: Model, estimator: Any, source: FileSource, facts: dict[str, Any]) -> PreparedFit:
     """A fit of rows in memory that keeps the names of their columns."""
     import numpy as np
 
     from aidlearn.files.models import check_can_be_saved
 
     X, target, weight = load_rows(source)
-
+    estimator._rows_from = source.recipe
     if source.encoding is not None:
         from aidlearn.data.recipe import EncodedRows
 

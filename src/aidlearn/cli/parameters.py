@@ -117,7 +117,7 @@ OF_ALL_MODELS: dict[str, Described] = {
 
 def options_of(model: Model) -> list[Option]:
     """The parameters that the command of a model offers, beyond those of all models."""
-    return [*model.options, *([Option("checkpoint")] if model.keeps_checkpoints else [])]
+    return [*model.options, Option("checkpoint")]
 
 
 def described(offered: Option) -> Described:

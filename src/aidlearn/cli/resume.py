@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aidlearn.cli.errors import CliError, reported
+from aidlearn.cli.fit import PreparedFit, prepare_in_memory, rules_of
 from aidlearn.cli.inputs import STDIN
 from aidlearn.cli.live import opening
 from aidlearn.cli.models import checkpoint_files, kind_of_file, read_checkpoints
@@ -52,11 +53,16 @@ def resume(
         from aidlearn import open_source
 
         source: Any = open_source(**source_options, n_jobs=jobs)
-        n_fits = count_fits(model, source)
+        facts = training_facts(source, shown)
+        declared = MODELS[type(model).__name__]
+        if declared.in_memory:
+            encoded = source.encoded(rules_of(model), model.fit_intercept)
+            prepared = prepare_in_memory(declared, model, encoded, facts)
+        else:
+            prepared = PreparedFit(lambda: model.fit(source), count_fits(model, source))
     rows = f"{count(source.n_entries)} rows x {count(source.n_attributes)} columns"
     title = f"{type(model).__name__} of {Path(shown).name}, resumed: {rows}"
-    facts = training_facts(source, shown)
-    return fit_and_save(model, lambda: model.fit(source), facts, OutputOptions(output, json, quiet), title, n_fits)
+    return fit_and_save(model, prepared.run, facts, OutputOptions(output, json, quiet), title, prepared.n_fits)
 
 
 def _files(checkpoint: str) -> list[Path]:
@@ -85,7 +91,7 @@ def _recreated(files: list[Path], origin: Origin) -> tuple[Any, dict[str, Any], 
         raise CliError(f"The data of {files[0]} are no longer there: {source['path']}.") from None
     name = str(recipe["estimator"])
     declared = MODELS.get(name)
-    if declared is None or not declared.keeps_checkpoints:
+    if declared is None:
         raise CliError(f"{files[0]} belongs to {name}, which this version of aidlearn cannot resume.")
     several = origin.fingerprint.get("number", "None") != "None"
     base = files[0].with_name(files[0].name.rpartition(".")[0]) if several else files[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,14 +250,24 @@ def _squares(chunk: Chunk, weight: Float | None) -> Float:
     return np.einsum("i,ij,ij->j", weight, chunk.X, chunk.X, dtype=np.float64)
 
 
-def checked_rows(run: Run) -> tuple[Any, Float, Float]:
+class CheckedRows(NamedTuple):
     """Rows in memory as one array or CSR matrix without bad cells, their targets and weights."""
-    inspect(run, centred=False)
+
+    X: Any
+    y: Float
+    weight: Float
+    digest: str
+    """Of all of these, if it was asked for."""
+
+
+def checked_rows(run: Run, digest: bool = False) -> CheckedRows:
+    """Rows of a source in memory, looked at in one pass."""
+    moments = inspect(run, centred=False, digest=digest)
     source = run.source
     if isinstance(source, ArraySource):
-        return source.X, source.y, source.weight
+        return CheckedRows(source.X, source.y, source.weight, moments.digest)
     rows = join(list(source.chunks()))
-    return (rows.X.tocsr() if sparse.issparse(rows.X) else rows.X), rows.y, rows.weight
+    return CheckedRows(rows.X.tocsr() if sparse.issparse(rows.X) else rows.X, rows.y, rows.weight, moments.digest)
 
 
 def scaled(moments: Moments, factors: Float) -> Moments:

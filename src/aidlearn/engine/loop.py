@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from aidlearn.engine.checkpoint import Checkpoint, Snapshot
 from aidlearn.engine.clusters import Clusters, near_and_far
 from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution, Trial
@@ -97,7 +95,8 @@ class _Progress:
             self.save(start.clusters)
             return start.clusters
         logger.info("going on from a checkpoint, after iteration %d", len(saved.history))
-        self.incumbent = None if saved.objective is None else Incumbent(saved.arrays["point"], saved.objective)
+        point = problem.resume(saved.arrays)
+        self.incumbent = None if saved.objective is None else Incumbent(point, saved.objective)
         self.proven, self.stalled = saved.lower_bound, saved.stalled
         self.history = list(saved.history)
         self.started -= saved.seconds
@@ -171,10 +170,10 @@ class _Progress:
         """Write a checkpoint, if there is a file for it."""
         if self.checkpoint is None:
             return
-        point = {} if self.incumbent is None else {"point": np.asarray(self.incumbent.point)}
+        state = self.problem.state(None if self.incumbent is None else self.incumbent.point)
         self.checkpoint.save(
             Snapshot(
-                arrays={**clusters.arrays(), **point},
+                arrays={**clusters.arrays(), **state},
                 objective=None if self.incumbent is None else self.incumbent.objective,
                 lower_bound=self.proven,
                 stalled=self.stalled,
@@ -222,7 +221,8 @@ def aid(
     callbacks : sequence of callables
         Each is called with every :class:`Iteration`; a true return value stops the run.
     checkpoint : Checkpoint, optional
-        Where the run is saved after every iteration, and continued from if it was saved before. Points must be arrays.
+        Where the run is saved after every iteration, and continued from if it was saved before. A problem
+        whose points are no arrays, or that keeps more than its clusters, says what in ``Problem.state``.
     observer : callable, optional
         Called with clusters, solution and record of every iteration (plots are drawn this way).
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -265,6 +265,14 @@ class Problem(ABC):
     def last_resort(self) -> Incumbent | None:
         """A cheap point that is of some use, evaluated on all entries: for a fit whose time is over with a poor one."""
         return None
+
+    def state(self, point: Any) -> dict[str, NDArray[Any]]:
+        """What a checkpoint keeps of a run beside its clusters; ``point`` is the best one so far, or None."""
+        return {} if point is None else {"point": np.asarray(point)}
+
+    def resume(self, arrays: Mapping[str, NDArray[Any]]) -> Any:
+        """Take up what :meth:`state` gave; the best point, if there was one."""
+        return arrays.get("point")
 
     def objective_error(self, point: Any) -> float:
         """How far rounding may have moved the objective of a point, where predictions lose digits (0: hardly)."""

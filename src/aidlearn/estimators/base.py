@@ -132,8 +132,9 @@ class AIDEstimator(BaseEstimator, ABC):
 
     _solvers: tuple[str, ...]
     _max_iter_optional = False
-    _keeps_checkpoints = True
     _needs_target = True
+    _rows_from: dict[str, Any] | None = None
+    """How to open the file that rows in memory were read from, where the command line has done so."""
 
     @abstractmethod
     def _start_method(self) -> Any:
@@ -154,8 +155,6 @@ class AIDEstimator(BaseEstimator, ABC):
         self._rules().check()
         if not isinstance(self.standardize, (bool, np.bool_)):
             raise ValueError(f"standardize must be True or False, got {self.standardize!r}.")
-        if self.checkpoint is not None and not self._keeps_checkpoints:
-            raise ValueError(f"{type(self).__name__} cannot be continued from a checkpoint: leave checkpoint=None.")
         if self.checkpoint is not None:
             if not Path(self.checkpoint).name:
                 raise ValueError(f"checkpoint must name a file, got {str(self.checkpoint)!r}.")

@@ -18,6 +18,7 @@ from aidlearn.data.open import is_elsewhere
 from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
 from aidlearn.data.threads import n_threads, one_blas_thread
+from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.engine.problem import Problem
 from aidlearn.engine.result import Result, Status, below
 from aidlearn.estimators.base import AIDEstimator
@@ -91,8 +92,9 @@ TABLE_PARAMETERS = """
         a level of their own.
     unknown : {"error", "reference"}, default="error"
         What a level does that the fit has not seen: refuse the prediction, or count as the reference level.
-    checkpoint : None
-        Checkpoints are for the linear models; anything else is refused."""
+    checkpoint : path, optional
+        File that the fit is saved to after every iteration, and continued from if it is there. Of several pairs of
+        classes each has its own file, with a number appended."""
 
 
 class KernelMachine(AIDEstimator):
@@ -111,7 +113,6 @@ class KernelMachine(AIDEstimator):
     support_vectors_: Any
     shape_fit_: tuple[int, ...]
 
-    _keeps_checkpoints = False
     fit_intercept = True
     _kernel: Kernel
     _expansion: Float
@@ -148,9 +149,9 @@ class KernelMachine(AIDEstimator):
             initial_rate=self.initial_rate,
         )
 
-    def _certified(self, problem: KernelHinge) -> tuple[Fitted, KernelPoint]:
+    def _certified(self, problem: KernelHinge, checkpoint: Checkpoint | None) -> tuple[Fitted, KernelPoint]:
         """Solve a machine; its objective is that of the point, in float64 and rounded up."""
-        fit = fit_problem(problem, self._limits(), self._callbacks())
+        fit = fit_problem(problem, self._limits(), self._callbacks(), checkpoint=checkpoint)
         result = fit.result
         point: KernelPoint = result.point
         point = point if point.exact else problem.values.recomputed(point)
@@ -202,10 +203,10 @@ class KernelMachine(AIDEstimator):
         return ArraySource(features, y, box, rows.n_jobs)
 
     def _approximated(
-        self, problem: Problem, rows: KernelRows, landmarks: Int, mapping: Float
+        self, problem: Problem, rows: KernelRows, landmarks: Int, mapping: Float, checkpoint: Checkpoint | None
     ) -> tuple[Fitted, Float, float]:
         """The linear machine on the features of landmark rows."""
-        fit = fit_problem(problem, self._limits(), self._callbacks())
+        fit = fit_problem(problem, self._limits(), self._callbacks(), checkpoint=checkpoint)
         point = fit.result.point
         coef = np.zeros(rows.n)
         coef[landmarks] = mapping @ point[:-1]
@@ -233,7 +234,7 @@ class KernelMachine(AIDEstimator):
         checked = self._checked(X)
         if hasattr(self, "coef_"):  # of the linear kernel; models of the first version have none
             return linear_scores(checked, self.coef_, self.intercept_, self._recipe())
-        rows, _, _ = checked_rows(Run(feature_rows(checked, self._recipe())))
+        rows = checked_rows(Run(feature_rows(checked, self._recipe()))).X
         with one_blas_thread():
             support = self.support_ if self._kernel.precomputed else self.support_vectors_
             # As it was fitted, whatever the rows that are scored.

@@ -15,8 +15,10 @@ from aidlearn.data.moments import checked_rows
 from aidlearn.data.run import Run
 from aidlearn.data.targets import Classes, check_labels
 from aidlearn.data.threads import one_blas_thread
+from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import class_of, generator
+from aidlearn.estimators.fitting import checkpoint_of
 from aidlearn.estimators.kernel_machine import (
     COMPONENTS,
     KERNEL_PARAMETERS,
@@ -109,7 +111,7 @@ class SVC(ClassifierMixin, KernelMachine):
         categorical_features: Any = "from_dtype",
         missing: str = "error",
         unknown: str = "error",
-        checkpoint: None = None,
+        checkpoint: Any = None,
     ) -> None:
         self.C = C
         self.kernel = kernel
@@ -163,7 +165,7 @@ class SVC(ClassifierMixin, KernelMachine):
         run = self._run(self._source(X, codes, used.weight, used.rows))
         assert codes is not None
         with one_blas_thread():
-            rows, _, given_weight = checked_rows(run)
+            rows, _, given_weight, digest = checked_rows(run, digest=self.checkpoint is not None)
             # As in scikit-learn the factors of the classes have no part in gamma="scale".
             kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, given_weight)
             weight = given_weight if factors is None else given_weight * factors[codes]
@@ -175,13 +177,25 @@ class SVC(ClassifierMixin, KernelMachine):
             self._check_kernel(kernel, rows)
             self._check_init(rows.shape[0])
             pairs = pairs_of(len(self.classes_))
-            machines = [self._fit_pair(run, kernel, rows, codes, weight, pair) for pair in pairs]
+            machines = []
+            for k, pair in enumerate(pairs):
+                checkpoint = checkpoint_of(self, run.source.recipe, digest, k if len(pairs) > 1 else None)
+                machines.append(self._fit_pair(run, kernel, rows, codes, weight, pair, checkpoint))
         self._store_model(kernel, rows, codes, machines)
         self.class_weight_ = np.ones(len(self.classes_)) if factors is None else factors
         self._store_certificate([machine.fit for machine in machines], len(machines) > 1, run)
         return self
 
-    def _fit_pair(self, run: Run, kernel: Kernel, X: Any, codes: Int, weight: Float, pair: tuple[int, int]) -> Machine:
+    def _fit_pair(
+        self,
+        run: Run,
+        kernel: Kernel,
+        X: Any,
+        codes: Int,
+        weight: Float,
+        pair: tuple[int, int],
+        checkpoint: Checkpoint | None,
+    ) -> Machine:
         """The machine of two classes."""
         here = np.flatnonzero(((codes == pair[0]) | (codes == pair[1])) & (weight > 0))
         y = np.where(codes[here] == pair[1], 1.0, -1.0)
@@ -192,11 +206,11 @@ class SVC(ClassifierMixin, KernelMachine):
             landmarks, mapping = self._landmarks(rows)
             source = self._landmark_source(rows, y, box, landmarks, mapping)
             problem = svm_problem(run.of(source), 1.0, generator(self.random_state))
-            fit, coef, intercept = self._approximated(problem, rows, landmarks, mapping)
+            fit, coef, intercept = self._approximated(problem, rows, landmarks, mapping, checkpoint)
         else:
             rng = generator(self.random_state)
             exact = KernelHinge(run.of(ArraySource(part, y, box)), rows, y, box, self._settings(rows, here), rng)
-            fit, point = self._certified(exact)
+            fit, point = self._certified(exact, checkpoint)
             coef, intercept = point.coef, point.intercept
         used = np.flatnonzero(coef)
         plane = None

@@ -12,9 +12,10 @@ from aidlearn.data.chunk import Float
 from aidlearn.data.moments import checked_rows
 from aidlearn.data.run import Run
 from aidlearn.data.threads import one_blas_thread
+from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number, generator
-from aidlearn.estimators.fitting import Fitted
+from aidlearn.estimators.fitting import Fitted, checkpoint_of
 from aidlearn.estimators.kernel_machine import (
     COMPONENTS,
     KERNEL_PARAMETERS,
@@ -101,7 +102,7 @@ class SVR(RegressorMixin, KernelMachine):
         categorical_features: Any = "from_dtype",
         missing: str = "error",
         unknown: str = "error",
-        checkpoint: None = None,
+        checkpoint: Any = None,
     ) -> None:
         self.C = C
         self.epsilon = epsilon
@@ -147,7 +148,8 @@ class SVR(RegressorMixin, KernelMachine):
         self._forget()
         run = self._run(self._source(X, y, sample_weight))
         with one_blas_thread():
-            given, target, weight = checked_rows(run)
+            given, target, weight, digest = checked_rows(run, digest=self.checkpoint is not None)
+            checkpoint = checkpoint_of(self, run.source.recipe, digest, None)
             kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, given, weight)
             self._check_kernel(kernel, given)
             self._check_init(given.shape[0])
@@ -165,11 +167,11 @@ class SVR(RegressorMixin, KernelMachine):
             unit = float(np.abs(y_here - middle).mean()) or 1.0
             rows = self._rows(kernel, part, run.n_jobs, float(box.max()) / unit)
             if self.approximation:
-                fit, coef, intercept = self._on_landmarks(run, rows, y_here - offset, box)
+                fit, coef, intercept = self._on_landmarks(run, rows, y_here - offset, box, checkpoint)
             else:
                 settings, rng = self._settings(rows, here), generator(self.random_state)
                 problem = KernelTube(run, rows, y_here - offset, box, float(self.epsilon), settings, rng, unit)
-                fit, point = self._certified(problem)
+                fit, point = self._certified(problem, checkpoint)
                 coef, intercept = problem.row_coef(point.coef), point.intercept
                 if kernel.name == "linear":
                     used = np.flatnonzero(coef)
@@ -191,12 +193,14 @@ class SVR(RegressorMixin, KernelMachine):
         self._store_certificate([fit], False, run)
         return self
 
-    def _on_landmarks(self, run: Run, rows: KernelRows, y: Float, box: Float) -> tuple[Fitted, Float, float]:
+    def _on_landmarks(
+        self, run: Run, rows: KernelRows, y: Float, box: Float, checkpoint: Checkpoint | None
+    ) -> tuple[Fitted, Float, float]:
         """The linear regression on the features of landmark rows."""
         landmarks, mapping = self._landmarks(rows)
         source = self._landmark_source(rows, y, box, landmarks, mapping)
         problem = tube_problem(run.of(source), 1.0, float(self.epsilon), generator(self.random_state))
-        return self._approximated(problem, rows, landmarks, mapping)
+        return self._approximated(problem, rows, landmarks, mapping, checkpoint)
 
     def predict(self, X: Any) -> Float:
         """Predict the target of every row."""

@@ -93,7 +93,6 @@ class Model:
     """Which kernel objective and bound of a fitted estimator belong to: "exact", or its approximation in words."""
     in_memory: bool = False
     """Whether it takes rows in memory only; the others read files in parts."""
-    keeps_checkpoints: bool = True
     unlabelled_rows: bool = False
     """Whether rows may have no label."""
     needs_target: bool = True
@@ -203,7 +202,6 @@ _DECLARED = (
         fit_names=one_against_one,
         file_state=_file_state("aidlearn.estimators.kernel_svm", kernel_machine=True),
         in_memory=True,
-        keeps_checkpoints=False,
     ),
     Model(
         "aidlearn.estimators.kernel_svr:SVR",
@@ -222,7 +220,6 @@ _DECLARED = (
         ),
         file_state=_file_state("aidlearn.estimators.kernel_svr", kernel_machine=True),
         in_memory=True,
-        keeps_checkpoints=False,
     ),
     Model(
         "aidlearn.estimators.semi_supervised:SemiSupervisedSVC",
@@ -243,7 +240,6 @@ _DECLARED = (
         file_state=_file_state("aidlearn.estimators.semi_supervised"),
         certified_kernel=imported("aidlearn.estimators.semi_supervised:certified_kernel"),
         in_memory=True,
-        keeps_checkpoints=False,
         unlabelled_rows=True,
     ),
 )

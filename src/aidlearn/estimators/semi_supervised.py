@@ -20,14 +20,15 @@ from aidlearn.data.moments import checked_rows
 from aidlearn.data.open import is_elsewhere
 from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
-from aidlearn.data.targets import Classes, check_labels
 from aidlearn.data.threads import one_blas_thread
+from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.engine.loop import Limits
 from aidlearn.engine.problem import Incumbent
 from aidlearn.engine.result import Status
 from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator
 from aidlearn.estimators.checks import check_number, class_of, generator
-from aidlearn.estimators.fitting import Fitted, fit_problem
+from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
+from aidlearn.estimators.partial_labels import UNLABELLED, balancing, check_classes, encode_labels, known_labels
 from aidlearn.kernel.functions import NAMES, kernel_from
 from aidlearn.semisupervised import miqp
 from aidlearn.semisupervised.features import (
@@ -44,7 +45,6 @@ from aidlearn.semisupervised.refine import refine
 from aidlearn.semisupervised.start import by_kmeans, from_labels
 from aidlearn.semisupervised.stored import feature_values, features_of
 
-UNLABELLED = -1
 FEATURES_SHARE = 0.7
 """Part of a time limit after which features of a graph are made do with what there is."""
 
@@ -122,8 +122,9 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         a level of their own.
     unknown : {{"error", "reference"}}, default="error"
         What a level does that the fit has not seen: refuse the prediction, or count as the reference level.
-    checkpoint : None
-        Checkpoints are for the linear models; anything else is refused.
+    checkpoint : path, optional
+        File that the fit is saved to after every iteration, and continued from if it is there. Of several classes or
+        runs (``n_init``) each has its own file, with a number appended.
 
     Attributes
     ----------
@@ -148,7 +149,6 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
     """
 
     _solvers = ("auto", "miqp")
-    _keeps_checkpoints = False
     _max_iter_optional = True
 
     def __init__(
@@ -181,7 +181,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         categorical_features: Any = "from_dtype",
         missing: str = "error",
         unknown: str = "error",
-        checkpoint: None = None,
+        checkpoint: Any = None,
     ) -> None:
         self.C = C
         self.C_unlabeled = C_unlabeled
@@ -236,15 +236,17 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
                 "nor a source."
             )
         used = self._complete(X, y, sample_weight)
-        codes = None if y is None else self._encode(used.y)
+        codes = None
+        if y is not None:
+            self.classes_, codes = encode_labels(used.y)
         run = self._run(self._source(X, codes, used.weight, used.rows))
         assert codes is not None
         with one_blas_thread():
-            rows, _, weight = checked_rows(run)
-            self._check_labels(codes, weight)
+            rows, _, weight, digest = checked_rows(run, digest=self.checkpoint is not None)
+            check_classes(self.classes_, codes, weight)
             features = self._features(rows, weight, started)
             names = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-            fits = [self._fit_one(run, features, codes, k, weight, started) for k in names]
+            fits = [self._fit_one(run, features, codes, k, weight, started, digest) for k in names]
         points = np.array([fit.result.point for fit in fits])
         self._store_model(points)
         scores = np.asarray(points[:, :-1] @ features.T + points[:, -1:]).T
@@ -263,7 +265,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         if self._representation is None:
             return super()._scores(X)
         checked = self._checked(X)
-        rows, _, _ = checked_rows(Run(feature_rows(checked, self._recipe())))
+        rows = checked_rows(Run(feature_rows(checked, self._recipe()))).X
         if isinstance(self._representation, GraphFeatures):
             columns = [self._representation.extend(rows, values) for values in self._expansion]
             return np.column_stack(columns) + self.intercept_
@@ -271,8 +273,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on the rows that have a label; rows with y = -1 do not count."""
-        labels = check_labels(y, "; mark unlabelled rows with -1")
-        known = ~_unlabelled(labels)
+        labels, known = known_labels(y)
         if not known.any():
             raise ValueError("No row of y has a label (-1 marks unlabelled rows), so there is nothing to score.")
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
@@ -310,33 +311,6 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
             return from_labels(self.init)
         raise ValueError(f"init must be 'auto', 'kmeans', an array of cluster labels or a callable, got {self.init!r}.")
 
-    def _encode(self, y: Any) -> NDArray[np.int64]:
-        """Index of each row's class, -1 for unlabelled rows."""
-        labels = check_labels(y, "; mark unlabelled rows with -1")
-        free = _unlabelled(labels)
-        if free.all():
-            raise ValueError("Every row of y is -1, that is unlabelled; some rows of each class must have a label.")
-        given = labels[~free]
-        if given.dtype.kind == "O":
-            given = np.array(given.tolist())  # booleans and numbers that only -1 has made objects
-        classes, known = Classes.of_labels(given)
-        self.classes_ = classes.labels
-        codes = np.full(len(labels), UNLABELLED)
-        codes[~free] = known
-        return codes
-
-    def _check_labels(self, codes: NDArray[np.int64], weight: Float) -> None:
-        """At least two classes among the labelled rows that count."""
-        used = np.unique(codes[(codes != UNLABELLED) & (weight > 0)])
-        if len(self.classes_) < 2 or len(used) < 2:
-            hint = " (-1 marks unlabelled rows; if it is a class of your data, rename it)" if (codes < 0).any() else ""
-            found = (
-                f"contains only one class: {self.classes_[used].tolist()[0]!r}" if len(used) else "has no weight on any"
-            )
-            raise ValueError(
-                f"SemiSupervisedSVC needs labelled rows of at least 2 classes, but the data {found}{hint}."
-            )
-
     def _features(self, rows: Any, weight: Float, started: float) -> Any:
         """What the linear machine works on: the rows themselves, or a factor of their kernel."""
         deadline = math.inf if self.time_limit is None else started + FEATURES_SHARE * self.time_limit
@@ -353,18 +327,29 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         return self._representation.features
 
     def _fit_one(
-        self, run: Run, features: Any, codes: NDArray[np.int64], positive: int, weight: Float, started: float
+        self,
+        run: Run,
+        features: Any,
+        codes: NDArray[np.int64],
+        positive: int,
+        weight: Float,
+        started: float,
+        digest: str,
     ) -> Fitted:
         """One class against the rest of the labelled rows: the best of ``n_init`` runs."""
         target = np.where(codes == UNLABELLED, 0.0, np.where(codes == positive, 1.0, -1.0))
         if self.balance == "cost":
-            weight = weight * _balancing(target, weight)
+            weight = weight * balancing(target, weight)
         source = ArraySource(features, target, weight, run.n_jobs)
-        rng = generator(self.random_state)
+        # Each run has a generator of its own: one that goes on from a checkpoint does not draw its start again.
+        first, n_runs = generator(self.random_state), int(self.n_init)
+        several = len(self.classes_) > 2 or n_runs > 1
         best: Fitted | None = None
-        for _ in range(int(self.n_init)):
+        for k, rng in enumerate([first, *first.spawn(n_runs - 1)]):
             left = None if self.time_limit is None else max(1e-3, self.time_limit - (time.monotonic() - started))
-            fit = self._fit_once(run.of(source), rng, left)
+            number = positive * n_runs + k if several else None
+            checkpoint = checkpoint_of(self, run.source.recipe, digest, number)
+            fit = self._fit_once(run.of(source), rng, left, checkpoint)
             if best is not None:
                 bound = max(best.result.lower_bound, fit.result.lower_bound)
                 fit.result.lower_bound = best.result.lower_bound = bound
@@ -377,7 +362,9 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
             best.result.status = Status.certified
         return best
 
-    def _fit_once(self, run: Run, rng: np.random.Generator, time_limit: float | None) -> Fitted:
+    def _fit_once(
+        self, run: Run, rng: np.random.Generator, time_limit: float | None, checkpoint: Checkpoint | None
+    ) -> Fitted:
         deadline = math.inf if time_limit is None else time.monotonic() + time_limit
         settings = SemiSupervisedSettings(
             C=float(self.C),
@@ -391,7 +378,8 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         )
         problem = SemiSupervised(run, settings, rng)
         max_iter = self.max_iter or (1000 if self.certify else 5)
-        fit = fit_problem(problem, Limits(self.tol, int(max_iter), time_limit), self._callbacks(), frame)
+        limits = Limits(self.tol, int(max_iter), time_limit)
+        fit = fit_problem(problem, limits, self._callbacks(), frame, checkpoint)
         result = fit.result
         if self.refine and not run.stopped:
             better = refine(problem, Incumbent(result.point, result.objective), deadline)
@@ -414,19 +402,6 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
         return tags
-
-
-def _unlabelled(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which labels are the mark of an unlabelled row."""
-    if labels.dtype.kind in "OUS":
-        return np.array([str(value) == str(UNLABELLED) for value in labels.tolist()])
-    return np.asarray(labels == UNLABELLED)
-
-
-def _balancing(target: Float, weight: Float) -> Float:
-    """Factors on the weights: the smaller labelled class counts as much as the larger one."""
-    positive, negative = weight[target > 0].sum(), weight[target < 0].sum()
-    return np.where(target > 0, max(1.0, negative / positive), np.where(target < 0, max(1.0, positive / negative), 1.0))
 
 
 def file_state(model: SemiSupervisedSVC) -> dict[str, Any]:

@@ -7,12 +7,14 @@ memory limit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.data.chunk import Float, Int
+from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.kernel.dual import SMALL, ColumnsOnDemand, KernelDual
 from aidlearn.kernel.functions import TINY
 from aidlearn.kernel.rows import CompiledRows, KernelRows, SideRows
@@ -44,6 +46,8 @@ class KernelClusters:
         self._column_of = np.full(n, -1, dtype=np.int64)
         self._matrix: NDArray[Any] | None = None
         self._filled = 0
+        self._fills: list[int] = []
+        """Numbers of single rows that the matrix was filled up to, one after the other."""
 
     @property
     def max_shared(self) -> int:
@@ -158,7 +162,7 @@ class KernelClusters:
         if self.size <= self.max_matrix or not self.rows.compiled:
             return KernelDual(y, box, edge, matrix=self._whole_matrix(at_clusters))
         assert isinstance(self.rows, (CompiledRows, SideRows))
-        self._matrix, self._filled = None, 0
+        self._matrix, self._filled, self._fills = None, 0, []
         columns = int(self.limit / 2 / (self.size * np.dtype(self.rows.dtype).itemsize))
         return KernelDual(y, box, edge, columns=ColumnsOnDemand(self.rows, self.singles, at_clusters, columns))
 
@@ -180,16 +184,52 @@ class KernelClusters:
             if self._matrix is not None:
                 grown[: self._filled, : self._filled] = self._matrix[: self._filled, : self._filled]
             self._matrix = grown
-        matrix, old = self._matrix, self._filled
-        if q > old:
-            self.rows.block(self.singles[old:], self.singles, out=matrix[old:q])
-            for k in range(0, old, COPIED_ROWS):
-                part = slice(k, min(old, k + COPIED_ROWS))
-                matrix[part, old:q] = matrix[old:q, part].T
-        self._filled = q
+        matrix = self._matrix
+        if q > self._filled:
+            self._fill(matrix, q)
         matrix[:n, q:n] = at_clusters
         matrix[q:n, :q] = at_clusters[:q].T
         return matrix[:n]
+
+    def _fill(self, matrix: NDArray[Any], q: int) -> None:
+        """Kernel values of the first q single rows, beside those that are there."""
+        old = self._filled
+        self.rows.block(self.singles[old:q], self.singles[:q], out=matrix[old:q])
+        for k in range(0, old, COPIED_ROWS):
+            part = slice(k, min(old, k + COPIED_ROWS))
+            matrix[part, old:q] = matrix[old:q, part].T
+        self._filled = q
+        self._fills.append(q)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that a run goes on from, to be saved; kernel values are computed again, in the same blocks."""
+        return {
+            "kernel_singles": self.singles,
+            "kernel_cluster_of": self.cluster_of,
+            "kernel_sums": self.sums,
+            "kernel_weights": self.weights,
+            "kernel_column_of": self._column_of,
+            "kernel_fills": np.array([0 if self._matrix is None else len(self._matrix), *self._fills]),
+        }
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """What was saved."""
+        n, g = self.rows.n, len(arrays["kernel_cluster_of"])
+        shapes = {"kernel_sums": (n, g), "kernel_weights": (g,), "kernel_column_of": (n,)}
+        singles, (capacity, *fills) = arrays["kernel_singles"], arrays["kernel_fills"].tolist()
+        fitting = all(arrays[name].shape == shape for name, shape in shapes.items())
+        inside = fitting and singles.min(initial=0) >= 0 and singles.max(initial=-1) < n and len(singles) <= n
+        if not inside or arrays["kernel_column_of"].max(initial=-1) >= g or sorted(fills) != fills:
+            raise CheckpointError("The checkpoint is damaged: its kernel sums are not those of its clusters.")
+        self.singles, self.cluster_of = singles, arrays["kernel_cluster_of"]
+        self.sums, self.weights = np.asfortranarray(arrays["kernel_sums"]), arrays["kernel_weights"]
+        self._column_of, self._matrix, self._filled, self._fills = arrays["kernel_column_of"], None, 0, []
+        if capacity:
+            if max(fills, default=0) > min(len(singles), capacity) or capacity > GROWTH * n + LEAST_SHARED:
+                raise CheckpointError("The checkpoint is damaged: its kernel matrix is larger than its rows.")
+            self._matrix = np.empty((capacity, capacity), dtype=self.rows.dtype)
+            for q in fills:
+                self._fill(self._matrix, q)
 
     def error(self, alpha: Float) -> float:
         """A bound on the error of ``|w|^2`` at an aggregated dual, from that of the kernel values of each row."""

@@ -12,7 +12,7 @@ float64, is the bound. Clusters that are expected to have no loss may be left ou
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from aidlearn.data.arrays import ArraySource
 from aidlearn.data.chunk import Chunk, Float, Int
 from aidlearn.data.run import Run
+from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
 from aidlearn.kernel.clusters import KernelClusters
@@ -306,6 +307,27 @@ class KernelHinge(Problem):
         coef = (1 - step) * origin.coef + step * end.coef
         scores = (1 - step) * origin.scores + step * end.scores
         return self.values.point(coef, scores, feasible=origin.feasible and end.feasible)
+
+    # Checkpoints
+
+    def state(self, point: KernelPoint | None) -> dict[str, NDArray[Any]]:
+        assert point is not None
+        return {
+            **point.arrays("point_"),
+            **self.kernels.arrays(),
+            "kernel_coef": self._coef,
+            "kernel_scores": self._scores,
+            "kernel_numbers": np.array([self._bound, self._hidden_gap]),
+        }
+
+    def resume(self, arrays: Mapping[str, NDArray[Any]]) -> KernelPoint:
+        vectors = [arrays[name] for name in ("kernel_coef", "kernel_scores", "point_coef", "point_scores")]
+        if any(vector.shape != self.y.shape for vector in vectors):
+            raise CheckpointError("The checkpoint is damaged: its coefficients are not those of its rows.")
+        self.kernels.restore(arrays)
+        self._coef, self._scores = vectors[0], vectors[1]
+        self._bound, self._hidden_gap = arrays["kernel_numbers"].tolist()
+        return KernelPoint.of_arrays(arrays, "point_")
 
     # For plots
 

@@ -7,9 +7,12 @@ rounded up and the bound rounded down by the most that rounding can have taken f
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aidlearn.data.chunk import Float
 from aidlearn.kernel.dual import best_intercept
@@ -43,6 +46,17 @@ class KernelPoint:
     """Whether the scores of all rows that can have a loss were computed in float64."""
     feasible: bool = True
     """Whether the coefficients are a dual-feasible point. One that is not leads the way, but does not end a run."""
+
+    def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """The point as arrays for a file."""
+        numbers = [self.intercept, self.square, self.region_intercept, self.exact, self.feasible]
+        return {f"{prefix}coef": self.coef, f"{prefix}scores": self.scores, f"{prefix}numbers": np.array(numbers)}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str) -> KernelPoint:
+        intercept, square, region_intercept, exact, feasible = arrays[f"{prefix}numbers"].tolist()
+        coef, scores = arrays[f"{prefix}coef"], arrays[f"{prefix}scores"]
+        return cls(coef, intercept, scores, square, region_intercept, bool(exact), bool(feasible))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ optimum only (the paper's proposition on optimality does not hold). Bounds repor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -195,6 +195,15 @@ class SemiSupervised(Problem):
         self.run.map(measure, collect=collect)
         free, known = total
         return Balance(free[:-2] / free[-2], float(known[-1] / known[-2])) if free[-2] > 0 else None
+
+    # Checkpoints
+
+    def state(self, point: Float | None) -> dict[str, NDArray[Any]]:
+        return {**super().state(point), "patience": np.array([self._patience, self._n_clusters_halved])}
+
+    def resume(self, arrays: Mapping[str, NDArray[Any]]) -> Any:
+        self._patience, self._n_clusters_halved = arrays["patience"].tolist()
+        return super().resume(arrays)
 
     # Three states
 
