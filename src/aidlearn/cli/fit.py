@@ -185,7 +185,7 @@ def prepare_in_memory(model: Model, estimator: Any, source: FileSource, facts: d
     from aidlearn.files.models import check_can_be_saved
 
     X, target, weight = load_rows(source)
-    estimator._rows_from = source.recipe
+    estimator.rows_from = source.recipe
     if source.encoding is not None:
         from aidlearn.data.recipe import EncodedRows
 

@@ -133,7 +133,7 @@ class AIDEstimator(BaseEstimator, ABC):
     _solvers: tuple[str, ...]
     _max_iter_optional = False
     _needs_target = True
-    _rows_from: dict[str, Any] | None = None
+    rows_from: dict[str, Any] | None = None
     """How to open the file that rows in memory were read from, where the command line has done so."""
 
     @abstractmethod

@@ -87,7 +87,7 @@ def checkpoint_of(model: Any, recipe: dict[str, Any] | None, digest: str, number
     told = {key: value for key, value in parameters.items() if not (key in LATER and _same(value, LATER[key]))}
     described = {key: _described(value) for key, value in told.items()}
     fingerprint = {"model": name, "number": str(number), "data": digest, **described}
-    source = model._rows_from if recipe is None else recipe
+    source = model.rows_from if recipe is None else recipe
     origin: dict[str, Any] | None = {"estimator": name, "parameters": parameters, "source": source}
     try:
         json.dumps(origin)
