@@ -1,9 +1,9 @@
-"""Many quantiles of one fit: some are fitted, and those between are their neighbours."""
+"""Many quantiles of one fit: the planes of close ones lie in corridors that sampled planes bound."""
 
 from __future__ import annotations
 
-import math
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,89 +15,96 @@ from aidlearn.data.run import Run
 from aidlearn.engine.result import Iteration, Result, Status, below, relative_gap
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.linear.band import Band
-from aidlearn.linear.batch import NEAR, Batch, Member, Solved
+from aidlearn.linear.sampled import Sampled
+from aidlearn.linear.batch import Batch, Member, Solved
+from aidlearn.linear.corridor import Corridor
 from aidlearn.linear.design import Design
 
-MOST_NEAR = 0.12
-"""Part of the rows that may stay single so that more quantiles have them in common."""
+SPAN = 0.1
+"""Part of the rows between the planes of the quantiles that share near rows."""
+DOUBT = 3.0
+"""Distance of a sampled plane from its solution that near rows allow for, in typical ones."""
 
 
 def quantile_of(design: Design) -> float:
     return 1.0 - design.loss.tilts[0]
 
 
-def groups_of(quantiles: list[float], doubt: float) -> list[tuple[int, list[int]]]:
-    """Positions of quantiles to fit, each with those of its neighbours.
-
-    A quantile at a distance d has its plane d of the rows away: with ``doubt`` for the error of both, twice d and the
-    doubt must be near.
-    """
-    reach = (MOST_NEAR - doubt) / 2
-    left = sorted(range(len(quantiles)), key=lambda k: quantiles[k])
-    found = []
-    while left:
-        first = quantiles[left[0]]
-        base = max((k for k in left if quantiles[k] - first <= max(reach, 0.0)), key=lambda k: quantiles[k])
-        members = [k for k in left if abs(quantiles[k] - quantiles[base]) <= reach or k == base]
-        if len(members) < 3:  # a batch takes two passes and the sums of all rows
-            base, members = left[0], left[:1]
-        found.append((base, [k for k in members if k != base]))
-        left = [k for k in left if k not in members]
-    return found
+def groups_of(quantiles: list[float], span: float = SPAN) -> list[list[int]]:
+    """Positions of ascending quantiles that share near rows: no two of them further apart than the span."""
+    groups: list[list[int]] = []
+    for k, quantile in enumerate(quantiles):
+        if groups and quantile - quantiles[groups[-1][0]] <= span * (1 + 1e-9):
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    return groups
 
 
 class ManyQuantiles:
     """The quantiles of a model on one run."""
 
     def __init__(self, model: Any, run: Run, designs: list[Design], moments: Moments) -> None:
-        self.model, self.run, self.designs, self.moments = model, run, designs, moments
+        self.model, self.run, self.moments = model, run, moments
+        self.order = sorted(range(len(designs)), key=lambda k: quantile_of(designs[k]))
+        self.designs = [designs[k] for k in self.order]
+        self.quantiles = [quantile_of(design) for design in self.designs]
         self.start, self.started = Band(), time.monotonic()
         self.fits: dict[int, Fitted] = {}
+        self.crossings: int | None = None
+        """On the rows of the fit, where that is known."""
 
     def solve(self) -> list[Fitted]:
-        quantiles = [quantile_of(design) for design in self.designs]
-        doubt = NEAR * math.sqrt(self.designs[0].n_variables / self.designs[0].effective)
-        metric = None
-        for base, others in groups_of(quantiles, doubt):
-            point = self._fit(base)
-            if self.run.stopped or not others:
-                for k in others:
-                    self._fit(k)
-                continue
-            # Outwards on either side, each from the one before it.
-            higher = sorted((k for k in others if quantiles[k] >= quantiles[base]), key=lambda k: quantiles[k])
-            lower = sorted((k for k in others if quantiles[k] < quantiles[base]), key=lambda k: -quantiles[k])
-            order = [*higher, *lower]
-            first = {0, len(higher)}
-            losses = [self.designs[k].loss for k in order]
-            members = [Member(loss, after=None if i in first else i - 1) for i, loss in enumerate(losses)]
-            near = doubt + 2 * max(abs(quantiles[k] - quantiles[base]) for k in others)
-            tol, design = self.model.tol, self.designs[base]
-            batch = Batch(self.run, design, point, members, tol=tol, near=near, given_metric=metric)
-            metric = batch.metric
-            try:
-                solved = batch.solve(lambda member, point: UNSOLVED)
-            except KeyboardInterrupt:
-                self.run.stop()
-                solved = [UNSOLVED] * len(order)
-            for k, found in zip(order, solved, strict=True):
-                bound = below(found.lower_bound, found.objective)
-                if relative_gap(found.objective, bound) <= tol and not self.run.stopped:
-                    self._keep(k, replace(found, lower_bound=bound))
-                else:
-                    self._fit(k)
-        return [self.fits[k] for k in range(len(self.designs))]
+        """The fits, in the order in which quantiles were asked for."""
+        sampled = Sampled.of(self.run, self.designs[0])
+        members = [Member(design.loss) for design in self.designs]
+        batch = Batch(
+            self.run, self.designs[0], members, tol=self.model.tol, given_metric=sampled.metric, ordered=True
+        )
+        corridors = self._corridors(sampled)
+        solved = batch.solve(corridors, self._refit, self._begin)
+        self.crossings = batch.crossings
+        for k, found in enumerate(solved):
+            if k not in self.fits:
+                self._keep(k, found)
+        return [self.fits[k] for k in np.argsort(self.order)]
 
-    def _fit(self, k: int) -> Float:
-        """An ordinary fit, from the solution before it."""
+    def _corridors(self, sampled: Sampled) -> list[Corridor]:
+        corridors = []
+        point = None
+        self.knots: dict[int, Float] = {}
+        for group in groups_of(self.quantiles):
+            reach = 0.0
+            for k in dict.fromkeys((group[0], group[-1])):
+                found = sampled.solution(self.designs[k], point)
+                point = self.knots[k] = found.point
+                reach = max(reach, found.error)
+            ends = self.knots[group[0]], self.knots[group[-1]]
+            corridors.append(Corridor(group, ends, DOUBT * reach, reach))
+        return corridors
+
+    def _begin(self, number: int, points: Mapping[int, Float]) -> Float:
+        """On the line through the two solutions before it; at a sampled plane where there are none."""
+        if number - 1 not in points:
+            return self.knots[number]
+        last, step = points[number - 1], self.quantiles[number] - self.quantiles[number - 1]
+        if number - 2 in points and self.quantiles[number - 1] > self.quantiles[number - 2]:
+            slope = (last - points[number - 2]) / (self.quantiles[number - 1] - self.quantiles[number - 2])
+            return last + step * slope
+        return last
+
+    def _refit(self, number: int, member: Member, point: Float) -> Solved:
+        """An ordinary fit."""
         model = self.model
-        self.fits[k] = model._fit_design(self.run, self.designs[k], self.start, self.moments, k)
-        point: Float = self.fits[k].result.point
         self.start.continue_from(point)
-        return point
+        self.fits[number] = model._fit_design(
+            self.run, self.designs[number], self.start, self.moments, self.order[number]
+        )
+        return Solved.of(self.fits[number].result)
 
-    def _keep(self, k: int, solved: Solved) -> None:
+    def _keep(self, k: int, found: Solved) -> None:
         """A neighbour as the fit that it is: one aggregated problem, and its check on all rows."""
+        solved = replace(found, lower_bound=below(found.lower_bound, found.objective))
         rate = solved.n_clusters / self.run.n_entries
         record = Iteration(
             iteration=1,
@@ -107,7 +114,7 @@ class ManyQuantiles:
             objective=solved.objective,
             best_objective=solved.objective,
             best_lower_bound=solved.lower_bound,
-            gap=solved.gap,
+            gap=relative_gap(solved.objective, solved.lower_bound),
             # Which of the groups of far rows the solution cuts is not counted: all, unless the bound is met.
             n_violated=len(self.designs[k].loss.kinks) + 1 if solved.gap > 0 else 0,
             seconds=time.monotonic() - self.started,
@@ -126,7 +133,3 @@ class ManyQuantiles:
             [record],
         )
         self.fits[k] = Fitted(result, solved.profile, [])
-
-
-UNSOLVED = Solved(np.empty(0), math.inf, -math.inf)
-"""What a neighbour that stays open is: an ordinary fit follows."""

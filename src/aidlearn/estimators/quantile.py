@@ -86,9 +86,10 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
             ]
             warm = self._warm_points(len(losses), moments, offset)
             if several and self._share_passes(run, designs[0], warm):
-                fits = ManyQuantiles(self, run, designs, moments).solve()
+                many = ManyQuantiles(self, run, designs, moments)
+                fits, crossings = many.solve(), many.crossings
             else:
-                fits = self._one_by_one(run, designs, moments, warm, several)
+                fits, crossings = self._one_by_one(run, designs, moments, warm, several), None
         points = np.array([fit.result.point for fit in fits])
         m = run.n_attributes
         coef = self._slopes(points, moments)
@@ -96,7 +97,7 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         self.coef_ = coef if several else coef[0]
         self.intercept_ = intercept if several else float(intercept[0])
         self._store_certificate(fits, several, run, offset)
-        self._look_at(run, several, points)
+        self._look_at(run, several, points, crossings)
         return self
 
     def _check_penalty(self) -> None:
@@ -134,8 +135,8 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         small = few_entries(run.n_entries, design.n_variables)
         return engine and plain and rows and not small and self.solver in OWN and warm[0] is None
 
-    def _look_at(self, run: Run, several: bool, points: Float) -> None:
-        """What else a fitted model tells of its rows."""
+    def _look_at(self, run: Run, several: bool, points: Float, crossings: int | None) -> None:
+        """What else a fitted model tells of its rows; ``crossings`` if they were counted already."""
 
     def predict(self, X: Any) -> Float:
         """Predict the quantile of every row: shape (n_samples,), or one column per quantile asked for.
@@ -387,11 +388,12 @@ class QuantileRegressor(_LinearQuantile):
         ranks = np.argsort(np.argsort(np.asarray(self.quantile, dtype=np.float64), kind="stable"))
         return self._decided(X, lambda scores: np.sort(scores, axis=1)[:, ranks])
 
-    def _look_at(self, run: Run, several: bool, points: Float) -> None:
+    def _look_at(self, run: Run, several: bool, points: Float, crossings: int | None) -> None:
         self.__dict__.pop("crossings_", None)
         if several:
             order = np.argsort(np.asarray(self.quantile, dtype=np.float64), kind="stable")
-            self.crossings_ = count_crossings(run, points[order], self.fit_intercept)
+            found = count_crossings(run, points[order], self.fit_intercept) if crossings is None else crossings
+            self.crossings_ = found
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
