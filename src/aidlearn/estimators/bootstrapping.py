@@ -227,16 +227,17 @@ class _Replicates:
                 offset=self.offset,
             )
             members = [Member(loss, replicate) for replicate in range(self.n)]
-            found.append(Batch(run, design, point, members, self.weights, tol).solve(self._refit))
+            batch = Batch(run, design, members, self.weights, tol)
+            found.append(batch.solve(batch.around(point), self._refit))
         return found
 
-    def _refit(self, member: Member, point: Float) -> Solved:
+    def _refit(self, number: int, member: Member, point: Float | None) -> Solved:
         """One replicate on all rows."""
         model = unfitted(self.model, tol=min(self.model.tol, GAP), init="auto", initial_rate=None)
         run = Reweighted(self.run, self.weights, member.replicate)
         moments = inspect(run, model.fit_intercept)
         start = Band()
-        start.continue_from(point)
+        start.continue_from(self.points[-1] if point is None else point)
         l1 = getattr(model, "alpha", 0.0) * moments.weight
         design = Design.of(
             member.loss, moments, fit_intercept=model.fit_intercept, ridge=model._ridge, l1=l1, offset=self.offset

@@ -59,6 +59,18 @@ def fit_problem(
     return Fitted(result, Profile.of(result), [] if trace is None else trace.frames)
 
 
+@dataclass(frozen=True)
+class BatchProgress:
+    """How far a batch of neighbouring fits has come."""
+
+    done: int
+    """Members that are certified."""
+    n_members: int
+    worst_gap: float
+    """Of those that are done."""
+    seconds: float
+
+
 def listed_callbacks(given: Any, verbose: int) -> list[Any]:
     """Callbacks as a list, with the log that ``verbose`` asks for."""
     listed = [] if given is None else list(given) if isinstance(given, Sequence) else [given]
@@ -78,8 +90,17 @@ def pass_listener(callbacks: Sequence[Any]) -> Callable[[PassProgress], None] | 
     return tell
 
 
-def checkpoint_of(model: Any, recipe: dict[str, Any] | None, digest: str, number: int | None) -> Checkpoint | None:
-    """Where to save a model (the ``number``-th of several), and what makes it this one."""
+def tell_batch(callbacks: Sequence[Any], progress: BatchProgress) -> None:
+    """Tell callbacks with a method ``on_batch`` how far a batch has come."""
+    for callback in callbacks:
+        if hasattr(callback, "on_batch"):
+            callback.on_batch(progress)
+
+
+def checkpoint_of(
+    model: Any, recipe: dict[str, Any] | None, digest: str, number: int | str | None
+) -> Checkpoint | None:
+    """Where to save a model (the ``number``-th of several, or a part with a name), and what makes it this one."""
     if model.checkpoint is None:
         return None
     parameters = {name: value for name, value in model.get_params().items() if name not in FREE_TO_CHANGE}
@@ -141,3 +162,7 @@ class IterationLog:
         self._last = now
         part = 100 * progress.rows / progress.n_rows
         logger.info("pass %d: %.0f%% of the rows, %.3g rows/s", progress.number, part, progress.rows_per_second)
+
+    def on_batch(self, progress: BatchProgress) -> None:
+        done, n = progress.done, progress.n_members
+        logger.info("%d of %d fits done, worst gap %.2e, %.2f s", done, n, progress.worst_gap, progress.seconds)

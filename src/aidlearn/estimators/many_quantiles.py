@@ -12,18 +12,22 @@ import numpy as np
 from aidlearn.data.chunk import Float
 from aidlearn.data.moments import Moments
 from aidlearn.data.run import Run
+from aidlearn.engine.checkpoint import Snapshot
 from aidlearn.engine.result import Iteration, Result, Status, below, relative_gap
-from aidlearn.estimators.fitting import Fitted
+from aidlearn.estimators.fitting import BatchProgress, Fitted, checkpoint_of, tell_batch
 from aidlearn.linear.band import Band
-from aidlearn.linear.sampled import Sampled
 from aidlearn.linear.batch import Batch, Member, Solved
 from aidlearn.linear.corridor import Corridor
 from aidlearn.linear.design import Design
+from aidlearn.linear.sampled import Sampled
+from aidlearn.trace import Profile
 
 SPAN = 0.1
 """Part of the rows between the planes of the quantiles that share near rows."""
 DOUBT = 3.0
 """Distance of a sampled plane from its solution that near rows allow for, in typical ones."""
+PART = "batch"
+"""Of a checkpoint: the quantiles that were solved together."""
 
 
 def quantile_of(design: Design) -> float:
@@ -42,7 +46,7 @@ def groups_of(quantiles: list[float], span: float = SPAN) -> list[list[int]]:
 
 
 class ManyQuantiles:
-    """The quantiles of a model on one run."""
+    """The quantiles of a model on one run; inside they are numbered as they ascend."""
 
     def __init__(self, model: Any, run: Run, designs: list[Design], moments: Moments) -> None:
         self.model, self.run, self.moments = model, run, moments
@@ -50,29 +54,39 @@ class ManyQuantiles:
         self.designs = [designs[k] for k in self.order]
         self.quantiles = [quantile_of(design) for design in self.designs]
         self.start, self.started = Band(), time.monotonic()
+        self.solved: dict[int, Solved] = {}
+        """What all rows were seen for, in this fit or in the part of it that a checkpoint holds."""
         self.fits: dict[int, Fitted] = {}
+        self.knots: dict[int, Float] = {}
         self.crossings: int | None = None
         """On the rows of the fit, where that is known."""
+        self.checkpoint = checkpoint_of(model, run.source.recipe, moments.digest, PART)
 
     def solve(self) -> list[Fitted]:
         """The fits, in the order in which quantiles were asked for."""
-        sampled = Sampled.of(self.run, self.designs[0])
-        members = [Member(design.loss) for design in self.designs]
-        batch = Batch(
-            self.run, self.designs[0], members, tol=self.model.tol, given_metric=sampled.metric, ordered=True
-        )
-        corridors = self._corridors(sampled)
-        solved = batch.solve(corridors, self._refit, self._begin)
-        self.crossings = batch.crossings
-        for k, found in enumerate(solved):
+        if self.model.time_limit is not None:
+            self.run.deadline = self.started + self.model.time_limit * len(self.designs)
+        self._restore()
+        try:
+            sampled = Sampled.of(self.run, self.designs[0])
+            members = [Member(design.loss) for design in self.designs]
+            tol, metric = self.model.tol, sampled.metric
+            batch = Batch(self.run, self.designs[0], members, tol=tol, given_metric=metric, ordered=True)
+            corridors = self._corridors(sampled)
+            for k, found in enumerate(batch.solve(corridors, self._refit, self._begin, self._done, self.solved)):
+                if k not in self.fits:
+                    self._keep(k, found)
+            self.crossings = batch.crossings
+        except KeyboardInterrupt:
+            self.run.stop()
+        for k in range(len(self.designs)):
             if k not in self.fits:
-                self._keep(k, found)
-        return [self.fits[k] for k in np.argsort(self.order)]
+                self._refit(k, Member(self.designs[k].loss), None)
+        return [self.fits[int(k)] for k in np.argsort(self.order)]
 
     def _corridors(self, sampled: Sampled) -> list[Corridor]:
         corridors = []
         point = None
-        self.knots: dict[int, Float] = {}
         for group in groups_of(self.quantiles):
             reach = 0.0
             for k in dict.fromkeys((group[0], group[-1])):
@@ -85,31 +99,39 @@ class ManyQuantiles:
 
     def _begin(self, number: int, points: Mapping[int, Float]) -> Float:
         """On the line through the two solutions before it; at a sampled plane where there are none."""
-        if number - 1 not in points:
+        if number - 1 not in points or (number in self.knots and number - 2 not in points):
             return self.knots[number]
         last, step = points[number - 1], self.quantiles[number] - self.quantiles[number - 1]
-        if number - 2 in points and self.quantiles[number - 1] > self.quantiles[number - 2]:
-            slope = (last - points[number - 2]) / (self.quantiles[number - 1] - self.quantiles[number - 2])
-            return last + step * slope
-        return last
+        if number - 2 not in points or step > SPAN:
+            return self.knots.get(number, last)
+        before = self.quantiles[number - 1] - self.quantiles[number - 2]
+        return last + (step / before) * (last - points[number - 2]) if before > 0 else last
 
-    def _refit(self, number: int, member: Member, point: Float) -> Solved:
+    def _refit(self, number: int, member: Member, point: Float | None) -> Solved:
         """An ordinary fit."""
-        model = self.model
-        self.start.continue_from(point)
-        self.fits[number] = model._fit_design(
-            self.run, self.designs[number], self.start, self.moments, self.order[number]
-        )
-        return Solved.of(self.fits[number].result)
+        if point is not None:
+            self.start.continue_from(point)
+        design, moments = self.designs[number], self.moments
+        self.fits[number] = self.model._fit_design(self.run, design, self.start, moments, self.order[number])
+        result = self.fits[number].result
+        self.start.continue_from(result.point)
+        return Solved.of(result)
+
+    def _done(self, found: Mapping[int, Solved]) -> None:
+        """Keep what is certified, and save all of it."""
+        self.solved |= found
+        for k, solved in found.items():
+            if solved.gap <= self.model.tol:
+                self._keep(k, solved)
+        self._save()
 
     def _keep(self, k: int, found: Solved) -> None:
         """A neighbour as the fit that it is: one aggregated problem, and its check on all rows."""
         solved = replace(found, lower_bound=below(found.lower_bound, found.objective))
-        rate = solved.n_clusters / self.run.n_entries
         record = Iteration(
             iteration=1,
             n_clusters=solved.n_clusters,
-            aggregation_rate=rate,
+            aggregation_rate=solved.n_clusters / self.run.n_entries,
             lower_bound=solved.lower_bound,
             objective=solved.objective,
             best_objective=solved.objective,
@@ -119,17 +141,60 @@ class ManyQuantiles:
             n_violated=len(self.designs[k].loss.kinks) + 1 if solved.gap > 0 else 0,
             seconds=time.monotonic() - self.started,
         )
-        answers = [callback(record) for callback in self.model._callbacks()]
+        self._take(k, solved, record)
+        callbacks = self.model._callbacks()
+        answers = [callback(record) for callback in callbacks]
         if any(answers):
             self.run.stop()
+        worst = max(fit.result.gap for fit in self.fits.values())
+        tell_batch(callbacks, BatchProgress(len(self.fits), len(self.designs), worst, record.seconds))
+
+    def _take(self, k: int, solved: Solved, record: Iteration) -> None:
         result = Result(
             solved.point,
             solved.objective,
             solved.lower_bound,
             Status.gap,
             solved.n_clusters,
-            rate,
+            record.aggregation_rate,
             self.run.n_passes,
             [record],
         )
         self.fits[k] = Fitted(result, solved.profile, [])
+
+    # Checkpoints
+
+    def _save(self) -> None:
+        if self.checkpoint is None:
+            return
+        numbers = sorted(self.solved)
+        all_ = [self.solved[k] for k in numbers]
+        profiles = [solved.profile for solved in all_ if solved.profile is not None]
+        arrays = {
+            "numbers": np.array(numbers),
+            "points": np.array([solved.point for solved in all_]),
+            "values": np.array([[solved.objective, solved.lower_bound] for solved in all_]),
+            "clusters": np.array([[solved.n_clusters, len(solved.profile.sizes)] for solved in all_ if solved.profile]),
+            "sizes": np.concatenate([profile.sizes for profile in profiles]),
+            "distances": np.concatenate([profile.distances for profile in profiles]),
+        }
+        seconds = time.monotonic() - self.started
+        history = [self.fits[k].result.history[0] for k in numbers if k in self.fits]
+        self.checkpoint.save(Snapshot(arrays, None, 0.0, False, self.run.n_passes, seconds, history))
+
+    def _restore(self) -> None:
+        """What an earlier part of the same fit has solved."""
+        saved = None if self.checkpoint is None else self.checkpoint.load()
+        if saved is None:
+            return
+        arrays, first = saved.arrays, 0
+        self.started -= saved.seconds
+        history = iter(saved.history)
+        rows = zip(arrays["numbers"], arrays["points"], arrays["values"], arrays["clusters"], strict=True)
+        for k, point, (objective, bound), (n_clusters, length) in rows:
+            part = slice(first, first + int(length))
+            profile = Profile(arrays["sizes"][part], arrays["distances"][part])
+            solved = Solved(point, float(objective), float(bound), profile, int(n_clusters))
+            self.solved[int(k)], first = solved, first + int(length)
+            if solved.gap <= self.model.tol:
+                self._take(int(k), replace(solved, lower_bound=below(bound, objective)), next(history))

@@ -127,16 +127,18 @@ class CrossValidated(LinearEstimator):
             members = [Member(design.loss, fold) for fold in range(rows.folds.n)]
             refit = partial(self._refitted, rows, value, number)
             if few_entries(rows.run.n_entries, design.n_variables):
-                found.append([refit(member, None) for member in members])
+                found.append([refit(fold, member, None) for fold, member in enumerate(members)])
                 continue
             fitted = self._fit_design(rows.all, design, start, rows.moments).result
             start.continue_from(fitted.point)
-            batch = Batch(rows.run, design, fitted.point, members, rows.folds, self.tol, given_metric=metric)
+            batch = Batch(rows.run, design, members, rows.folds, self.tol, given_metric=metric)
             metric = batch.metric
-            found.append(batch.solve(refit))
+            found.append(batch.solve(batch.around(fitted.point), refit))
         return found
 
-    def _refitted(self, rows: Rows, value: float, number: int, member: Member, point: Float | None) -> Solved:
+    def _refitted(
+        self, rows: Rows, value: float, number: int, fold: int, member: Member, point: Float | None
+    ) -> Solved:
         """One fold on all rows, from a point close to it if there is one."""
         run = Reweighted(rows.run, rows.folds, member.replicate)
         moments = inspect(run, self.fit_intercept)

@@ -127,11 +127,12 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
     def _share_passes(self, run: Run, design: Design, warm: list[Float | None]) -> bool:
         """Whether quantiles can be neighbours of one another.
 
-        Not where each has a file, a limit, pictures or a start of its own, or where nothing is aggregated.
+        Not where each has pictures or a start of its own, or where nothing is aggregated: few rows, or rows with a
+        large factor, which are all single.
         """
         engine = self.init in ("auto", "band") if isinstance(self.init, str) else False
-        plain = self.checkpoint is None and self.time_limit is None and self.initial_rate is None and self.tol > 0
-        rows = run.n_attributes > 2 and design.layout is None and not design.offset and design.region is None
+        plain = self.initial_rate is None and self.tol > 0
+        rows = run.n_attributes > 2 and not (design.layout and design.layout.levels) and design.region is None
         small = few_entries(run.n_entries, design.n_variables)
         return engine and plain and rows and not small and self.solver in OWN and warm[0] is None
 

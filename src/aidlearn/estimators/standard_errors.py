@@ -230,17 +230,17 @@ class _Work:
         tol = min(self.model.tol, NEIGHBOUR_GAP * ratio)
         model = unfitted(self.model, tol=tol, init="auto", initial_rate=None)
 
-        def refit(member: Member, close: Float) -> Solved:
+        def refit(number: int, member: Member, close: Float | None) -> Solved:
             start = Band()
-            start.continue_from(close)
+            start.continue_from(point if close is None else close)
             design = replace(self.design(quantile), loss=member.loss)
             return Solved.of(model._fit_design(self.run, design, start, self.moments).result)
 
         members = [Member(pinball(quantile - h)), Member(pinball(quantile + h))]
         # Rows between the two planes change sides, and so may those that sampling errors leave in doubt.
         near = 2 * h + NEAR * math.sqrt(ratio)
-        batch = Batch(self.run, self.design(quantile), point, members, tol=tol, near=near)
-        return [solved.point for solved in batch.solve(refit)]
+        batch = Batch(self.run, self.design(quantile), members, tol=tol)
+        return [solved.point for solved in batch.solve(batch.around(point, near), refit)]
 
     def _notes(self, fit: Fit, seen: Survey, unit: float) -> list[str]:
         objective = unit * seen.loss

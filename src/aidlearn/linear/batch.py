@@ -11,22 +11,22 @@ Members whose gap stays open are tried again with more near rows, and what is th
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from aidlearn.data.chunk import Chunk, Float, Int
-from aidlearn.data.loading import load
+from aidlearn.data.chunk import Float
 from aidlearn.data.resampling import UNCHANGED, Unchanged, Weights
 from aidlearn.data.run import Run
 from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.engine.result import Result, relative_gap
 from aidlearn.linear.band import few_entries, largest_sample, singletons
-from aidlearn.linear.corridor import Corridor, Rows, collect
-from aidlearn.linear.crossings import passes_for_crossings
+from aidlearn.linear.corridor import Collecting, Corridor, Rows
 from aidlearn.linear.design import Design
+from aidlearn.linear.evaluation import Evaluating
 from aidlearn.linear.losses import Loss
 from aidlearn.linear.neighbour import Near, Neighbour
 from aidlearn.linear.newton import Metric, NormalEquations, quantile_width
@@ -43,8 +43,6 @@ MEMBERS_AT_ONCE = 256
 """Members that share passes: their weights of near rows are kept side by side."""
 CORRIDORS_AT_ONCE = 16
 """Of a second attempt that share a pass."""
-EVALUATED = 1 << 16
-"""Margins (rows times points) that fit into a cache."""
 GRAM_ROWS = 20_000
 """Of a sample whose Gram matrix measures leverages."""
 ERROR_OF_NEXT = 1.5
@@ -82,10 +80,12 @@ class Solved:
         return cls(result.point, result.objective, result.lower_bound)
 
 
-Refit = Callable[[int, Member, Float], Solved]
-"""A fit of a member (with its number) on all rows, from a point close to it."""
+Refit = Callable[[int, Member, "Float | None"], Solved]
+"""A fit of a member (with its number) on all rows, from a point close to it if there is one."""
 Begin = Callable[[int, Mapping[int, Float]], Float]
 """Where a member begins, given the solutions so far."""
+Done = Callable[[Mapping[int, Solved]], None]
+"""Told of members that all rows have been seen for; what is then open is tried again at the end."""
 
 
 @dataclass
@@ -136,31 +136,73 @@ class Batch:
         leverage = np.broadcast_to(np.asarray(self.metric.leverage(design, sample), dtype=np.float64), z.shape)
         return quantile_width(design, z, leverage, fraction)
 
-    def solve(self, corridors: Sequence[Corridor], refit: Refit, begin: Begin | None = None) -> list[Solved]:
-        """Solve all members to the tolerance."""
-        points: dict[int, Float] = {}
-        solved: dict[int, Solved] = {}
+    def solve(
+        self,
+        corridors: Sequence[Corridor],
+        refit: Refit,
+        begin: Begin | None = None,
+        done: Done | None = None,
+        saved: Mapping[int, Solved] | None = None,
+    ) -> list[Solved]:
+        """Solve all members to the tolerance.
+
+        Parameters
+        ----------
+        corridors : sequence of Corridor
+            Each member is in one of them.
+        refit : callable
+            Fits what is left at the end.
+        begin : callable, optional
+            Where a member begins; at the first end of its corridor by default.
+        done : callable, optional
+            Told of members once all rows were seen.
+        saved : mapping of Solved, optional
+            Members of an earlier part of the same batch.
+        """
+        solved = dict(saved or {})
+        points = {number: found.point for number, found in solved.items()}
+        waiting: list[int] = []
+        self.crossings = 0 if self.ordered and not solved else None
         for corridor in corridors:
-            start = begin or (lambda number, points, at=corridor.ends[0]: at)
-            self._in_corridor(corridor, self._rows([corridor])[0], start, points, solved)
-        self._evaluate(sorted(solved), solved)
-        left = self._open(solved)
-        if left and not any(math.isinf(corridor.reach) for corridor in corridors):
-            self._again(left, corridors, points, solved)
-            left = self._open(solved)
-        for number in left:
-            found = refit(number, self.members[number], solved[number].point)
-            solved[number] = _better(solved[number], found)
+            if all(number in solved for number in corridor.numbers):
+                continue
+            rows = self._pass([corridor], waiting, solved)[0]
+            self._tell(done, waiting, solved)
+            waiting = []
+            if self._ended:
+                break
+            self._in_corridor(corridor, rows, begin, points, solved)
+            waiting = list(corridor.numbers)
+        if waiting:
+            self._pass([], waiting, solved)
+            self._tell(done, waiting, solved)
+        if not self._ended and self._open(solved):
+            if not any(math.isinf(corridor.reach) for corridor in corridors):
+                self._again(corridors, points, solved)
             self.crossings = None
+        for number, member in enumerate(self.members):
+            if number not in solved or not solved[number].gap <= self.tol:
+                before = solved.get(number)
+                found = refit(number, member, None if before is None else before.point)
+                solved[number] = found if before is None else _better(before, found)
+                self.crossings = None
         return [solved[number] for number in range(len(self.members))]
+
+    @property
+    def _ended(self) -> bool:
+        return self.run.stopped or time.monotonic() > self.run.deadline
 
     def _open(self, solved: Mapping[int, Solved]) -> list[int]:
         return [number for number in solved if not solved[number].gap <= self.tol]
 
-    def _again(
-        self, left: list[int], corridors: Sequence[Corridor], points: dict[int, Float], solved: dict[int, Solved]
-    ) -> None:
+    @staticmethod
+    def _tell(done: Done | None, numbers: Sequence[int], solved: Mapping[int, Solved]) -> None:
+        if done is not None and numbers:
+            done({number: solved[number] for number in numbers})
+
+    def _again(self, corridors: Sequence[Corridor], points: dict[int, Float], solved: dict[int, Solved]) -> None:
         """Members that are left, each around its own point and with more near rows."""
+        left = self._open(solved)
         reach = {number: WIDER * corridor.reach for corridor in corridors for number in corridor.numbers}
         for first in range(0, len(left), CORRIDORS_AT_ONCE):
             own = [
@@ -168,19 +210,44 @@ class Batch:
                 for k in left[first : first + CORRIDORS_AT_ONCE]
             ]
             found: dict[int, Solved] = {}
-            for corridor, rows in zip(own, self._rows(own), strict=True):
-                self._in_corridor(corridor, rows, lambda number, points: points[number], points, found)
-            self._evaluate(list(found), found)
+            for corridor, rows in zip(own, self._pass(own, [], found), strict=True):
+                self._in_corridor(corridor, rows, None, points, found)
+            self._pass([], list(found), found)
             for number, other in found.items():
                 solved[number] = _better(solved[number], other)
 
-    def _rows(self, corridors: Sequence[Corridor]) -> list[Rows]:
+    def _pass(self, corridors: Sequence[Corridor], waiting: Sequence[int], solved: dict[int, Solved]) -> list[Rows]:
+        """One pass: the rows of corridors, and the losses of members that wait for them."""
+        run, design = self.run, self.design
         members = [self.members[number] for corridor in corridors for number in corridor.numbers]
         replicates = sorted({member.replicate for member in members})
-        return collect(self.run, self.design, self.metric, corridors, replicates, self.weights)
+        parts: list[Any] = []
+        if corridors:
+            parts.append(Collecting(run, design, self.metric, corridors, replicates, self.weights))
+        if waiting:
+            numbers = list(waiting)
+            # Crossings with the plane below the first of them are counted, too.
+            shown = [numbers[0] - 1] if self.ordered and numbers[0] - 1 in solved else []
+            of = [self.members[number] for number in shown + numbers]
+            losses, replicates = [member.loss for member in of], [member.replicate for member in of]
+            points = [solved[number].point for number in shown + numbers]
+            parts.append(Evaluating(design, losses, points, self.weights, replicates, run.compiled, self.ordered))
+        measures = [part.measure for part in parts]
+
+        def keep(values: list[Any]) -> None:
+            for part, value in zip(parts, values, strict=True):
+                part.keep(value)
+
+        run.map(lambda chunk, state: ([measure(chunk) for measure in measures], None), collect=keep)
+        if waiting:
+            for number, value in zip(numbers, parts[-1].total[len(shown) :], strict=True):
+                solved[number] = replace(solved[number], objective=solved[number].objective + float(value))
+            if self.crossings is not None:
+                self.crossings += parts[-1].crossings
+        return parts[0].rows() if corridors else []
 
     def _in_corridor(
-        self, corridor: Corridor, rows: Rows, begin: Begin, points: dict[int, Float], solved: dict[int, Solved]
+        self, corridor: Corridor, rows: Rows, begin: Begin | None, points: dict[int, Float], solved: dict[int, Solved]
     ) -> None:
         """The members of a corridor, one after the other; objectives are penalties only until all rows are seen."""
         error = corridor.error
@@ -190,7 +257,8 @@ class Batch:
             weight = rows.weights[k]
             near = Near(replace(rows.near, weight=weight), rows.leverage, rows.sums[k], rows.counts)
             design = self._design(member, near)
-            start = np.where(design.constant, 0.0, begin(number, points))
+            start = corridor.ends[0] if begin is None else begin(number, points)
+            start = np.where(design.constant, 0.0, start)
             neighbour = Neighbour(design, near, self.metric, self.tol, self.run.compiled, self.run.n_jobs)
             found = neighbour.solve(start, error)
             error = max(min(corridor.error, ERROR_OF_NEXT * found.way), 1e-3 * corridor.error)
@@ -211,14 +279,6 @@ class Batch:
         empty = np.zeros(design.n_variables, dtype=bool)
         empty[: design.n_attributes] = sizes == 0
         return replace(design, l1=l1 * total, weight=total or 1.0, constant=design.constant | empty)
-
-    def _evaluate(self, numbers: Sequence[int], solved: dict[int, Solved]) -> None:
-        """Add the losses of all rows to objectives, by one pass for all of the points."""
-        points = [solved[number].point for number in numbers]
-        total, crossings = evaluated(self, numbers, points)
-        for number, value in zip(numbers, total, strict=True):
-            solved[number] = replace(solved[number], objective=solved[number].objective + float(value))
-        self.crossings = crossings if self.ordered and len(numbers) == len(self.members) else None
 
 
 def _better(one: Solved, two: Solved) -> Solved:
@@ -249,59 +309,3 @@ def all_single(problem: PiecewiseLinear, point: Float) -> Start:
         collect=total.append,
     )
     return replace(singletons(problem), incumbent=Incumbent(point, sum(total) + design.penalty(point)))
-
-
-def evaluated(batch: Batch, numbers: Sequence[int], points: Sequence[Float]) -> tuple[Float, int]:
-    """Losses of some members at their points over all rows, and crossings of the planes in their order, by one pass."""
-    design, weights = batch.design, batch.weights
-    members = [batch.members[number] for number in numbers]
-    replicates = sorted({member.replicate for member in members})
-    of: Int = np.array([replicates.index(member.replicate) for member in members])
-    if np.array_equal(of, np.arange(len(replicates))):
-        of = of[:0]
-    V = np.array(points)
-    slopes = np.ascontiguousarray(V[:, : design.n_attributes].T)
-    levels = np.array([design.intercept(point) for point in V]) if design.fit_intercept else np.zeros(len(V))
-    scale = np.array([member.loss.scale for member in members])
-    kinks = np.array([member.loss.kinks for member in members]).T.copy()
-    tilts = np.array([member.loss.tilts for member in members]).T.copy()
-    positive = float(getattr(design.loss, "positive", math.nan))
-    at_once = max(256, EVALUATED // len(V))
-    losses = load("aidlearn.linear.compiled_batch").losses if batch.run.compiled else _losses
-    crossed = passes_for_crossings(batch.run.compiled)
-    total, crossings = np.zeros(len(V)), 0
-
-    def measure(chunk: Chunk, state: Any) -> tuple[tuple[Float, int], None]:
-        factors = weights(chunk.start, chunk.stop, replicates)
-        factors *= chunk.weight
-        sums, found = np.zeros(len(V)), 0
-        for first in range(0, chunk.n_entries, at_once):
-            rows = slice(first, min(first + at_once, chunk.n_entries))
-            scores = np.asarray(chunk.X[rows] @ slopes, dtype=np.float64)
-            own = np.ascontiguousarray(factors[:, rows].T)
-            sums += losses(scores, levels, chunk.y[rows], own, of, positive, kinks, tilts)
-            if batch.ordered:
-                found += crossed(scores, levels, chunk.weight[rows])
-        return (sums * scale, found), None
-
-    def keep(part: tuple[Float, int]) -> None:
-        nonlocal crossings
-        total[:] += part[0]
-        crossings += part[1]
-
-    batch.run.map(measure, collect=keep)
-    return total, crossings
-
-
-def _losses(
-    scores: Float, levels: Float, y: Any, factors: Float, of: Int, positive: float, kinks: Float, tilts: Float
-) -> Float:
-    """See :func:`aidlearn.linear.compiled_batch.losses`."""
-    own = factors[:, of] if len(of) else factors
-    scores = scores + levels
-    z = y[:, None] - scores if math.isnan(positive) else 1.0 - np.where(y == positive, 1.0, -1.0)[:, None] * scores
-    total = np.zeros(scores.shape[1])
-    for kink, tilt in zip(kinks, tilts, strict=True):
-        from_kink = z - kink
-        total += (own * np.maximum((1 - tilt) * from_kink, -tilt * from_kink)).sum(axis=0)
-    return total

@@ -36,6 +36,10 @@ class Corridor:
     """How far the start of the first member may be from its solution, in leverages."""
 
 
+Part = tuple[Chunk, Any, Float, Float, Int]
+"""Near rows of a chunk, their leverages and weights, and sums and counts of the others."""
+
+
 @dataclass(frozen=True)
 class Rows:
     """The near rows of a corridor, and for each replicate its weights of them and the sums of the others."""
@@ -113,50 +117,55 @@ def passes_between(compiled: bool) -> Any:
     return load("aidlearn.linear.compiled_batch").between
 
 
-def collect(
-    run: Run,
-    design: Design,
-    metric: Metric,
-    corridors: Sequence[Corridor],
-    replicates: Sequence[int] = (0,),
-    weights: Weights = UNCHANGED,
-) -> list[Rows]:
-    """The rows of several corridors, by one pass."""
-    n_regions, width = design.loss.n_regions, design.n_variables + 2
-    carries = CARRIES if design.layout is None else HEAVY
-    compiled, find = run.compiled, passes_between(run.compiled)
-    planes = [planes_of(design, *_distinct(corridor.ends)) for corridor in corridors]
-    reaches = [corridor.reach for corridor in corridors]
-    as_given = isinstance(weights, Unchanged)
-    Part = tuple[Chunk, Any, Float, Float, Int]
+class Collecting:
+    """The rows of several corridors, as a part of a pass."""
 
-    def measure(chunk: Chunk, state: Any) -> tuple[list[Part], None]:
-        leverage = metric.leverage(design, chunk, compiled)
-        factors = weights(chunk.start, chunk.stop, replicates)
-        factors *= chunk.weight
-        parts: list[Part] = []
-        for plane, reach in zip(planes, reaches, strict=True):
-            if math.isinf(reach):
-                nothing = np.zeros((len(replicates), n_regions, width)), np.zeros(n_regions, dtype=np.int64)
-                own = leverage if np.ndim(leverage) == 0 else np.array(leverage)
-                parts.append((chunk.select(np.arange(chunk.n_entries)), own, factors, *nothing))
-                continue
-            near, regions, counts, sums = find(
-                design, chunk, plane, leverage, reach, WIDER_BY_LEVERAGE, carries, as_given
-            )
-            own = leverage if np.ndim(leverage) == 0 else leverage[near]
-            total = sums[None] if as_given else _weighted_sums(design, chunk, factors, regions)
-            parts.append((taken(chunk, near), own, factors[:, near], total, counts))
-        return parts, None
+    def __init__(
+        self,
+        run: Run,
+        design: Design,
+        metric: Metric,
+        corridors: Sequence[Corridor],
+        replicates: Sequence[int] = (0,),
+        weights: Weights = UNCHANGED,
+    ) -> None:
+        n_regions, width = design.loss.n_regions, design.n_variables + 2
+        carries = CARRIES if design.layout is None else HEAVY
+        compiled, find = run.compiled, passes_between(run.compiled)
+        planes = [planes_of(design, *_distinct(corridor.ends)) for corridor in corridors]
+        reaches = [corridor.reach for corridor in corridors]
+        as_given = isinstance(weights, Unchanged)
 
-    found: list[list[Part]] = [[] for _ in corridors]
+        def measure(chunk: Chunk) -> list[Part]:
+            leverage = metric.leverage(design, chunk, compiled)
+            factors = weights(chunk.start, chunk.stop, replicates)
+            factors *= chunk.weight
+            parts: list[Part] = []
+            for plane, reach in zip(planes, reaches, strict=True):
+                if math.isinf(reach):
+                    nothing = np.zeros((len(replicates), n_regions, width)), np.zeros(n_regions, dtype=np.int64)
+                    own = leverage if np.ndim(leverage) == 0 else np.array(leverage)
+                    parts.append((chunk.select(np.arange(chunk.n_entries)), own, factors, *nothing))
+                    continue
+                near, regions, counts, sums = find(
+                    design, chunk, plane, leverage, reach, WIDER_BY_LEVERAGE, carries, as_given
+                )
+                own = leverage if np.ndim(leverage) == 0 else leverage[near]
+                total = sums[None] if as_given else _weighted_sums(design, chunk, factors, regions)
+                parts.append((taken(chunk, near), own, factors[:, near], total, counts))
+            return parts
 
-    def keep(parts: list[Part]) -> None:
-        for own, part in zip(found, parts, strict=True):
+        self.measure = measure
+        self._replicates = replicates
+        self._found: list[list[Part]] = [[] for _ in corridors]
+
+    def keep(self, parts: list[Part]) -> None:
+        for own, part in zip(self._found, parts, strict=True):
             own.append(part)
 
-    run.map(measure, collect=keep)
-    return [_joined(parts, replicates) for parts in found]
+    def rows(self) -> list[Rows]:
+        """After the pass."""
+        return [_joined(parts, self._replicates) for parts in self._found]
 
 
 def taken(chunk: Chunk, rows: Any) -> Chunk:

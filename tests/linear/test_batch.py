@@ -1,0 +1,184 @@
+"""Batches of neighbouring problems: bounds are valid whatever is near, and passes agree with their compiled twins."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from aidlearn import LinearSVCCV, QuantileRegressor, open_source
+from aidlearn.data.arrays import ArraySource
+from aidlearn.data.chunk import Chunk
+from aidlearn.data.moments import inspect
+from aidlearn.data.run import Run
+from aidlearn.linear import compiled_batch, corridor, crossings, evaluation
+from aidlearn.linear.batch import Batch, Member
+from aidlearn.linear.corridor import Corridor
+from aidlearn.linear.design import Design
+from aidlearn.linear.losses import epsilon_insensitive, hinge, pinball
+from oracles import highs_quantile
+
+
+def table(n=1500, p=4, seed=0, zeros=True):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    X[:, 1] = rng.random(n) < 0.02
+    y = X @ np.arange(1.0, p + 1) + (0.2 + np.abs(X[:, 0])) * rng.standard_t(3, n)
+    return X, y, rng.integers(0 if zeros else 1, 3, n).astype(float)
+
+
+@pytest.mark.parametrize("storage", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_of_many_quantiles_against_highs(storage, seed):
+    X, y, weight = table(seed=seed)
+    X[:, 3] = 0.0  # an empty column
+    taus = [0.03, 0.04, 0.05, 0.3, 0.32, 0.34, 0.36, 0.9, 0.97]
+    model = QuantileRegressor(quantile=taus, tol=1e-6).fit(storage(X), y, weight)
+    assert model.n_passes_ < 3 * len(taus)
+    assert (model.coef_[:, 3] == 0).all()
+    for tau, objective, bound in zip(taus, model.objective_, model.lower_bound_, strict=True):
+        best = highs_quantile(X, y, tau, weight)
+        assert bound <= best * (1 + 1e-9)
+        assert best * (1 - 1e-9) <= objective <= best * (1 + 1.1e-6)
+
+
+@pytest.mark.parametrize("reach", [0.0, 1.0, 30.0, np.inf])
+@pytest.mark.parametrize("off", [0.0, 1.0])
+def test_bounds_are_valid_whatever_is_near(reach, off):
+    """Corridors far from the solutions, or without width, weaken bounds and never make them false."""
+    X, y, weight = table()
+    run = Run(ArraySource(X, y, weight), compiled=False)
+    design = Design.of(pinball(0.5), inspect(run, True))
+    taus = [0.2, 0.5, 0.6]
+    batch = Batch(run, design, [Member(pinball(tau)) for tau in taus], tol=1e-6)
+    best = [highs_quantile(X, y, tau, weight) for tau in taus]
+    start = np.append(np.arange(1.0, 5.0) + off, off)
+    given = []
+
+    def refit(number, member, point):
+        assert member is batch.members[number]
+        given.append(number)
+        return seen[number]
+
+    seen = {}
+    found = batch.solve([Corridor(range(3), (start, start), reach, 10.0)], refit, done=seen.update)
+    for solved, optimum in zip(found, best, strict=True):
+        assert solved.lower_bound <= optimum * (1 + 1e-9)
+        assert optimum * (1 - 1e-9) <= solved.objective
+    if reach == np.inf:
+        assert not given
+        assert max(solved.gap for solved in found) <= 1e-6
+
+
+def designs(loss, X, y, weight, fit_intercept):
+    source = ArraySource(X, y, weight)
+    return Design.of(loss, inspect(Run(source, compiled=False), fit_intercept), fit_intercept=fit_intercept)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("loss", [pinball(0.3), hinge(2.0), epsilon_insensitive(1.0, 0.5)], ids=["tau", "svm", "svr"])
+@pytest.mark.parametrize("storage", [np.asarray, sparse.csr_array, np.float32], ids=["dense", "sparse", "float32"])
+def test_compiled_passes_are_those_of_numpy(loss, storage, fit_intercept):
+    X, y, weight = table(1000)
+    y = (y > 0).astype(float) if loss.classifies else y
+    stored = storage(X)
+    design = designs(loss, stored, y, weight, fit_intercept)
+    rng = np.random.default_rng(1)
+    chunk = Chunk(0, 1000, stored, y, weight)
+    points = rng.normal(size=(2, design.n_variables))
+    for planes in (corridor.planes_of(design, *points), corridor.planes_of(design, points[0])):
+        for leverage in (0.1, np.abs(rng.normal(size=1000)).astype(np.float32) / 3):
+            arguments = design, chunk, planes, leverage, 2.0, 30.0, 0.5
+            one, two = corridor.between(*arguments), compiled_batch.between(*arguments, True)
+            assert np.array_equal(one[0], two[0])
+            assert np.array_equal(one[1], two[1])
+            assert np.array_equal(one[2], two[2])
+            assert np.allclose(one[3], two[3], rtol=1e-5 if storage is np.float32 else 1e-10, atol=1e-8)
+            assert 0 < len(one[0]) < 1000
+
+
+def test_compiled_losses_and_crossings_are_those_of_numpy():
+    rng = np.random.default_rng(0)
+    scores, levels, y = rng.normal(size=(300, 5)), rng.normal(size=5), rng.normal(size=300)
+    kinks, tilts = np.array([[-0.5] * 5, [0.5] * 5]), rng.random((2, 5))
+    for target, positive in ((y, np.nan), ((y > 0).astype(float), 1.0)):
+        for of, n in (([], 1), ([], 5), ([1, 0, 1, 1, 0], 2)):
+            factors, of = rng.random((300, n)), np.array(of, dtype=np.int64)
+            arguments = scores, levels, target, factors, of, positive, kinks, tilts
+            assert np.allclose(evaluation.summed_losses(*arguments), compiled_batch.losses(*arguments), rtol=1e-12)
+    weight = rng.integers(0, 2, 300).astype(float)
+    found = crossings.crossings(scores, levels, weight)
+    assert found == compiled_batch.crossings(scores, levels, weight) > 0
+
+
+def test_quantiles_of_memory_and_file_are_the_same(tmp_path):
+    X, y, _ = table(30_000)
+    np.save(tmp_path / "rows.npy", np.column_stack([X, y]))
+    taus = np.arange(40, 56) / 100
+    memory = QuantileRegressor(quantile=taus, tol=1e-6).fit(X, y)
+    file = QuantileRegressor(quantile=taus, tol=1e-6).fit(open_source(tmp_path / "rows.npy", target=-1))
+    assert np.array_equal(memory.coef_, file.coef_)
+    assert np.array_equal(memory.lower_bound_, file.lower_bound_)
+    assert memory.crossings_ == file.crossings_
+    assert memory.n_passes_ <= 8
+
+
+def test_targets_far_from_zero_have_rounded_objectives():
+    X, y, weight = table(5000)
+    taus = [0.48, 0.5, 0.52]
+    far = QuantileRegressor(quantile=taus, tol=1e-6).fit(X, y + 1e9, weight)
+    near = QuantileRegressor(quantile=taus, tol=1e-6).fit(X, y, weight)
+    assert far.gap_.max() <= 1e-6
+    assert np.allclose(far.objective_, near.objective_, rtol=1e-5)
+    assert np.allclose(far.coef_, near.coef_, atol=1e-2)
+
+
+def test_a_resumed_batch_has_the_bits_of_an_uninterrupted_one(tmp_path):
+    X, y, weight = table(30_000)
+    parameters = {"quantile": np.arange(30, 66) / 100, "tol": 1e-6}
+    expected = QuantileRegressor(**parameters, checkpoint=tmp_path / "whole").fit(X, y, weight)
+    path = tmp_path / "part"
+    seen = []
+
+    def stop(record):
+        seen.append(record)
+        return len(seen) == 15
+
+    stopped = QuantileRegressor(**parameters, checkpoint=path, callbacks=stop).fit(X, y, weight)
+    assert len({str(status) for status in stopped.status_}) == 2
+    again = QuantileRegressor(**parameters, checkpoint=path).fit(X, y, weight)
+    assert np.array_equal(again.coef_, expected.coef_)
+    assert np.array_equal(again.intercept_, expected.intercept_)
+    assert np.array_equal(again.lower_bound_, expected.lower_bound_)
+    assert again.status_ == expected.status_
+    assert again.crossings_ == expected.crossings_
+    assert all(map(np.array_equal, again.cluster_sizes_, expected.cluster_sizes_))
+    with pytest.raises(ValueError, match="other data"):
+        QuantileRegressor(**parameters, checkpoint=path).fit(X, y + 1, weight)
+
+
+def test_batches_tell_how_far_they_are():
+    X, y, weight = table(20_000)
+    told = []
+
+    class Listener:
+        def __call__(self, record):
+            return False
+
+        def on_batch(self, progress):
+            told.append(progress)
+
+    model = QuantileRegressor(quantile=np.arange(40, 60) / 100, callbacks=Listener()).fit(X, y, weight)
+    assert [progress.done for progress in told] == list(range(1, 21))
+    assert all(progress.n_members == 20 for progress in told)
+    assert told[-1].worst_gap == model.gap_.max()
+
+
+def test_a_column_that_a_fold_leaves_empty_has_the_coefficient_zero():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 3))
+    X[:, 2] = np.arange(6000) < 500
+    y = X[:, 0] + rng.normal(size=6000) > 0
+    splits = [(np.arange(1000, 6000), np.arange(1000)), (np.arange(5000), np.arange(5000, 6000))]
+    model = LinearSVCCV(Cs=[0.1, 1.0], cv=splits).fit(X, y)
+    assert (model.coefs_paths_[0, :, 2] == 0).all()
+    assert (model.coefs_paths_[1, :, 2] != 0).all()
+    assert model.gaps_.max() <= 1e-4
