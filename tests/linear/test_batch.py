@@ -60,12 +60,12 @@ def test_bounds_are_valid_whatever_is_near(reach, off):
 
     seen = {}
     found = batch.solve([Corridor(range(3), (start, start), reach, 10.0)], refit, done=seen.update)
-    for solved, optimum in zip(found, best, strict=True):
+    for solved, optimum in zip(found.values(), best, strict=True):
         assert solved.lower_bound <= optimum * (1 + 1e-9)
         assert optimum * (1 - 1e-9) <= solved.objective
     if reach == np.inf:
         assert not given
-        assert max(solved.gap for solved in found) <= 1e-6
+        assert max(solved.gap for solved in found.values()) <= 1e-6
 
 
 def designs(loss, X, y, weight, fit_intercept):

@@ -39,7 +39,7 @@ def open_model(path: str, advice: str = "") -> Any:
 
 
 def checkpoint_files(path: str) -> list[Path]:
-    """The files of a checkpoint: one, or one per model (``run.ckpt.0``, ``run.ckpt.1``, ...).
+    """The files of a checkpoint: one, or those of several models (``run.ckpt.batch``, ``run.ckpt.0``, ...).
 
     A file may be gone or damaged where the one before is still there.
     """
@@ -52,7 +52,8 @@ def checkpoint_files(path: str) -> list[Path]:
         return []
     found = given.parent.glob(f"{escape(given.name)}.*")
     numbered = {p.with_name(p.name.removesuffix(PREVIOUS)) for p in found}
-    return sorted((p for p in numbered if p.suffix[1:].isdigit()), key=lambda p: int(p.suffix[1:]))
+    together = [p for p in numbered if p.suffix == ".batch"]
+    return together + sorted((p for p in numbered if p.suffix[1:].isdigit()), key=lambda p: int(p.suffix[1:]))
 
 
 def read_checkpoints(files: list[Path]) -> list[Found]:

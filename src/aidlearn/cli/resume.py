@@ -45,7 +45,9 @@ def resume(
         model.time_limit = time_limit
     if max_iter is not None:
         # A continued fit counts the iterations of the one before.
-        model.max_iter = max_iter + max(len(one.snapshot.history) for one in found)
+        model.max_iter = max_iter + max(
+            (record.iteration for one in found for record in one.snapshot.history), default=0
+        )
     model.n_jobs, model.checkpoint = jobs, str(base)
     check_parameters(model)
     shown = str(source_options["path"])

@@ -228,7 +228,7 @@ class _Replicates:
             )
             members = [Member(loss, replicate) for replicate in range(self.n)]
             batch = Batch(run, design, members, self.weights, tol)
-            found.append(batch.solve(batch.around(point), self._refit))
+            found.append(list(batch.solve(batch.around(point), self._refit).values()))
         return found
 
     def _refit(self, number: int, member: Member, point: Float | None) -> Solved:

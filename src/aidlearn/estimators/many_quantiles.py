@@ -15,10 +15,12 @@ from aidlearn.data.run import Run
 from aidlearn.engine.checkpoint import Snapshot
 from aidlearn.engine.result import Iteration, Result, Status, below, relative_gap
 from aidlearn.estimators.fitting import BatchProgress, Fitted, checkpoint_of, tell_batch
+from aidlearn.estimators.hasty_quantiles import hasty_quantiles
 from aidlearn.linear.band import Band
 from aidlearn.linear.batch import Batch, Member, Solved
 from aidlearn.linear.corridor import Corridor
 from aidlearn.linear.design import Design
+from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.sampled import Sampled
 from aidlearn.trace import Profile
 
@@ -64,25 +66,39 @@ class ManyQuantiles:
 
     def solve(self) -> list[Fitted]:
         """The fits, in the order in which quantiles were asked for."""
-        if self.model.time_limit is not None:
-            self.run.deadline = self.started + self.model.time_limit * len(self.designs)
+        self.run.deadline = self.run.end
         self._restore()
         try:
             sampled = Sampled.of(self.run, self.designs[0])
             members = [Member(design.loss) for design in self.designs]
             tol, metric = self.model.tol, sampled.metric
             batch = Batch(self.run, self.designs[0], members, tol=tol, given_metric=metric, ordered=True)
-            corridors = self._corridors(sampled)
-            for k, found in enumerate(batch.solve(corridors, self._refit, self._begin, self._done, self.solved)):
-                if k not in self.fits:
+            solved = batch.solve(self._corridors(sampled), None, self._begin, self._done, self.solved)
+            for k, found in solved.items():
+                if k not in self.fits and found.gap <= tol:
                     self._keep(k, found)
-            self.crossings = batch.crossings
+            if len(self.fits) == len(self.designs):
+                self.crossings = batch.crossings
         except KeyboardInterrupt:
             self.run.stop()
-        for k in range(len(self.designs)):
-            if k not in self.fits:
-                self._refit(k, Member(self.designs[k].loss), None)
+        self._fit_others()
         return [self.fits[int(k)] for k in np.argsort(self.order)]
+
+    def _fit_others(self) -> None:
+        """Ordinary fits of what is open, each from the point it has."""
+        left = [k for k in range(len(self.designs)) if k not in self.fits]
+        if len(left) > 1 and self.model._is_late(self.run, self.designs[0]):
+            procedure = self.model._procedure(self.start)
+            problems = [PiecewiseLinear(self.run, self.designs[k], procedure) for k in left]
+            self.fits |= dict(zip(left, hasty_quantiles(self.run, problems, self.model._callbacks()), strict=True))
+            return
+        for done, k in enumerate(left):
+            if k in self.solved:
+                self.start.continue_from(self.solved[k].point)
+            self.fits[k] = self.model._fit_design(
+                self.run, self.designs[k], self.start, self.moments, self.order[k], n_left=len(left) - done
+            )
+            self.start.continue_from(self.fits[k].result.point)
 
     def _corridors(self, sampled: Sampled) -> list[Corridor]:
         corridors = []
@@ -106,16 +122,6 @@ class ManyQuantiles:
             return self.knots.get(number, last)
         before = self.quantiles[number - 1] - self.quantiles[number - 2]
         return last + (step / before) * (last - points[number - 2]) if before > 0 else last
-
-    def _refit(self, number: int, member: Member, point: Float | None) -> Solved:
-        """An ordinary fit."""
-        if point is not None:
-            self.start.continue_from(point)
-        design, moments = self.designs[number], self.moments
-        self.fits[number] = self.model._fit_design(self.run, design, self.start, moments, self.order[number])
-        result = self.fits[number].result
-        self.start.continue_from(result.point)
-        return Solved.of(result)
 
     def _done(self, found: Mapping[int, Solved]) -> None:
         """Keep what is certified, and save all of it."""

@@ -133,7 +133,7 @@ class CrossValidated(LinearEstimator):
             start.continue_from(fitted.point)
             batch = Batch(rows.run, design, members, rows.folds, self.tol, given_metric=metric)
             metric = batch.metric
-            found.append(batch.solve(batch.around(fitted.point), refit))
+            found.append(list(batch.solve(batch.around(fitted.point), refit).values()))
         return found
 
     def _refitted(

@@ -133,7 +133,7 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         engine = self.init in ("auto", "band") if isinstance(self.init, str) else False
         plain = self.initial_rate is None and self.tol > 0
         rows = run.n_attributes > 2 and not (design.layout and design.layout.levels) and design.region is None
-        small = few_entries(run.n_entries, design.n_variables)
+        small = few_entries(run.n_entries, design.n_variables) or self._is_late(run, design)
         return engine and plain and rows and not small and self.solver in OWN and warm[0] is None
 
     def _look_at(self, run: Run, several: bool, points: Float, crossings: int | None) -> None:

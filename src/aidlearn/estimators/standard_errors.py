@@ -240,7 +240,7 @@ class _Work:
         # Rows between the two planes change sides, and so may those that sampling errors leave in doubt.
         near = 2 * h + NEAR * math.sqrt(ratio)
         batch = Batch(self.run, self.design(quantile), members, tol=tol)
-        return [solved.point for solved in batch.solve(batch.around(point, near), refit)]
+        return [solved.point for solved in batch.solve(batch.around(point, near), refit).values()]
 
     def _notes(self, fit: Fit, seen: Survey, unit: float) -> list[str]:
         objective = unit * seen.loss

@@ -139,18 +139,18 @@ class Batch:
     def solve(
         self,
         corridors: Sequence[Corridor],
-        refit: Refit,
+        refit: Refit | None = None,
         begin: Begin | None = None,
         done: Done | None = None,
         saved: Mapping[int, Solved] | None = None,
-    ) -> list[Solved]:
-        """Solve all members to the tolerance.
+    ) -> dict[int, Solved]:
+        """Solve all members to the tolerance; without a ``refit``, as far as near rows and time allow.
 
         Parameters
         ----------
         corridors : sequence of Corridor
             Each member is in one of them.
-        refit : callable
+        refit : callable, optional
             Fits what is left at the end.
         begin : callable, optional
             Where a member begins; at the first end of its corridor by default.
@@ -180,17 +180,17 @@ class Batch:
             if not any(math.isinf(corridor.reach) for corridor in corridors):
                 self._again(corridors, points, solved)
             self.crossings = None
-        for number, member in enumerate(self.members):
-            if number not in solved or not solved[number].gap <= self.tol:
+        for number, member in enumerate(self.members if refit is not None else ()):
+            if refit is not None and (number not in solved or not solved[number].gap <= self.tol):
                 before = solved.get(number)
                 found = refit(number, member, None if before is None else before.point)
                 solved[number] = found if before is None else _better(before, found)
                 self.crossings = None
-        return [solved[number] for number in range(len(self.members))]
+        return dict(sorted(solved.items()))
 
     @property
     def _ended(self) -> bool:
-        return self.run.stopped or time.monotonic() > self.run.deadline
+        return self.run.stopped or time.monotonic() > self.run.end
 
     def _open(self, solved: Mapping[int, Solved]) -> list[int]:
         return [number for number in solved if not solved[number].gap <= self.tol]

@@ -233,7 +233,7 @@ class Neighbour:
         basis = Basis.of(rows, point, design.fit_intercept)
         scaled = basis.apply(rows)
         proven = certify(scaled, np.concatenate(dual) / basis.mass, basis.to_coordinates(point))
-        bound = proven.bound * basis.unit * basis.mass + design.base
+        bound = proven.bound * basis.unit * basis.mass
         value = self.objective(near, point)
         if value - bound > ENOUGH * self.tol * abs(value):
             return None
@@ -247,7 +247,7 @@ class Neighbour:
             rows, inside, _, _, counts = self._aggregated(near, point, reach)
             accuracy = Accuracy(0.1 * self.tol, math.inf)
             solution = solve_by_interior_point(rows, point, design.fit_intercept, accuracy, small=0)
-            bound = max(bound, solution.lower_bound + design.base)
+            bound = max(bound, solution.lower_bound)
             value, before = self.objective(near, solution.point), self.objective(near, point)
             if value <= before:
                 point, before = solution.point, value
