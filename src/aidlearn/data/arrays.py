@@ -10,7 +10,7 @@ from scipy import sparse
 
 from aidlearn.data.chunk import Chunk, Float, Int
 from aidlearn.data.source import DataSource
-from aidlearn.data.threads import n_threads, pool
+from aidlearn.data.threads import n_threads, spread
 
 FETCHED_AT_ONCE = 1 << 20
 """Numbers that one thread copies as fast as several."""
@@ -56,11 +56,11 @@ class ArraySource(DataSource):
         out = np.empty((len(rows), X.shape[1]), dtype=X.dtype)
         size = -(-len(rows) // (4 * n_jobs))
 
-        def fetch(first: int) -> None:
-            part = slice(first, first + size)
+        def fetch(k: int) -> None:
+            part = slice(k * size, (k + 1) * size)
             np.take(X, rows[part], axis=0, out=out[part], mode="clip")
 
-        list(pool(n_jobs).map(fetch, range(0, len(rows), size)))
+        spread(fetch, 4 * n_jobs, n_jobs)
         return out
 
 

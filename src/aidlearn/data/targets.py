@@ -59,6 +59,10 @@ class Targets:
         return chunk if y is chunk.y and weight is chunk.weight else replace(chunk, y=y, weight=weight)
 
 
+FIRST_LABELS, FEW_CLASSES = 1000, 16
+"""Labels that are looked at for classes, and classes that each take one comparison with all labels."""
+
+
 @dataclass(frozen=True)
 class Classes:
     """Class labels in ascending order, and how many entries have each."""
@@ -69,12 +73,12 @@ class Classes:
     @classmethod
     def of_labels(cls, labels: NDArray[Any]) -> tuple[Classes, Int]:
         """The classes of labels in memory, and the index of each entry's class."""
+        found, codes = _encoded(labels)
         try:
-            check_classification_targets(labels)
+            check_classification_targets(found)
         except ValueError:
             raise ValueError(CONTINUOUS) from None
-        found, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-        return cls(found, counts), codes.astype(np.int64)
+        return cls(found, np.bincount(codes, minlength=len(found))), codes
 
     @classmethod
     def of_source(cls, source: DataSource) -> Classes:
@@ -148,6 +152,22 @@ def _equals_itself(value: Any) -> bool:
         return bool(value == value)
     except TypeError:
         return False
+
+
+def _encoded(labels: NDArray[Any]) -> tuple[NDArray[Any], Int]:
+    """Different labels in ascending order, and the position of each entry's among them.
+
+    Sorting many labels takes longer than some passes over the data; most often the first ones show all classes.
+    """
+    found = np.unique(labels[:FIRST_LABELS])
+    if len(labels) > FIRST_LABELS and len(found) <= FEW_CLASSES and labels.dtype.kind in "biuf":
+        codes = np.zeros(len(labels), dtype=np.int64)
+        for value in found[1:]:
+            codes += labels >= value
+        if np.array_equal(found[codes], labels):
+            return found, codes
+    found, codes = np.unique(labels, return_inverse=True)
+    return found, codes.astype(np.int64, copy=False)
 
 
 @dataclass(frozen=True)

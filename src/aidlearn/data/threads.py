@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -45,6 +45,26 @@ def pool(n_jobs: int, purpose: str = "sums") -> ThreadPoolExecutor:
         if key not in _pools:
             _pools[key] = ThreadPoolExecutor(n_jobs, thread_name_prefix=f"aidlearn-{purpose}")
         return _pools[key]
+
+
+def spread(task: Callable[[int], Any], n_tasks: int, n_jobs: int) -> list[Any]:
+    """``task(k)`` for k = 0, 1, ..., by this thread and those of a pool; each takes the next one when it is done."""
+    results: list[Any] = [None] * n_tasks
+    numbers = iter(range(n_tasks))  # of which the interpreter hands every number to one thread only
+
+    def work() -> None:
+        for k in numbers:
+            results[k] = task(k)
+
+    n_others = min(n_jobs, n_tasks) - 1
+    others = [pool(n_jobs).submit(work) for _ in range(n_others)] if n_others > 0 else []
+    try:
+        work()
+    finally:
+        wait(others)
+    for other in others:
+        other.result()
+    return results
 
 
 @cache

@@ -224,7 +224,8 @@ class _Sharpening:
         self.leverages = self._find_leverages() if self.metric.constant is None else None
         self.largest = self.samples[-1]
         thin = max(1, self.largest.n_entries // VIEW_ROWS)
-        self.viewed = self.largest.select(slice(None, None, thin))
+        # A copy: it is looked at again and again, and a part of every page of the sample is slow to read.
+        self.viewed = self.largest.select(np.arange(0, self.largest.n_entries, thin))
         self.viewed_leverage = np.asarray(self.metric.leverage(design, self.viewed))
 
     def _thinned(self, step: int) -> Chunk:
@@ -328,7 +329,7 @@ class _Sharpening:
             if leverage is None:
                 leverage = metric.leverage(design, chunk, compiled)
             sums = passes.model(design, chunk, point, leverage, kappa)
-            return local_model(design, chunk, sums, leverage, thin), leverage
+            return local_model(design, chunk, sums, leverage, thin, passes), leverage
 
         level.leverages = level.run.map(measure, level.leverages, partial(total.add, n_jobs=metric.n_jobs))
         total.objective += design.penalty(point)

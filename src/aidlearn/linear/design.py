@@ -233,6 +233,10 @@ class Design:
         if self.layout is not None:
             everything = isinstance(select, slice) and select == slice(None)  # which scipy would copy
             return self._sparse_rows(chunk if everything else chunk.select(select), self.layout)
+        return Dense(self.dense_rows(chunk, select))
+
+    def dense_rows(self, chunk: Chunk, select: NDArray[np.integer] | slice) -> Float:
+        """The same as an array."""
         block = chunk.dense_rows(select)
         rows = np.empty((len(block), self.n_variables))
         np.subtract(block, self.centre, out=rows[:, : self.n_attributes])
@@ -242,7 +246,7 @@ class Design:
         if sign is not None:
             rows *= sign[:, None]
         rows[:, self.constant] = 0.0
-        return Dense(rows)
+        return rows
 
     def _sparse_rows(self, chunk: Chunk, layout: Layout) -> Hybrid:
         from aidlearn.linear.compiled_rows import canonical, split_columns

@@ -11,17 +11,20 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from aidlearn.data.chunk import Float
-from aidlearn.data.threads import pool
+from aidlearn.data.threads import spread
 
 RUNS = 8
 """Runs of blocks, whatever the number of threads: their matrices exist side by side and are added in order."""
-ONE_RUN = 1 << 21
+ONE_RUN = 1 << 22
 """Operations of a Gram matrix below which threads do not pay."""
+BLOCK_ROWS = 2048
+"""Of a block at most: few enough to scale in cache."""
 
 
-def block_rows(p: int) -> int:
-    """Rows of a block: enough that adding a p x p matrix is small beside computing it, few enough to scale in cache."""
-    return max(2 * p, 1024)
+def block_rows(K: int, p: int) -> int:
+    """Rows of a block: as many for each run, and enough that adding a p x p matrix is small beside computing it."""
+    runs = RUNS if K >= RUNS * BLOCK_ROWS // 2 else RUNS // 2
+    return -(-K // (runs * max(1, -(-K // (runs * max(2 * p, BLOCK_ROWS))))))
 
 
 def weighted_gram(A: Float, D: Float | None = None, n_jobs: int = 1) -> Float:
@@ -30,7 +33,7 @@ def weighted_gram(A: Float, D: Float | None = None, n_jobs: int = 1) -> Float:
     if K * p * p <= ONE_RUN:
         B = A if D is None else A * np.sqrt(D)[:, None]
         return np.asarray(B.T @ B)
-    size = block_rows(p)
+    size = block_rows(K, p)
 
     def part(first: int, total: Float | None) -> Float:
         rows = slice(first, first + size)
@@ -57,9 +60,7 @@ def in_runs(part: Callable[[int, Float | None], Float], starts: range, n_jobs: i
         assert total is not None
         return total
 
-    threaded = n_jobs > 1 and n_runs > 1
-    parts: Iterable[Float] = pool(n_jobs).map(total_of, range(n_runs)) if threaded else map(total_of, range(n_runs))
-    return sum_in_order(parts)
+    return sum_in_order(spread(total_of, n_runs, n_jobs))
 
 
 def sum_in_order(parts: Iterable[Float]) -> Float:

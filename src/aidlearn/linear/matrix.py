@@ -7,6 +7,7 @@ them asks how the rows are stored.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,8 +24,21 @@ DEPENDENT = 5e-15
 """Relative pivot, over the root of the number of columns, up to which a column is a combination of others."""
 
 
+CACHED = 1 << 15
+"""Numbers that stay in cache while they are used again."""
+
+
 class Transposed(Protocol):
     """``A'``, for products."""
+
+    def __matmul__(self, vector: Float) -> Float: ...
+
+
+class Products(Protocol):
+    """What products with a matrix and its transpose take."""
+
+    @property
+    def T(self) -> Transposed: ...
 
     def __matmul__(self, vector: Float) -> Float: ...
 
@@ -54,7 +68,8 @@ class Matrix(ABC):
     def __matmul__(self, vector: Float) -> Float: ...
 
     @abstractmethod
-    def __abs__(self) -> Matrix: ...
+    def __abs__(self) -> Products:
+        """Absolute values, for products alone."""
 
     @abstractmethod
     def rows(self, which: NDArray[Any]) -> Float:
@@ -144,8 +159,8 @@ class Dense(Matrix):
     def __matmul__(self, vector: Float) -> Float:
         return np.asarray(self.array @ vector)
 
-    def __abs__(self) -> Dense:
-        return Dense(np.abs(self.array))
+    def __abs__(self) -> Absolute:
+        return Absolute(self.array)
 
     def rows(self, which: NDArray[Any]) -> Float:
         return self.array[which]
@@ -178,10 +193,13 @@ class Dense(Matrix):
         return np.asarray(vector @ self.array[:, :-1])
 
     def maxima(self) -> Float:
-        return np.asarray(np.abs(self.array).max(axis=0, initial=0.0))
+        return np.maximum(self.array.max(axis=0, initial=0.0), -self.array.min(axis=0, initial=0.0))
 
     def weighted_squares(self, weight: Float, unit: Float) -> Float:
-        return np.asarray(weight @ (self.array / unit) ** 2)
+        total = np.zeros(self.shape[1])
+        for rows in blocks(self.array):
+            total += weight[rows] @ (self.array[rows] / unit) ** 2
+        return total
 
     def least_squares(self, root: Float, e: Float) -> Float:
         size = np.abs(self.array).max(axis=0)
@@ -191,14 +209,45 @@ class Dense(Matrix):
 
     def dependent(self, scale: Float) -> tuple[NDArray[np.intp], float]:
         used = np.flatnonzero(scale)
-        scaled = self.array[:, used] / scale[used]
-        weakest = weakest_pivot(scaled.T @ scaled)
+        gram = np.zeros((len(used), len(used)))
+        for rows in blocks(self.array):
+            scaled = self.array[rows][:, used] if len(used) < self.shape[1] else self.array[rows]
+            scaled = scaled / scale[used]
+            gram += scaled.T @ scaled
+        weakest = weakest_pivot(gram)
         if weakest is not None:
             return used[:0], weakest
+        scaled = self.array[:, used] / scale[used]
         _, triangle, order = linalg.qr(scaled, mode="economic", pivoting=True, check_finite=False)
         pivots = np.abs(np.diag(triangle))
         rank = int((pivots > DEPENDENT * len(pivots) ** 0.5 * pivots[0]).sum()) if len(pivots) else 0
         return used[order[rank:]], float(pivots[rank - 1] / pivots[0]) if rank else 1.0
+
+
+class Absolute:
+    """Absolute values of an array, taken block by block where they are used: a copy of all would leave the cache."""
+
+    def __init__(self, array: Float, transposed: bool = False) -> None:
+        self.array, self.transposed = array, transposed
+
+    @property
+    def T(self) -> Absolute:
+        return Absolute(self.array, not self.transposed)
+
+    def __matmul__(self, vector: Float) -> Float:
+        if self.transposed:
+            total = np.zeros(self.array.shape[1])
+            for rows in blocks(self.array):
+                total += vector[rows] @ np.abs(self.array[rows])
+            return total
+        return np.concatenate([np.abs(self.array[rows]) @ vector for rows in blocks(self.array)])
+
+
+def blocks(array: Float) -> Iterator[slice]:
+    """Rows of an array, as many at a time as stay in cache with a copy of them."""
+    size = max(16, CACHED // max(1, array.shape[1]))
+    for first in range(0, max(1, len(array)), size):
+        yield slice(first, first + size)
 
 
 def weakest_pivot(gram: Float) -> float | None:

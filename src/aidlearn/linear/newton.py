@@ -18,8 +18,10 @@ from aidlearn.data.chunk import Chunk, Float, join
 from aidlearn.data.run import Run
 from aidlearn.engine.problem import Accuracy
 from aidlearn.engine.sums import Sums
+from aidlearn.linear import plain
 from aidlearn.linear.design import Design
 from aidlearn.linear.frame import step_within
+from aidlearn.linear.gram import block_rows, in_runs
 from aidlearn.linear.hybrid import joined
 from aidlearn.linear.matrix import Matrix
 from aidlearn.linear.passes import LocalSums
@@ -30,6 +32,8 @@ HEAVY = 0.02
 """Leverage from which a row always counts, whatever the sample: at most 50 rows per variable have it."""
 MOST_HELD = 1 << 20
 """Numbers of rows that are held (8 MB) before they are summed into a Gram matrix."""
+LOOKED_AT = 4000
+"""Rows that show whether leverages differ."""
 SMALLEST = 1e-12
 """Squared leverage over the sum of weights that every row has at least."""
 TRUST = 4.0
@@ -77,7 +81,8 @@ class Metric:
 
     def settled(self, design: Design, sample: Chunk) -> Metric:
         """This metric with one leverage for all rows, if a sample shows that they hardly differ."""
-        leverage = np.asarray(self.leverage(design, sample))
+        some = sample.select(slice(None, None, max(1, sample.n_entries // LOOKED_AT)))
+        leverage = np.asarray(self.leverage(design, some))
         middle = float(np.median(leverage))
         # A sketch of k columns scatters by 1/sqrt(2k) even where the leverages are equal.
         alike = np.quantile(leverage, [0.001, 0.999]) / middle
@@ -162,9 +167,23 @@ class NormalEquations:
 
     @classmethod
     def of(cls, design: Design, chunk: Chunk, n_jobs: int = 1) -> NormalEquations:
-        rows = design.rows(chunk, slice(None))
-        right = rows.T @ (chunk.weight * chunk.y)
-        return cls(rows.gram(chunk.weight, n_jobs), right)
+        if design.layout is not None:
+            rows = design.rows(chunk, slice(None))
+            right = rows.T @ (chunk.weight * chunk.y)
+            return cls(rows.gram(chunk.weight, n_jobs), right)
+        n, p = chunk.n_entries, design.n_variables
+        size, root = block_rows(n, p), np.sqrt(chunk.weight)
+
+        def part(first: int, total: Float | None) -> Float:
+            # With the target as one more column: its products with the others come along.
+            here = slice(first, first + size)
+            rows = np.column_stack([design.dense_rows(chunk, here), chunk.y[here]])
+            rows *= root[here, None]
+            gram = rows.T @ rows
+            return gram if total is None else np.add(total, gram, out=total)
+
+        total = in_runs(part, range(0, n, size), n_jobs)
+        return cls(total[:p, :p].copy(), total[:p, p].copy())
 
     @classmethod
     def of_all(cls, design: Design, run: Run) -> NormalEquations:
@@ -231,7 +250,7 @@ class Model:
         return self._gram.whole(n_jobs)
 
 
-def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int) -> Model:
+def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int, passes: Any = plain) -> Model:
     """The model of one chunk; the Hessian uses every ``thin``-th row near a kink."""
     near, curvature = sums.near, sums.curvature
     if thin > 1:
@@ -243,7 +262,7 @@ def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, th
         kept = float(curvature[light & ~dropped].sum())
         curvature = np.where(light, curvature * (float(curvature[light].sum()) / kept if kept > 0 else 1.0), curvature)
         near, curvature = near[~dropped], curvature[~dropped]
-    rows = design.rows(chunk, near).scaled_rows(np.sqrt(curvature))
+    rows = passes.scaled_rows(design, chunk, near, np.sqrt(curvature))
     return Model(sums.objective, design.centred_forces(sums.forces), [rows], sums.total_curvature)
 
 

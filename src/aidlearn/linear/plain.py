@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.chunk import Chunk, Float, Int
+from aidlearn.linear.matrix import Matrix
 from aidlearn.linear.passes import WIDER_BY_LEVERAGE, Groups, LocalSums, Split
 
 if TYPE_CHECKING:
@@ -29,6 +30,19 @@ def model(design: Design, chunk: Chunk, point: Float, leverage: Any, kappa: floa
     forces = np.append(chunk.transposed_times(signed), signed.sum())
     objective = float(chunk.weight @ design.loss.values(z))
     return LocalSums(objective, forces, near, curvature, float(curvature.sum()))
+
+
+def scaled_rows(design: Design, chunk: Chunk, selected: NDArray[np.integer], factor: Float) -> Matrix:
+    """Some rows ``factor_i a_i`` (see :meth:`aidlearn.linear.design.Design.rows`)."""
+    return design.rows(chunk, selected).scaled_rows(factor)
+
+
+def dual_entries(design: Design, chunk: Chunk, labels: NDArray[np.int32], share: Float) -> tuple[Int, Float]:
+    """Entries of clusters with a dual, and their share of it times their sign."""
+    alpha = chunk.weight * share[labels]
+    rows = np.flatnonzero(alpha > 0)
+    sign, _ = design.loss.fold(chunk.y)
+    return rows, alpha[rows] if sign is None else alpha[rows] * sign[rows]
 
 
 def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Split) -> Groups:

@@ -29,6 +29,7 @@ from aidlearn.engine.problem import (
 )
 from aidlearn.linear.design import NOISE, Design
 from aidlearn.linear.hasty import cheap, hasty, out_of_time
+from aidlearn.linear.passes import passes_of
 from aidlearn.linear.solvers import AggregatedSolver, solve_aggregated
 
 ON_KINK = 1e-7
@@ -238,11 +239,11 @@ class PiecewiseLinear(Problem):
         entries: list[Int] = []
         duals: list[Float] = []
 
+        design, passes = self.design, passes_of(self.run)
+
         def spread(chunk: Chunk, labels: NDArray[np.int32]) -> tuple[Int, Float]:
-            alpha = chunk.weight * share[labels]
-            rows = np.flatnonzero(alpha > 0)
-            sign, _ = loss.fold(chunk.y)
-            return rows + chunk.start, alpha[rows] if sign is None else alpha[rows] * sign[rows]
+            rows, duals = passes.dual_entries(design, chunk, labels, share)
+            return rows + chunk.start, duals
 
         def collect(value: tuple[Int, Float]) -> None:
             entries.append(value[0])
