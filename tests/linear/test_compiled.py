@@ -15,7 +15,7 @@ from aidlearn.data.moments import _measured, inspect
 from aidlearn.data.run import COMPILED_CELLS, worth_compiling
 from aidlearn.engine.problem import Problem, Trial
 from aidlearn.linear import compiled as passes
-from aidlearn.linear import plain
+from aidlearn.linear import kernels, plain
 from aidlearn.linear.design import Design
 from aidlearn.linear.losses import absolute, epsilon_insensitive, hinge, pinball
 from aidlearn.linear.newton import Metric, NormalEquations
@@ -315,9 +315,9 @@ def test_the_place_of_scratch_memory_changes_no_bit(kind, monkeypatch):
     given = Chunk(0, n, chunk.X, chunk.y, weight, labels)
     seen = set()
     for gap in (0, 1, 7, 64, 500, 2000, 4096, 20_000):
-        scratch = space[n + gap : n + gap + passes._SCRATCH]
+        scratch = space[n + gap : n + gap + kernels.SCRATCH]
         monkeypatch.setattr(
-            passes.np, "zeros", lambda *a, s=scratch, z=np.zeros, **k: s if a == (passes._SCRATCH,) else z(*a, **k)
+            passes.np, "zeros", lambda *a, s=scratch, z=np.zeros, **k: s if a == (kernels.SCRATCH,) else z(*a, **k)
         )
         scratch[:] = 0.0
         model = passes.model(design, given, point, 0.4, 1.0)

@@ -193,7 +193,9 @@ def test_a_hybrid_matrix_is_its_dense_twin(seed, n_rows, n_full):
     centre = np.where(hybrid.centrable, rng.normal(size=q + r), 0.0)
     centre[-1] = 0.0
     some = rng.random(q + r) < 0.5
-    for one, two in ((hybrid, twin), (hybrid.centred(centre), twin.centred(centre)), (abs(hybrid), abs(twin))):
+    assert abs(hybrid) @ v == pytest.approx(abs(twin) @ v)
+    assert abs(hybrid).T @ positive == pytest.approx(abs(twin).T @ positive)
+    for one, two in ((hybrid, twin), (hybrid.centred(centre), twin.centred(centre))):
         assert one @ v == pytest.approx(two @ v)
         assert one.T @ u == pytest.approx(two.T @ u)
         assert one.gram(positive) == pytest.approx(two.gram(positive))

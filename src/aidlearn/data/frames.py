@@ -37,7 +37,7 @@ LISTS = ("List", "Array", "Struct")
 
 def is_table(X: Any) -> bool:
     """Whether ``X`` is a frame in memory: of pandas, polars, pyarrow or another library that narwhals knows."""
-    return bool(nw.dependencies.is_into_dataframe(X))
+    return not isinstance(X, np.ndarray) and bool(nw.dependencies.is_into_dataframe(X))
 
 
 class Columns(ABC):

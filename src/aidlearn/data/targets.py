@@ -74,10 +74,13 @@ class Classes:
     def of_labels(cls, labels: NDArray[Any]) -> tuple[Classes, Int]:
         """The classes of labels in memory, and the index of each entry's class."""
         found, codes = _encoded(labels)
-        try:
-            check_classification_targets(found)
-        except ValueError:
-            raise ValueError(CONTINUOUS) from None
+        if found.dtype.kind == "f" and (found != np.round(found)).any():
+            raise ValueError(CONTINUOUS)
+        if found.dtype.kind == "O":
+            try:
+                check_classification_targets(found)
+            except ValueError:
+                raise ValueError(CONTINUOUS) from None
         return cls(found, np.bincount(codes, minlength=len(found))), codes
 
     @classmethod
@@ -125,7 +128,7 @@ def check_labels(y: Any, advice: str = "") -> NDArray[Any]:
     """A 1-D array of class labels without missing values."""
     if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
         y = y.to_numpy()
-    labels = np.asarray(column_or_1d(y, warn=True))
+    labels = y if type(y) is np.ndarray and y.ndim == 1 else np.asarray(column_or_1d(y, warn=True))
     if len(labels) == 0:
         raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
     bad = _bad(labels)
