@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aidlearn.bench.harness import Cell, Row
-from benchmarks.paper import behaviour, illustrations, kernels, linear, semi
+from benchmarks.paper import behaviour, exact, illustrations, kernels, linear, semi
 from benchmarks.paper.experiment import DEFAULT_SCALE, Experiment
 from benchmarks.paper.store import Store, commit, machine, measure_all, to_parquet
 
 EXPERIMENTS = {
     experiment.name: experiment
-    for module in (linear, semi, kernels, behaviour, illustrations)
+    for module in (linear, semi, exact, kernels, behaviour, illustrations)
     for experiment in module.EXPERIMENTS
 }
 MEMORY = 16.0

@@ -172,6 +172,7 @@ def test_all_names_are_there(capsys):
         ("dual", ["rcv"]),
         ("kernel", ["rows", ", kmeans"]),
         ("illustrations", [""]),
+        ("s3vm-exact", ["plane 40"]),
     ],
 )
 def test_every_table_is_written(name, only, tmp_path, capsys):

@@ -229,7 +229,7 @@ _DECLARED = (
             Option("C", help="Weight of the losses of labelled rows."),
             Option("C_unlabeled"),
             Option("balance"),
-            Option("kernel", ("linear", "rbf", "poly", "graph")),
+            Option("kernel", ("linear", "rbf", "poly", "graph", "auto")),
             *_KERNEL,
             Option("certify"),
             Option("refine"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,14 @@ from aidlearn.estimators.checks import check_number, class_of, generator
 from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
 from aidlearn.estimators.partial_labels import UNLABELLED, balancing, check_classes, encode_labels, known_labels
 from aidlearn.kernel.functions import NAMES, kernel_from
-from aidlearn.semisupervised import miqp
+from aidlearn.semisupervised import choice, miqp
+from aidlearn.semisupervised.choice import Choice, Projection
 from aidlearn.semisupervised.features import (
     EXACT_ROWS,
     LANDMARKS,
     GraphFeatures,
     KernelFeatures,
+    LinearFeatures,
     graph_features,
     kernel_features,
 )
@@ -43,7 +46,7 @@ from aidlearn.semisupervised.picture import frame
 from aidlearn.semisupervised.problem import SemiSupervised, SemiSupervisedSettings
 from aidlearn.semisupervised.refine import refine
 from aidlearn.semisupervised.start import by_kmeans, from_labels
-from aidlearn.semisupervised.stored import feature_values, features_of
+from aidlearn.semisupervised.stored import feature_values, features_of, projection_of
 
 FEATURES_SHARE = 0.7
 """Part of a time limit after which features of a graph are made do with what there is."""
@@ -70,8 +73,10 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
     balance : {{None, "constraint", "cost"}}, default=None
         "constraint": the mean decision value of the unlabelled rows is the mean label of the labelled rows, which
         excludes that all unlabelled rows end on one side. "cost": larger weights for the smaller labelled class.
-    kernel : {{"linear", "rbf", "poly", "precomputed", "graph"}} or callable, default="linear"
-        "graph" is the heat kernel of a nearest-neighbour graph of all training rows.
+    kernel : {{"linear", "rbf", "poly", "precomputed", "graph", "auto"}} or callable, default="linear"
+        "graph" is the heat kernel of a nearest-neighbour graph of all training rows. "auto" chooses among some sixty
+        kernels, and with the kernel also C, C_unlabeled and balance, whatever is given for them: the ones that predict
+        labelled rows best that are left out (see ``choice_``).
     gamma : {{"scale", "auto"}} or float, default="scale"
         Of the kernels rbf and poly, as in scikit-learn.
     degree : int, default=3
@@ -131,6 +136,9 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
     classes_ : ndarray of shape (n_classes,)
     transduction_ : ndarray of shape (n_samples,)
         Class of every training row: the given one, or the predicted one of unlabelled rows.
+    choice_ : dict
+        With ``kernel="auto"`` what was chosen: kernel (in words), C, C_unlabeled, balance, and error, the mean squared
+        error of labelled rows left out.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         With the linear kernel only.
     intercept_ : ndarray of shape (1,) or (n_classes,){FITTED_ATTRIBUTES}
@@ -244,7 +252,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         with one_blas_thread():
             rows, _, weight, digest = checked_rows(run, digest=self.checkpoint is not None)
             check_classes(self.classes_, codes, weight)
-            features = self._features(rows, weight, started)
+            features = self._features(rows, weight, codes, started)
             names = [1] if len(self.classes_) == 2 else range(len(self.classes_))
             fits = [self._fit_one(run, features, codes, k, weight, started, digest) for k in names]
         points = np.array([fit.result.point for fit in fits])
@@ -266,6 +274,8 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
             return super()._scores(X)
         checked = self._checked(X)
         rows = checked_rows(Run(feature_rows(checked, self._recipe()))).X
+        if self._projection is not None:
+            rows = self._projection.apply(rows)
         if isinstance(self._representation, GraphFeatures):
             columns = [self._representation.extend(rows, values) for values in self._expansion]
             return np.column_stack(columns) + self.intercept_
@@ -311,16 +321,26 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
             return from_labels(self.init)
         raise ValueError(f"init must be 'auto', 'kmeans', an array of cluster labels or a callable, got {self.init!r}.")
 
-    def _features(self, rows: Any, weight: Float, started: float) -> Any:
+    def _features(self, rows: Any, weight: Float, codes: NDArray[np.int64], started: float) -> Any:
         """What the linear machine works on: the rows themselves, or a factor of their kernel."""
         deadline = math.inf if self.time_limit is None else started + FEATURES_SHARE * self.time_limit
-        self._representation: KernelFeatures | GraphFeatures | None = None
+        self._representation: KernelFeatures | GraphFeatures | LinearFeatures | None = None
+        self._projection: Projection | None = None
+        self._choice: Choice | None = None
+        if hasattr(self, "choice_"):
+            del self.choice_  # of an earlier fit
+        if isinstance(self.kernel, str) and self.kernel == "auto":
+            kernels = choice.Kernels(rows, generator(self.random_state), deadline)
+            self._choice, chosen = choice.choose(kernels, codes, weight, UNLABELLED)
+            self.choice_ = asdict(self._choice)
+            self._projection, self._representation = chosen.build()
+            return self._representation.features
         if isinstance(self.kernel, str) and self.kernel == "linear":
             return rows
         if isinstance(self.kernel, str) and self.kernel == "graph":
             self._representation = graph_features(rows, int(self.n_neighbors), float(self.diffusion), deadline)
             return self._representation.features
-        kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, weight, (*NAMES, "graph"))
+        kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, weight, (*NAMES, "graph", "auto"))
         if kernel.precomputed and rows.shape[0] != rows.shape[1]:
             raise ValueError(f"A precomputed kernel must be a square matrix, got shape {rows.shape}.")
         self._representation = kernel_features(kernel, rows, self.n_components, generator(self.random_state))
@@ -338,7 +358,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
     ) -> Fitted:
         """One class against the rest of the labelled rows: the best of ``n_init`` runs."""
         target = np.where(codes == UNLABELLED, 0.0, np.where(codes == positive, 1.0, -1.0))
-        if self.balance == "cost":
+        if self._balance == "cost":
             weight = weight * balancing(target, weight)
         source = ArraySource(features, target, weight, run.n_jobs)
         # Each run has a generator of its own: one that goes on from a checkpoint does not draw its start again.
@@ -367,9 +387,9 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
     ) -> Fitted:
         deadline = math.inf if time_limit is None else time.monotonic() + time_limit
         settings = SemiSupervisedSettings(
-            C=float(self.C),
-            C_unlabeled=float(self.C_unlabeled),
-            balance=self.balance == "constraint",
+            C=float(self.C if self._choice is None else self._choice.C),
+            C_unlabeled=float(self.C_unlabeled if self._choice is None else self._choice.C_unlabeled),
+            balance=self._balance == "constraint",
             certify=bool(self.certify),
             node_limit=None if self.node_limit is None else int(self.node_limit),
             start_method=self._start_method(),
@@ -386,6 +406,10 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
             result.point, result.objective = better.point, better.objective
             result.lower_bound = min(result.lower_bound, result.objective)
         return fit
+
+    @property
+    def _balance(self) -> str | None:
+        return self.balance if self._choice is None else self._choice.balance
 
     def _store_model(self, points: Float) -> None:
         self.intercept_ = points[:, -1]
@@ -408,12 +432,12 @@ def file_state(model: SemiSupervisedSVC) -> dict[str, Any]:
     """What predictions need beyond parameters and fitted attributes."""
     if model._representation is None:
         return {}
-    return {**feature_values(model._representation), "expansion": model._expansion}
+    return {**feature_values(model._representation, model._projection), "expansion": model._expansion}
 
 
 def restore_file_state(model: SemiSupervisedSVC, state: Mapping[str, Any]) -> None:
     """Give it back to a model that has its fitted attributes."""
-    model._representation = features_of(state)
+    model._representation, model._projection = features_of(state), projection_of(state)
     if model._representation is not None:
         model._expansion = state["expansion"]
 
@@ -422,6 +446,6 @@ def certified_kernel(model: SemiSupervisedSVC) -> str:
     """Which kernel objective and bound belong to: "exact", or its approximation."""
     n = len(model.transduction_)
     n_landmarks = model.n_components or (LANDMARKS if n > EXACT_ROWS else n)
-    if model.kernel in ("linear", "graph") or n_landmarks >= n:
+    if model.kernel in ("linear", "graph", "auto") or n_landmarks >= n:
         return "exact"
     return f"Nystroem approximation by {n_landmarks:,} rows"

@@ -123,26 +123,69 @@ def _leading(smooth: Any, n_kept: int, deadline: float) -> tuple[Float, Float]:
         return values, basis @ turned
 
 
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenvectors of a graph of nearest neighbours: the heat kernels of all times have the same."""
+
+    values: Float
+    """Of I - L, rising."""
+    vectors: Float
+    index: NearestNeighbors
+    width: float
+    n_neighbors: int
+
+    @classmethod
+    def of(cls, X: Any, n_neighbors: int, deadline: float = math.inf, least_diffusion: float = 0.0) -> Spectrum:
+        """Of the rows of X, as far as times of at least ``least_diffusion`` need it; less once the deadline is over."""
+        n = X.shape[0]
+        k = min(n_neighbors, n - 1)
+        index = NearestNeighbors(n_neighbors=max(1, k)).fit(X)
+        graph = index.kneighbors_graph(mode="distance") if k else sparse.csr_array((n, n))
+        positive = graph.data[graph.data > 0]
+        width = float(np.median(positive)) if len(positive) else 1.0
+        graph.data = np.exp(-((graph.data / width) ** 2))
+        graph = sparse.csr_array(graph.maximum(graph.T))
+        degree = np.maximum(np.asarray(graph.sum(axis=1)).ravel(), TINY)
+        scaling = sparse.diags_array(1 / np.sqrt(degree))
+        smooth = scaling @ graph @ scaling  # I - L
+        if n <= DENSE_ROWS and DENSE_SECONDS * n**3 <= deadline - time.monotonic():
+            values, vectors = linalg.eigh(smooth.toarray(), check_finite=False, driver="evd")
+            if least_diffusion:
+                kept = values > values[-1] - 2 * DECAY / least_diffusion
+                values, vectors = values[kept], vectors[:, kept]
+        else:
+            values, vectors = _leading(smooth, min(EIGENVECTORS, n - 2), deadline)
+        return cls(values, vectors, index, width, max(1, k))
+
+    def rows(self, chosen: Any, diffusion: float) -> Float:
+        """Features of some rows: of unit length, inner products are the heat kernel."""
+        kept = self.values > self.values.max() - 2 * DECAY / diffusion
+        features = self.vectors[chosen][:, kept] * np.exp(0.5 * diffusion * (self.values[kept] - 1))
+        norms = np.sqrt(np.einsum("ij,ij->i", features, features))
+        return np.asarray(features / np.where(norms > 0, norms, 1.0)[:, None])
+
+    def features(self, diffusion: float) -> GraphFeatures:
+        """Of all rows."""
+        return GraphFeatures(
+            np.ascontiguousarray(self.rows(slice(None), diffusion)), self.index, self.width, self.n_neighbors
+        )
+
+
 def graph_features(X: Any, n_neighbors: int, diffusion: float, deadline: float = math.inf) -> GraphFeatures:
     """Features whose inner products are the heat kernel after time ``diffusion``; fewer once the deadline is over."""
-    n = X.shape[0]
-    k = min(n_neighbors, n - 1)
-    index = NearestNeighbors(n_neighbors=max(1, k)).fit(X)
-    graph = index.kneighbors_graph(mode="distance") if k else sparse.csr_array((n, n))
-    positive = graph.data[graph.data > 0]
-    width = float(np.median(positive)) if len(positive) else 1.0
-    graph.data = np.exp(-((graph.data / width) ** 2))
-    graph = sparse.csr_array(graph.maximum(graph.T))
-    degree = np.maximum(np.asarray(graph.sum(axis=1)).ravel(), TINY)
-    scaling = sparse.diags_array(1 / np.sqrt(degree))
-    smooth = scaling @ graph @ scaling  # I - L
-    if n <= DENSE_ROWS and DENSE_SECONDS * n**3 <= deadline - time.monotonic():
-        values, vectors = linalg.eigh(smooth.toarray(), check_finite=False, driver="evd")
-        kept = values > values[-1] - 2 * DECAY / diffusion
-        values, vectors = values[kept], vectors[:, kept]
-    else:
-        values, vectors = _leading(smooth, min(EIGENVECTORS, n - 2), deadline)
-    features = vectors * np.exp(0.5 * diffusion * (values - 1))
-    norms = np.sqrt(np.einsum("ij,ij->i", features, features))
-    features /= np.where(norms > 0, norms, 1.0)[:, None]
-    return GraphFeatures(np.ascontiguousarray(features), index, width, max(1, k))
+    return Spectrum.of(X, n_neighbors, deadline, diffusion).features(diffusion)
+
+
+@dataclass(frozen=True)
+class LinearFeatures:
+    """The rows themselves in other units."""
+
+    features: Any
+    scale: float
+
+    def scores(self, X: Any, expansion: Float) -> Float:
+        return np.asarray(X @ expansion.T)
+
+    def expansion(self, w: Float) -> Float:
+        """Slopes in the units of the rows."""
+        return w * self.scale

@@ -9,19 +9,47 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
 from aidlearn.kernel.stored import kernel_of, kernel_values
-from aidlearn.semisupervised.features import GraphFeatures, KernelFeatures
+from aidlearn.semisupervised.choice import Projection
+from aidlearn.semisupervised.features import GraphFeatures, KernelFeatures, LinearFeatures
 
 
-def feature_values(features: KernelFeatures | GraphFeatures) -> dict[str, Any]:
+def feature_values(
+    features: KernelFeatures | GraphFeatures | LinearFeatures, projection: Projection | None
+) -> dict[str, Any]:
     """By name; the features of the training rows are not among them."""
+    return _own_values(features) | _projection_values(projection)
+
+
+def _projection_values(projection: Projection | None) -> dict[str, Any]:
+    if projection is None:
+        return {}
+    return {
+        "unit_length": int(projection.unit_length),
+        "projection_centre": projection.centre,
+        "projection_matrix": projection.matrix,
+    }
+
+
+def projection_of(values: Mapping[str, Any]) -> Projection | None:
+    """The projection of such values, None if there is none."""
+    if "unit_length" not in values:
+        return None
+    return Projection(bool(values["unit_length"]), values["projection_centre"], values["projection_matrix"])
+
+
+def _own_values(features: KernelFeatures | GraphFeatures | LinearFeatures) -> dict[str, Any]:
+    if isinstance(features, LinearFeatures):
+        return {"linear_scale": features.scale}
     if isinstance(features, KernelFeatures):
         return {**kernel_values(features.kernel), "landmarks": features.landmarks}
     return {"rows": features.index._fit_X, "width": features.width, "neighbors": features.n_neighbors}
 
 
-def features_of(values: Mapping[str, Any]) -> KernelFeatures | GraphFeatures | None:
+def features_of(values: Mapping[str, Any]) -> KernelFeatures | GraphFeatures | LinearFeatures | None:
     """The features of such values, None if there are none."""
     nothing = np.empty((0, 0))
+    if "linear_scale" in values:
+        return LinearFeatures(nothing, float(values["linear_scale"]))
     if "rows" in values:
         index = NearestNeighbors(n_neighbors=values["neighbors"]).fit(values["rows"])
         return GraphFeatures(nothing, index, values["width"], values["neighbors"])
