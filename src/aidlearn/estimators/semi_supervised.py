@@ -332,7 +332,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         if isinstance(self.kernel, str) and self.kernel == "auto":
             kernels = choice.Kernels(rows, generator(self.random_state), deadline)
             self._choice, chosen = choice.choose(kernels, codes, weight, UNLABELLED)
-            self.choice_ = asdict(self._choice)
+            self.choice_: dict[str, Any] = asdict(self._choice)
             self._projection, self._representation = chosen.build()
             return self._representation.features
         if isinstance(self.kernel, str) and self.kernel == "linear":

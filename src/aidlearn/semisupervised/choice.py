@@ -197,9 +197,9 @@ class Kernels:
             return
         for width in WIDTHS:
             yield self._rbf(width)
-        for count in (None, *COMPONENTS):
-            if count is None or count < len(values):
-                yield from self._graphs(count)
+        for place in (None, *COMPONENTS):
+            if place is None or place < len(values):
+                yield from self._graphs(place)
 
     def _linear(self, name: str, projection: Projection) -> Candidate:
         if projection.matrix.size:
