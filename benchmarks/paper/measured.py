@@ -162,7 +162,7 @@ def train_rate(data: Data, solution: Solution) -> float:
 
 def _needed(n: int, m: int, solver: str) -> float:
     """GB, roughly: R holds the rows, their transpose and a work copy beside ours."""
-    return 8e-9 * n * m * (4.0 if "quantreg" in solver else 1.35)
+    return 8e-9 * n * m * (4.0 if "quantreg" in solver else 1.15)
 
 
 def _own(problem: str, data: Data, arguments: Row, repeat: int) -> Measured:
