@@ -88,7 +88,9 @@ def seconds(value: float | None) -> str:
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table; numbers to the right."""
+    """A table without the columns that no line has a value of."""
+    kept = [k for k in range(len(head)) if not lines or any(line[k] != "-" for line in lines)]
+    head, lines = [head[k] for k in kept], [[line[k] for k in kept] for line in lines]
     out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     out += ["| " + " | ".join(line) + " |" for line in lines]
     return "\n".join(out)

@@ -29,9 +29,9 @@ def save(figure: Any, path: Path) -> None:
 
 
 def named(solver: str) -> str:
-    return (
-        f"the paper's procedure ({solver.split()[1]})" if solver.startswith("faithful") else NAMES.get(solver, solver)
-    )
+    if solver.startswith("faithful"):
+        return f"the paper's procedure ({solver.split()[1].replace('auto', 'interior point')})"
+    return NAMES.get(solver, solver)
 
 
 def series(rows: Sequence[Row], value: str = "cpu") -> Series:
