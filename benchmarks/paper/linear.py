@@ -289,7 +289,7 @@ def iterations(rows: Sequence[Row]) -> str:
 EXPERIMENTS = (
     Experiment(
         "lad-a",
-        "LAD, Set A: n in 2..16e5, m in 10..800, against R quantreg (Table 1)",
+        "LAD, Set A: n in 2..16e5, m in 10..800, against R quantreg (Table 2)",
         lad(published.LAD_A, published.LAD_A),
         compared,
         outcome,
@@ -313,7 +313,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "svm-1",
-        "SVM, Set 1: n in 3..15e4, m in 10..90, two kinds of data, against libsvm (Tables 2, 3, Figure 6)",
+        "SVM, Set 1: n in 3..15e4, m in 10..90, two kinds of data, against libsvm (Tables 3, 4, Figure 6)",
         svm_1,
         compared,
         outcome,
@@ -322,7 +322,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "svm-2",
-        "SVM, Set 2: n in 2..8e5, m in 10..90, against liblinear (Table 4, Figure 7)",
+        "SVM, Set 2: n in 2..8e5, m in 10..90, against liblinear (Table 5, Figure 7)",
         svm_2,
         compared,
         outcome,
@@ -331,7 +331,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "svm-full",
-        "SVM on 1.3 million x 342, iteration by iteration (appendix C)",
+        "SVM on 1.3 million x 342, iteration by iteration (Table 10)",
         svm_full,
         iterations,
         outcome,

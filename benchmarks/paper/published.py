@@ -39,7 +39,7 @@ LAD_A = _table(
 """,
     "r0 rate T seconds peer delta rho",
 )
-"""Table 1: LAD, Set A, against quantreg's fn."""
+"""Table 2: LAD, Set A, against quantreg's fn."""
 
 _SVM = "r0 rate T seconds sigma peer peer_sigma gamma delta rho"
 SVM_IBM = _table(
@@ -67,7 +67,7 @@ SVM_IBM = _table(
 """,
     _SVM,
 )
-"""Table 2: SVM, Set 1, IBM data, against libsvm (means of ten instances)."""
+"""Table 3: SVM, Set 1, IBM data, against libsvm (means of ten instances)."""
 SVM_RCV = _table(
     """
 30000 10 0.0008 0.002 4.1 2 0 25 1 0 0 0.064
@@ -93,7 +93,7 @@ SVM_RCV = _table(
 """,
     _SVM,
 )
-"""Table 3: SVM, Set 1, RCV data, against libsvm."""
+"""Table 4: SVM, Set 1, RCV data, against libsvm."""
 SVM_LARGE = _table(
     """
 200000 10 0.0002 0.001 3.1 10 4 4 9 0 0.0012 2.40
@@ -119,7 +119,7 @@ SVM_LARGE = _table(
 """,
     _SVM,
 )
-"""Table 4: SVM, Set 2, IBM data, against liblinear."""
+"""Table 5: SVM, Set 2, IBM data, against liblinear."""
 
 _FULL = "rate bound best gap iteration_seconds seconds train"
 
@@ -153,7 +153,7 @@ FULL = {
 0.0458 1210 1210 0.0003 518 1216 0.995
 """),
 }
-"""Appendix C: 1.3 million x 342, iteration by iteration (gaps over 1,000 % are inf)."""
+"""Table 10 (appendix C): 1.3 million x 342, iteration by iteration (gaps over 1,000 % are inf)."""
 
 SETS = ("Digit1", "USPS", "BCI", "g241c", "g241d", "Text", "COIL2", "SecStr")
 ALGORITHMS = ("AID5", "AID1", "TSVM linear", "TSVM RBF", "S4VM linear", "S4VM RBF")
@@ -214,7 +214,7 @@ S3VM_TIME = {
     for name, line in zip(SETS, text.splitlines(), strict=True)
     for part, labels in enumerate((10, 100))
 }
-"""Appendix A: seconds by algorithm, set and labels, then by scale."""
+"""Table 9 (appendix A): seconds by algorithm, set and labels, then by scale."""
 
 
 def best_published(name: str, labels: int) -> float | None:

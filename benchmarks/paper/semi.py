@@ -398,7 +398,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "s3vm-time",
-        "S3VM, execution times of AID1 and AID5 (appendix A)",
+        "S3VM, execution times of AID1 and AID5 (Table 9)",
         cells(published.SCALES),
         time_table,
         time_remarks,
