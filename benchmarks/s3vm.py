@@ -41,8 +41,7 @@ def cells(labels: int) -> object:
     def made(options: Options) -> list[Cell]:
         out = []
         for name in published.SETS:
-            options.scale = 0.01 if options.quick else 1.0
-            count = len(official(name, labels, options))
+            count = len(official(name, labels, 0.01 if options.quick else 1.0))
             arguments = {"name": name, "labels": labels, "count": count}
             shown = {"paper": published.best_published(name, labels)}
             timeout = 86_400.0 if options.timeout is None else options.timeout

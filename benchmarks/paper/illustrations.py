@@ -151,16 +151,15 @@ def _panel(ax: Any, row: Row, t: int, split: bool) -> None:
     if row["name"] == "lad":
         ax.scatter(*x.T, s=22, c=np.where(regions > 0, "white", INK), edgecolors="black", lw=0.8, zorder=3)
     else:
-        for value, marker, face in ((1, "o", "white"), (-1, "x", "black"), (0, "o", "#e8e8e8")):
+        alone = row["name"] == "svm"  # labels are rare in the other picture, and so are drawn in black
+        for value, marker, face in (
+            (1, "o" if alone else "s", "white" if alone else "black"),
+            (-1, "x", "black"),
+            (0, "o", "white"),
+        ):
             chosen = y == value
-            ax.scatter(
-                *x[chosen].T,
-                s=24,
-                marker=marker,
-                c=face,
-                **({} if marker == "x" else {"edgecolors": "black", "lw": 0.8}),
-                zorder=3,
-            )
+            edges = {} if marker == "x" else {"edgecolors": "black", "lw": 0.8}
+            ax.scatter(*x[chosen].T, s=24, marker=marker, c=face, **edges, zorder=3)
     _lines(ax, row, t, x)
 
 
