@@ -80,12 +80,61 @@ def test_classes_are_fitted_in_groups_where_memory_is_short(tmp_path):
     y = np.digitize(X[:, 0] + rng.normal(size=20_000), [-1, 0, 1])
     np.save(tmp_path / "rows.npy", np.column_stack([X, y]))
     path = tmp_path / "rows.npy"
-    groups = [Run(open_source(path, 3, memory_limit=limit)).classes_at_once for limit in (least(path, 3), "10GB")]
+    little = least(path, 3) + 1e6
+    groups = [Run(open_source(path, 3, memory_limit=limit)).classes_at_once for limit in (little, "10GB")]
     assert groups[0] < 4 <= groups[1]
     model, memory = LinearSVC(C=0.1), LinearSVC(C=0.1).fit(X, y)
-    model.fit(open_source(path, 3, memory_limit=least(path, 3)))
+    model.fit(open_source(path, 3, memory_limit=little))
     assert np.allclose(model.objective_, memory.objective_, rtol=1e-4)
     assert model.dual_coef_.shape == (4, len(model.support_))
+
+
+CLASSES = """
+import re, sys, warnings
+from pathlib import Path
+from aidlearn import LinearSVC, open_source
+
+def kilobytes(key):
+    return int(re.search(key + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+warnings.simplefilter("ignore")
+for _ in range(2):  # the first loads and compiles what is loaded late
+    before = kilobytes("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    model = LinearSVC(C=0.01, tol=1e-2).fit(open_source(sys.argv[1], -1, memory_limit=float(sys.argv[2])))
+print((kilobytes("VmHWM") - before) * 1024, hasattr(model, "dual_coef_"))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's /proc")
+def test_duals_of_many_classes_are_counted(tmp_path):
+    """Duals of ten classes and 200,000 rows take 50 MB: they are left out, with a warning, where there is not room."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200_000, 3))
+    y = np.digitize(X[:, 0] + 2 * rng.normal(size=len(X)), np.linspace(-2, 2, 9))
+    path = tmp_path / "rows.npy"
+    np.save(path, np.column_stack([X, y]))
+    limit = least(path, 3)
+    arguments = [sys.executable, "-c", CLASSES, str(path), str(limit)]
+    answer = subprocess.run(arguments, capture_output=True, text=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+    assert answer.returncode == 0, answer.stderr
+    taken, has_duals = answer.stdout.split()
+    assert float(taken) <= limit
+    assert has_duals == "False"
+
+
+def test_a_model_without_room_for_its_duals_says_so(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(5000, 3))
+    y = np.digitize(X[:, 0] + rng.normal(size=5000), [-1, 0, 1])
+    np.save(tmp_path / "rows.npy", np.column_stack([X, y]))
+    source = open_source(tmp_path / "rows.npy", 3, memory_limit="1GB")
+    assert LinearSVC().fit(source).dual_coef_.shape[0] == 4
+    monkeypatch.setattr("aidlearn.data.memory.Need.spare", lambda self, limit: 1000.0)
+    with pytest.warns(UserWarning, match="dual_coef_ of 4 models and 5000 rows does not fit into the memory limit"):
+        model = LinearSVC().fit(source)
+    assert not hasattr(model, "dual_coef_")
+    assert model.predict(X[:5]).shape == (5,)
 
 
 FACTORS = """

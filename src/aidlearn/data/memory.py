@@ -96,6 +96,10 @@ class Need:
         left = max(limit - self.fixed, 0.0) / 2 / 8
         return Budget(min(Budget.sample, left / SAMPLE_COPIES), left / CLUSTER_COPIES)
 
+    def spare(self, limit: float) -> float:
+        """Bytes for what a fit keeps once its samples, clusters and labels are gone."""
+        return max(limit - self.fixed + BYTES_PER_ROW * self.n, 0.0)
+
     def classes_at_once(self, limit: float) -> int:
         """Models of classes that can be fitted in the same passes."""
         spare = limit - self.least()

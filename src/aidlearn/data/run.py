@@ -129,6 +129,8 @@ class Run:
         """Memory for what a fit may choose the size of."""
         self.classes_at_once = None if limit is None else need.classes_at_once(limit)
         """How many models of classes share passes, where memory is limited."""
+        self.spare = math.inf if limit is None else need.spare(limit)
+        """Bytes for what is kept of the rows in the model."""
         self._stopped = False
         self._wanted: Systematic | None = None
         self._sample: Chunk | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,9 @@ from aidlearn.linear.design import Design
 from aidlearn.linear.losses import Loss, epsilon_insensitive, hinge
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.region import Region
+
+DUAL_BYTES = 16
+"""Of a dual with the number of its row."""
 
 
 def batched(items: list[Any], size: int) -> list[list[Any]]:
@@ -178,11 +182,12 @@ class LinearSVC(LinearClassifier):
             points = self._warm_points(n_fits, moments) if same else [None] * n_fits
             positives = [1.0] if n_classes == 2 else [float(k) for k in range(n_classes)]
             fits: list[Fitted] = []
-            duals: list[tuple[Int, Float]] = []
+            duals: list[tuple[Int, Float]] | None = []
             for group in batched(list(zip(positives, points, strict=True)), run.classes_at_once or n_classes):
                 fits += run_together(run, [self._one(positive, point, moments, region) for positive, point in group])
-                duals += [self._duals(run, fit.result) for fit in fits[-len(group) :]]
-            self._store_duals(duals, run.n_entries)
+                for fit in fits[-len(group) :]:
+                    duals = self._with_duals(run, duals, fit.result, n_fits)
+            self._store_duals(duals, n_fits, run)
         found = np.array([fit.result.point for fit in fits])
         m = run.n_attributes
         self.coef_ = self._slopes(found, moments)
@@ -242,8 +247,29 @@ class LinearSVC(LinearClassifier):
             run.stop()
             return nothing
 
-    def _store_duals(self, found: list[tuple[Int, Float]], n_entries: int) -> None:
-        supports = np.zeros(n_entries, dtype=bool)
+    def _with_duals(
+        self, run: Run, duals: list[tuple[Int, Float]] | None, result: Result, n_fits: int
+    ) -> list[tuple[Int, Float]] | None:
+        """The duals of one more class beside the others; None once they take more than the memory limit leaves."""
+        if duals is None:
+            result.clusters = None
+            return None
+        duals = [*duals, self._duals(run, result)]
+        kept = sum(len(entries) for entries, _ in duals)
+        needed = DUAL_BYTES * kept + 8.0 * n_fits * min(kept, run.n_entries)
+        return duals if needed <= run.spare else None
+
+    def _store_duals(self, found: list[tuple[Int, Float]] | None, n_fits: int, run: Run) -> None:
+        if found is None:
+            warnings.warn(
+                f"dual_coef_ of {n_fits} models and {run.n_entries} rows does not fit into the memory limit of the "
+                "source: the model has neither dual_coef_ nor support_. Raise memory_limit to have them.",
+                stacklevel=3,
+            )
+            for name in ("support_", "dual_coef_"):
+                self.__dict__.pop(name, None)
+            return
+        supports = np.zeros(run.n_entries, dtype=bool)
         for entries, _ in found:
             supports[entries] = True
         self.support_ = np.flatnonzero(supports)
