@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.display import QuantileDisplay as QuantileDisplay
     from aidlearn.engine.result import Iteration as Iteration
     from aidlearn.engine.result import Result as Result
+    from aidlearn.engine.result import StartStep as StartStep
     from aidlearn.engine.result import Status as Status
     from aidlearn.estimators.bootstrapping import Bootstrap as Bootstrap
     from aidlearn.estimators.bootstrapping import bootstrap as bootstrap
@@ -54,6 +55,7 @@ else:
         "QuantileDisplay": "aidlearn.display",
         "QuantileRegressorCV": "aidlearn.estimators.cross_validated",
         "Result": "aidlearn.engine.result",
+        "StartStep": "aidlearn.engine.result",
         "Status": "aidlearn.engine.result",
         "Summary": "aidlearn.estimators.summary",
         "TestResult": "aidlearn.estimators.summary",

@@ -72,6 +72,47 @@ def test_convergence_shows_the_history(lad, x):
     assert bounds.get_xlabel() == x
 
 
+@pytest.fixture(scope="module")
+def one_iteration():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(20_000, 4))
+    model = LADRegressor().fit(X, X.sum(axis=1) + rng.laplace(size=20_000))
+    assert model.n_iter_ == 1
+    return model
+
+
+def test_the_start_is_drawn_where_one_iteration_was_enough(one_iteration):
+    model = one_iteration
+    bounds, gaps = drawn(ConvergenceDisplay.from_estimator(model)).ax_
+    assert bounds.get_xlabel() == gaps.get_xlabel() == "seconds"
+    on_all = [step for step in model.start_ if step.n_rows == 20_000]
+    on_samples = [step for step in model.start_ if step.n_rows < 20_000]
+    assert len(on_all) >= 2
+    assert len(on_samples) >= 2
+    way = [[step.seconds, step.objective] for step in on_all] + [[model.history_[0].seconds, model.objective_]]
+    assert_allclose(line(bounds, "objective, on all rows").get_xydata(), way)
+    samples = [[step.seconds, step.objective] for step in on_samples]
+    assert_allclose(line(bounds, "on samples, an estimate").get_xydata(), samples)
+    above = [(step.objective - model.lower_bound_) / step.objective for step in on_all]
+    assert_allclose(line(gaps, "start: above the final bound").get_ydata(), [*above, model.gap_])
+
+
+def test_the_start_is_iteration_zero(one_iteration):
+    bounds, _ = drawn(ConvergenceDisplay.from_estimator(one_iteration, x="iteration")).ax_
+    values = [one_iteration.start_[-1].objective, one_iteration.objective_]
+    assert_allclose(line(bounds, "objective, on all rows").get_xydata(), np.column_stack([[0, 1], values]))
+
+
+def test_steps_of_the_start_are_what_it_evaluated(one_iteration):
+    """Times rise, passes are counted, and what was evaluated last on all rows is never below the optimum."""
+    steps = one_iteration.start_
+    assert [step.seconds for step in steps] == sorted(step.seconds for step in steps)
+    assert [step.n_passes for step in steps] == sorted(step.n_passes for step in steps)
+    assert 0 < steps[0].seconds < steps[-1].seconds < one_iteration.history_[0].seconds
+    assert all(step.objective >= one_iteration.lower_bound_ for step in steps if step.n_rows == 20_000)
+    assert steps[-1].n_passes < one_iteration.n_passes_
+
+
 def test_a_gap_of_zero_is_drawn():
     X = np.arange(40.0).reshape(-1, 1)
     model = LADRegressor().fit(X, 2 * X[:, 0])
@@ -153,7 +194,7 @@ def test_what_cannot_be_drawn(display):
 
 
 def test_errors_name_the_value(lad, quantiles):
-    with pytest.raises(ValueError, match="x must be 'iteration' or 'seconds', got 'time'"):
+    with pytest.raises(ValueError, match="x must be 'auto', 'iteration' or 'seconds', got 'time'"):
         ConvergenceDisplay.from_estimator(lad, x="time")
     for display in (ConvergenceDisplay, ClusterDisplay):
         with pytest.raises(ValueError, match="kind must be one of"):

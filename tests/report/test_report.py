@@ -89,6 +89,21 @@ def test_the_numbers_are_the_model_s():
         assert re.search(rf"{package} \d+\.\d+", text)
 
 
+def test_the_start_of_a_fit_of_one_iteration():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 3))
+    model = LADRegressor().fit(X, X.sum(axis=1) + rng.laplace(size=20_000))
+    text = render(model)
+    assert model.n_iter_ == 1
+    for step in model.start_:
+        sample = step.n_rows < 20_000
+        wanted = f"sample of {step.n_rows:,} rows: about {step.objective:.6g}"
+        assert (wanted if sample else f"pass {step.n_passes}: objective {step.objective:.9g}") in text
+    assert text.count("above the final bound") > 2
+    assert "over seconds" in text
+    assert "clusters / rows over iteration" not in text  # one dot is no chart
+
+
 def test_texts_are_escaped(tmp_path):
     X, y, *_ = data(m=2)
     table = pd.DataFrame(X, columns=[EVIL, "b"])

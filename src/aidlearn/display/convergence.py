@@ -6,14 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from aidlearn.data.chunk import Float
 from aidlearn.display.style import COLOURS, INK, LARGE_RANGE, SMALLEST_GAP, draw_parts, legend, tidy, whole_numbers
+from aidlearn.engine.result import relative_gap
 from aidlearn.estimators.fits import Fit, fits_of
 
 KINDS = ("both", "bounds", "gap")
 
 
 class ConvergenceDisplay:
-    """Best objective, best lower bound and their gap over the iterations of a fit.
+    """Best objective, best lower bound and their gap, from the start of a fit to its end.
+
+    Over seconds the start is drawn, too: objectives on samples (estimates), then on all rows, one for each pass, and of
+    those the distance from the bound that was proven in the end. Over iterations the point that the clusters were drawn
+    around is iteration 0.
 
     Parameters
     ----------
@@ -21,7 +27,8 @@ class ConvergenceDisplay:
         See :func:`aidlearn.estimators.fits.fits_of`; several are drawn relative to the objective that each reached.
     tol : float, optional
         Drawn as a line in the plot of gaps.
-    x : {"iteration", "seconds"}, default="iteration"
+    x : {"auto", "iteration", "seconds"}, default="auto"
+        ``"auto"`` is seconds where one iteration was enough and the start is known, else iterations.
     kind : {"both", "bounds", "gap"}, default="both"
 
     Attributes
@@ -42,25 +49,27 @@ class ConvergenceDisplay:
     ax_: Any
     figure_: Any
 
-    def __init__(self, fits: list[Fit], *, tol: float | None = None, x: str = "iteration", kind: str = "both") -> None:
-        if x not in ("iteration", "seconds"):
-            raise ValueError(f"x must be 'iteration' or 'seconds', got {x!r}.")
+    def __init__(self, fits: list[Fit], *, tol: float | None = None, x: str = "auto", kind: str = "both") -> None:
+        if x not in ("auto", "iteration", "seconds"):
+            raise ValueError(f"x must be 'auto', 'iteration' or 'seconds', got {x!r}.")
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}.")
         if not any(fit.history for fit in fits):
             raise ValueError("The fit has no iteration to draw: it was interrupted before its first one ended.")
+        if x == "auto":
+            x = "seconds" if all(fit.start and len(fit.history) == 1 for fit in fits) else "iteration"
         self.fits, self.tol, self.x, self.kind = fits, tol, x, kind
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, x: str = "iteration", kind: str = "both", ax: Any = None
+        cls, estimator: Any, *, x: str = "auto", kind: str = "both", ax: Any = None
     ) -> ConvergenceDisplay:
         """Draw a fitted estimator.
 
         Parameters
         ----------
         estimator : fitted estimator of aidlearn
-        x : {"iteration", "seconds"}, default="iteration"
+        x : {"auto", "iteration", "seconds"}, default="auto"
         kind : {"both", "bounds", "gap"}, default="both"
         ax : matplotlib Axes or two of them, optional
 
@@ -79,6 +88,12 @@ class ConvergenceDisplay:
     def _series(self, fit: Fit, *names: str) -> list[Any]:
         return [np.array([getattr(record, name) for record in fit.history], dtype=float) for name in (self.x, *names)]
 
+    def _started(self, fit: Fit) -> tuple[Float, Float]:
+        """Where and what the start evaluated on all rows: all of it over seconds, the last over iterations."""
+        steps = fit.steps_on_all if self.x == "seconds" else fit.start[-1:]
+        where = [step.seconds if self.x == "seconds" else 0.0 for step in steps]
+        return np.array(where), np.array([step.objective for step in steps])
+
     def _bounds(self, ax: Any) -> None:
         several = len(self.fits) > 1
         for k, fit in enumerate(self.fits):
@@ -88,7 +103,11 @@ class ConvergenceDisplay:
             found = np.isfinite(bound)
             ax.fill_between(x[found], bound[found] / scale, objective[found] / scale, color=colour, alpha=0.10, lw=0)
             label = fit.name if several else "objective, on all rows"
-            ax.plot(x, objective / scale, "o-", color=colour, label=label, ms=4.5)
+            before, there = self._started(fit)
+            ax.plot([*before, *x], np.array([*there, *objective]) / scale, "o-", color=colour, label=label, ms=4.5)
+            if self.x == "seconds" and not several and fit.steps_on_samples:
+                taken = [[step.seconds, step.objective] for step in fit.steps_on_samples]
+                ax.plot(*np.array(taken).T, "^:", color=COLOURS[2], label="on samples, an estimate", ms=4.5, mfc="none")
             below = None if several else "proven lower bound"
             ax.plot(x[found], bound[found] / scale, "s--", color=other, label=below, ms=4.5, mfc="none")
         tidy(ax, *self._labels("value / objective reached" if several else "value"), title="Objective and lower bound")
@@ -104,7 +123,13 @@ class ConvergenceDisplay:
             x, gap = self._series(fit, "gap")
             shown = np.isfinite(gap)
             gap = np.maximum(gap[shown], SMALLEST_GAP)
-            ax.plot(x[shown], gap, "o-", color=COLOURS[k % len(COLOURS)], label=fit.name or None, ms=4.5)
+            colour = COLOURS[k % len(COLOURS)]
+            ax.plot(x[shown], gap, "o-", color=colour, label=fit.name or None, ms=4.5)
+            before, there = self._started(fit)
+            if len(before) and np.isfinite(fit.lower_bound):
+                above = [max(relative_gap(value, fit.lower_bound), SMALLEST_GAP) for value in there]
+                label = None if len(self.fits) > 1 else "start: above the final bound"
+                ax.plot([*before, *x[shown][:1]], [*above, *gap[:1]], "o:", color=colour, label=label, ms=4, mfc="none")
         if self.tol:
             ax.axhline(self.tol, color=INK, lw=1, ls=":", label="tolerance")
         ax.set_yscale("log")

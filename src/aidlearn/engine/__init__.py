@@ -3,7 +3,7 @@
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
-from aidlearn.engine.result import Iteration, Result, Status
+from aidlearn.engine.result import Iteration, Result, StartStep, Status
 from aidlearn.engine.splits import Assignment
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Result",
     "Solution",
     "Start",
+    "StartStep",
     "Status",
     "Trial",
     "aid",

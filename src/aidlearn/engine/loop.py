@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from aidlearn.engine.checkpoint import Checkpoint, Snapshot
 from aidlearn.engine.clusters import Clusters, near_and_far
 from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution, Trial
-from aidlearn.engine.result import Iteration, Result, Status, below, relative_gap
+from aidlearn.engine.result import Iteration, Result, StartStep, Status, below, relative_gap
 from aidlearn.engine.splits import Check
 
 logger = logging.getLogger("aidlearn")
@@ -66,6 +66,7 @@ class _Progress:
     passes_before: int = 0
     """Of the run, for other problems than this one."""
     history: list[Iteration] = field(default_factory=list)
+    steps: list[StartStep] = field(default_factory=list)
 
     @property
     def objective(self) -> float:
@@ -92,6 +93,7 @@ class _Progress:
         if saved is None:
             start = problem.start()
             self.incumbent, self.proven = start.incumbent, problem.trivial_bound
+            self.steps = [replace(step, seconds=step.seconds - self.started) for step in start.steps]
             self.save(start.clusters)
             return start.clusters
         logger.info("going on from a checkpoint, after iteration %d", len(saved.history))
@@ -311,4 +313,5 @@ def aid(
         history=progress.history,
         solution=certified,
         clusters=clusters,
+        start=progress.steps,
     )

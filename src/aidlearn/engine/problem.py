@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from aidlearn.data.chunk import Chunk, Float, Int
 from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
-from aidlearn.engine.result import Status
+from aidlearn.engine.result import StartStep, Status
 
 if TYPE_CHECKING:
     from aidlearn.engine.clusters import Clusters
@@ -69,6 +69,8 @@ class Start:
 
     clusters: Clusters
     incumbent: Incumbent | None = None
+    steps: Sequence[StartStep] = ()
+    """What was evaluated on the way, with times of ``time.monotonic()``."""
 
 
 @dataclass(frozen=True)

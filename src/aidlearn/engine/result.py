@@ -66,6 +66,32 @@ def relative_gap(objective: float, lower_bound: float) -> float:
 
 
 @dataclass(frozen=True)
+class StartStep:
+    """A point that the start has evaluated on its way to the first clusters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(20_000, 3))
+    >>> model = LADRegressor().fit(X, X @ [1, 2, 3] + rng.laplace(size=20_000))
+    >>> first, last = model.start_[0], model.start_[-1]  # samples first, then all rows
+    >>> first.n_rows < last.n_rows == 20_000, last.objective >= model.objective_
+    (True, True)
+    """
+
+    n_rows: int
+    """Rows it was evaluated on: those of a sample, or all."""
+    objective: float
+    """Of these rows, weighted as all are: an estimate where they are a sample."""
+    seconds: float
+    """Since the start of the fit."""
+    n_passes: int
+    """Passes over all rows so far."""
+
+
+@dataclass(frozen=True)
 class Iteration:
     """One pass through the loop of Algorithm 1.
 
@@ -128,6 +154,8 @@ class Result:
     """The last aggregated solution, with its dual (None if the run was interrupted before it had one)."""
     clusters: Any = None
     """The clusters it belongs to."""
+    start: list[StartStep] = field(default_factory=list)
+    """What the start evaluated before the first iteration, where it tells."""
 
     @property
     def gap(self) -> float:

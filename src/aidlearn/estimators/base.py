@@ -32,6 +32,7 @@ from aidlearn.data.targets import Targets
 from aidlearn.engine.loop import Limits
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.fitting import Fitted, listed_callbacks, pass_listener
+from aidlearn.estimators.notebook import certificate_html
 
 ENGINE_PARAMETERS = """
     fit_intercept : bool, default=True
@@ -84,6 +85,8 @@ FITTED_ATTRIBUTES = """
     n_iter_, n_passes_, n_clusters_ : int
     aggregation_rate_ : float
     history_ : list of Iteration
+    start_ : list of StartStep
+        What the start evaluated before the first iteration, on samples and on all rows; empty where it does not tell.
     cluster_sizes_, cluster_distances_ : ndarray
         Rows in each of the final clusters (1,500 at most) and the distance of its mean from the nearest kink.
     frames_ : list of Frame
@@ -298,6 +301,7 @@ class AIDEstimator(BaseEstimator, ABC):
         self.n_clusters_ = keep([r.n_clusters for r in results])
         self.aggregation_rate_ = keep([r.aggregation_rate for r in results])
         self.history_ = keep([r.history for r in results], array=False)
+        self.start_ = keep([r.start for r in results], array=False)
         self.n_passes_ = run.n_passes
         # What plots show beyond the history: the final clusters, and every iteration of plane data.
         profiles = [fit.profile for fit in fits if fit.profile]
@@ -315,6 +319,16 @@ class AIDEstimator(BaseEstimator, ABC):
         """``X coef_' + intercept_``."""
         check_is_fitted(self)
         return linear_scores(self._checked(X), self.coef_, self.intercept_, self._recipe())
+
+    def _repr_html_inner(self) -> str:
+        return certificate_html(self) + super()._repr_html_inner()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """What notebooks show: scikit-learn's diagram of the parameters below the certificate in words."""
+        shown: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in shown:
+            shown["text/html"] = certificate_html(self) + shown["text/html"]
+        return shown
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -5,14 +5,14 @@ Plots and reports look at estimators through this only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from aidlearn.data.chunk import Float, Int
-from aidlearn.engine.result import Iteration, Status
+from aidlearn.engine.result import Iteration, StartStep, Status
 from aidlearn.estimators.registry import model_of
 from aidlearn.trace import Frame
 
@@ -38,6 +38,18 @@ class Fit:
     """Of the final clusters, or of a sample of them; None in a model of an older version."""
     frames: list[Frame]
     """Pictures of its iterations, where a plane can show them."""
+    start: list[StartStep] = field(default_factory=list)
+    """What was evaluated before the first iteration; empty in a model of an older version."""
+
+    @property
+    def steps_on_all(self) -> list[StartStep]:
+        """What the start evaluated on all rows."""
+        return [step for step in self.start if step.n_rows == self.start[-1].n_rows]
+
+    @property
+    def steps_on_samples(self) -> list[StartStep]:
+        """What it evaluated on samples before."""
+        return [step for step in self.start if step.n_rows < self.start[-1].n_rows]
 
 
 def fits_of(model: Any) -> list[Fit]:
@@ -67,6 +79,7 @@ def fits_of(model: Any) -> list[Fit]:
             n_clusters=int(of("n_clusters_", k)),
             aggregation_rate=float(of("aggregation_rate_", k)),
             history=of("history_", k),
+            start=of("start_", k, []),
             coef=slopes[k],
             intercept=float(intercepts[k]),
             cluster_sizes=of("cluster_sizes_", k, None),

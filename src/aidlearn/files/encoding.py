@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from aidlearn.data.recipe import Column, Recipe
-from aidlearn.engine.result import Iteration, Status
+from aidlearn.engine.result import Iteration, StartStep, Status
 from aidlearn.trace import Frame
 
 TYPE = "$"
@@ -47,6 +47,8 @@ def encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return {TYPE: "Status", "value": value.name}
     if isinstance(value, Iteration):
         return {TYPE: "Iteration", "value": asdict(value)}
+    if isinstance(value, StartStep):
+        return {TYPE: "StartStep", "value": asdict(value)}
     if isinstance(value, Recipe):
         columns = [[column.name, _listed(column.levels), column.reference] for column in value.columns]
         return {TYPE: "Recipe", "columns": columns, "missing": value.missing, "unknown": value.unknown}
@@ -111,6 +113,8 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
             return Status[value["value"]]
         if kind == "Iteration":
             return Iteration(**_exactly(value["value"], fields(Iteration)))
+        if kind == "StartStep":
+            return StartStep(**_exactly(value["value"], fields(StartStep)))
         if kind == "Recipe":
             columns = tuple(Column(str(name), _levels(levels), ref) for name, levels, ref in value["columns"])
             return Recipe(columns, str(value["missing"]), str(value["unknown"]))

@@ -16,6 +16,7 @@ from aidlearn.data.memory import fewest_rows
 from aidlearn.data.run import Run, Systematic
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Incumbent, Start
+from aidlearn.engine.result import StartStep
 from aidlearn.engine.splits import Assignment
 from aidlearn.linear.design import Design
 from aidlearn.linear.frame import nearest
@@ -123,7 +124,7 @@ class Band:
         if self._sharpening is None:
             self._sharpening = _Sharpening(problem.run, problem.design, problem.procedure.rng)
         sharp = self._sharpening
-        sharp.design, sharp.run = problem.design, problem.run
+        sharp.design, sharp.run, sharp.steps = problem.design, problem.run, []
         try:
             point = sharp.on_samples(self._point)
             if out_of_time(problem.run):
@@ -204,6 +205,7 @@ class _Sharpening:
 
     def __init__(self, run: Run, design: Design, rng: np.random.Generator | None) -> None:
         self.run, self.design = run, design
+        self.steps: list[StartStep] = []
         p = design.n_variables
         fewest = fewest_rows(run.n_entries, p)
         whole = run.sample(lambda: largest_sample(run, p, rng))
@@ -333,7 +335,12 @@ class _Sharpening:
 
         level.leverages = level.run.map(measure, level.leverages, partial(total.add, n_jobs=metric.n_jobs))
         total.objective += design.penalty(point)
+        self.note(n, total.objective)
         return total
+
+    def note(self, n_rows: int, objective: float) -> None:
+        """Remember for plots what was evaluated."""
+        self.steps.append(StartStep(n_rows, objective, time.monotonic(), self.run.n_passes))
 
 
 def _near_distance(problem: PiecewiseLinear, sharp: _Sharpening, view: _View, reach: float) -> float:
@@ -375,4 +382,6 @@ def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: 
 
     homes = np.tile(np.repeat(np.arange(n_regions, dtype=np.int16), n_bins), 2 if loss.classifies else 1)
     clusters, objective = Clusters.build(problem, assign, n_groups, homes, sharp.leverages)
-    return Start(clusters, Incumbent(point, objective + design.penalty(point)))
+    objective += design.penalty(point)
+    sharp.note(problem.run.n_entries, objective)
+    return Start(clusters, Incumbent(point, objective), sharp.steps)

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.display.style import LARGE_RANGE, RATES, SMALLEST_GAP
 from aidlearn.engine.result import Iteration, Status
+from aidlearn.estimators.certificate import certificate, percent, precise
 from aidlearn.estimators.fits import Fit, by_size, factor_words, feature_names
 from aidlearn.estimators.registry import model_of, one_against_one
 from aidlearn.estimators.summary import Summary
 from aidlearn.files.models import NOT_SAVED, environment_of
-from aidlearn.report.certificate import certificate, percent, precise
-from aidlearn.report.charts import Chart, Series, axes, lines, scatter
+from aidlearn.report.charts import Chart, axes, scatter
+from aidlearn.report.course import bounds, gaps, rates, short
 from aidlearn.report.stepper import stepper
 from aidlearn.trace import sample
 
@@ -36,8 +36,6 @@ LONGEST_TABLE = 200
 """Iterations of which each has its row; of more the first and the last half of that number are shown."""
 CLOUD = 700
 """Clusters in the plot of sizes."""
-SMALLEST_RANGE = 1e-5
-"""Part of the objective that the plot of bounds shows at least, to either side."""
 
 
 def title(model: Any, fits: list[Fit]) -> str:
@@ -117,54 +115,8 @@ def plots(model: Any, fit: Fit) -> str:
     """Bounds, gap, aggregation rates and sizes of clusters."""
     if not fit.history:
         return '<section class="card"><p>The fit was interrupted before its first iteration ended.</p></section>'
-    charts = [_bounds(fit), _gaps(fit, model.tol), _rates(fit), _sizes(fit)]
+    charts = [bounds(fit), gaps(fit, model.tol), rates(fit), _sizes(fit)]
     return f'<section class="card charts">{"".join(charts)}</section>'
-
-
-def _over_iterations(
-    name: str, y_label: str, series: list[Series], log: bool, text: Any, also: Sequence[float] = ()
-) -> Chart:
-    values = [*also, *(value for one in series for value in one.y)]
-    across, up = axes([x for one in series for x in one.x], values, log)
-    return Chart(name, "iteration", y_label, across, up, text, whole=True)
-
-
-def _bounds(fit: Fit) -> str:
-    x = [float(record.iteration) for record in fit.history]
-    objective = [record.best_objective for record in fit.history]
-    bound = [record.best_lower_bound for record in fit.history]
-    series = [
-        Series("objective, on all rows", "a", x, objective, _tips(fit, objective, "objective")),
-        Series("proven lower bound", "b", x, bound, _tips(fit, bound, "bound"), dashed=True),
-    ]
-    found = [value for value in [*objective, *bound] if math.isfinite(value)]
-    log = min(found, default=0.0) > 0 and max(found) > LARGE_RANGE * min(found)
-    # Digits beyond these are the business of the plot of gaps.
-    room = [fit.objective * (1 - SMALLEST_RANGE), fit.objective * (1 + SMALLEST_RANGE)]
-    chart = _over_iterations("Objective and lower bound", "value", series, log, _short if log else None, room)
-    return lines(chart, series, band=True)
-
-
-def _gaps(fit: Fit, tol: float) -> str:
-    x = [float(record.iteration) for record in fit.history]
-    gaps = [max(record.gap, SMALLEST_GAP) for record in fit.history]
-    tips = [f"iteration {record.iteration}: gap {percent(record.gap)}" for record in fit.history]
-    series = [Series("gap", "a", x, gaps, tips)]
-    shown = [*series, Series("", "", x[:1], [tol])] if tol > 0 else series
-    chart = _over_iterations("Certified gap", "gap", shown, True, _power)
-    return lines(chart, series, level=tol if tol > 0 else None)
-
-
-def _rates(fit: Fit) -> str:
-    x = [float(record.iteration) for record in fit.history]
-    series = []
-    for mark, (name, label) in zip("abc", RATES, strict=True):
-        rates = [_number(getattr(record, name)) for record in fit.history]
-        tips = [f"iteration {k:.0f}, {label}: {percent(rate)} of their rows" for k, rate in zip(x, rates, strict=True)]
-        if any(math.isfinite(rate) for rate in rates):
-            series.append(Series(label, mark, x, rates, tips))
-    chart = _over_iterations("Clusters over rows", "clusters / rows", series, True, _percentage)
-    return lines(chart, series)
 
 
 def _sizes(fit: Fit) -> str:
@@ -175,7 +127,7 @@ def _sizes(fit: Fit) -> str:
     across, up = axes(x, [float(size) for size in y], log=True)
     note = f" ({len(shown):,} of {fit.n_clusters:,})" if len(shown) < fit.n_clusters else ""
     name = f"Rows of each final cluster{note}"
-    chart = Chart(name, "distance of its mean from the nearest kink", "rows", across, up, _short)
+    chart = Chart(name, "distance of its mean from the nearest kink", "rows", across, up, short)
     return scatter(chart, x, y, "a")
 
 
@@ -299,26 +251,3 @@ def _value(value: Any, nothing: str = "None") -> str:
         return value
     name = getattr(value, "__name__", "") if callable(value) else ""
     return f"function {name}" if name else type(value).__name__
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def _tips(fit: Fit, values: Sequence[float], name: str) -> list[str]:
-    return [f"iteration {r.iteration}: {name} {v:.9g}" for r, v in zip(fit.history, values, strict=True)]
-
-
-def _short(value: float) -> str:
-    """A tick in few characters."""
-    if value != 0 and not 1e-3 <= abs(value) < 1e5:
-        return f"{value:.3g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
-    return f"{value:,.6g}"
-
-
-def _power(value: float) -> str:
-    return f"{value:.0e}".replace("e+0", "e").replace("e-0", "e-")
-
-
-def _percentage(value: float) -> str:
-    return f"{100 * value:.3g}%"

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from aidlearn.estimators.certificate import percent
 from aidlearn.estimators.fits import Fit, feature_names
-from aidlearn.report.certificate import percent
 from aidlearn.report.charts import BOTTOM, RIGHT, TOP, WIDTH, Axis, Chart
 from aidlearn.trace import Frame
 

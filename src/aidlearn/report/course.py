@@ -1,0 +1,132 @@
+"""How a fit went: objective and bound, gap, and clusters, over iterations or, where the start is known, over seconds.
+
+Most fits need one iteration. What there is to see then is the start: an objective on samples of growing size, on all
+rows in a few passes, and the one aggregated problem whose bound meets it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from aidlearn.display.style import LARGE_RANGE, RATES, SMALLEST_GAP
+from aidlearn.engine.result import relative_gap
+from aidlearn.estimators.certificate import percent
+from aidlearn.estimators.fits import Fit
+from aidlearn.report.charts import Chart, Series, axes, lines
+
+SMALLEST_RANGE = 1e-5
+"""Part of the objective that the plot of bounds shows at least, to either side."""
+
+
+def bounds(fit: Fit) -> str:
+    """Objective and lower bound closing."""
+    across = _across(fit)
+    objective = [record.best_objective for record in fit.history]
+    bound = [record.best_lower_bound for record in fit.history]
+    on_all, on_samples = fit.steps_on_all, fit.steps_on_samples
+    series = [
+        Series(
+            "objective, on all rows",
+            "a",
+            [step.seconds for step in on_all] + across,
+            [step.objective for step in on_all] + objective,
+            [f"pass {s.n_passes}: objective {s.objective:.9g}" for s in on_all] + _tips(fit, objective, "objective"),
+        ),
+        Series("proven lower bound", "b", across, bound, _tips(fit, bound, "bound"), dashed=True),
+    ]
+    if on_samples:
+        tips = [f"sample of {step.n_rows:,} rows: about {step.objective:.6g}" for step in on_samples]
+        x, y = [step.seconds for step in on_samples], [step.objective for step in on_samples]
+        series.append(Series("on samples, an estimate", "c", x, y, tips))
+    found = [value for one in series for value in one.y if math.isfinite(value)]
+    log = min(found, default=0.0) > 0 and max(found) > LARGE_RANGE * min(found)
+    # Digits beyond these are the business of the plot of gaps.
+    room = [fit.objective * (1 - SMALLEST_RANGE), fit.objective * (1 + SMALLEST_RANGE)]
+    chart = _chart(fit, "Objective and lower bound", "value", series, log, short if log else None, room)
+    return lines(chart, series, band=not fit.start)
+
+
+def gaps(fit: Fit, tol: float) -> str:
+    """The certified gap; and of what the start reached, the distance from the bound that was proven in the end."""
+    tips = [f"iteration {record.iteration}: gap {percent(record.gap)}" for record in fit.history]
+    certified = Series("certified gap", "a", _across(fit), [_shown(record.gap) for record in fit.history], tips)
+    series = [certified]
+    if fit.steps_on_all and math.isfinite(fit.lower_bound):
+        above = [relative_gap(step.objective, fit.lower_bound) for step in fit.steps_on_all]
+        told = zip(fit.steps_on_all, above, strict=True)
+        words = [f"pass {step.n_passes}: {percent(gap)} above the final bound" for step, gap in told]
+        x, y = [step.seconds for step in fit.steps_on_all], [_shown(gap) for gap in above]
+        # It ends where the first certified gap is, whose dot is drawn over it.
+        ends = [*x, *certified.x[:1]], [*y, *certified.y[:1]], [*words, *tips[:1]]
+        series.insert(0, Series("start: above the final bound", "c", *ends, dashed=True))
+    shown = [*series, Series("", "", certified.x[:1], [tol])] if tol > 0 else series
+    chart = _chart(fit, "Certified gap", "gap", shown, True, _power)
+    return lines(chart, series, level=tol if tol > 0 else None)
+
+
+def rates(fit: Fit) -> str:
+    """Clusters over rows, of all, near and far clusters; of one iteration in figures."""
+    x = [float(record.iteration) for record in fit.history]
+    series = []
+    for mark, (name, label) in zip("abc", RATES, strict=True):
+        values = [_number(getattr(record, name)) for record in fit.history]
+        tips = [f"iteration {k:.0f}, {label}: {percent(rate)} of their rows" for k, rate in zip(x, values, strict=True)]
+        if any(math.isfinite(rate) for rate in values):
+            series.append(Series(label, mark, x, values, tips))
+    if len(fit.history) == 1:
+        return _figures(series)
+    across, up = axes([value for one in series for value in one.x], [value for one in series for value in one.y], True)
+    return lines(Chart("Clusters over rows", "iteration", "clusters / rows", across, up, _percentage, True), series)
+
+
+def _figures(series: Sequence[Series]) -> str:
+    largest = max((one.y[0] for one in series), default=1.0) or 1.0
+    rows = "".join(
+        f'<tr><th scope="row">{one.name}</th><td>{percent(one.y[0])}</td>'
+        f'<td class="bars"><span class="bar {one.mark}" style="width:{100 * one.y[0] / largest:.1f}%"></span></td></tr>'
+        for one in series
+    )
+    table = f'<div class="wide"><table class="coefficients"><tbody>{rows}</tbody></table></div>'
+    return f'<figure class="chart"><figcaption>Clusters over rows</figcaption>{table}</figure>'
+
+
+def _across(fit: Fit) -> list[float]:
+    """Where iterations are drawn: at their time where the start is known, at their number where not."""
+    return [record.seconds if fit.start else float(record.iteration) for record in fit.history]
+
+
+def _chart(
+    fit: Fit, name: str, y_label: str, series: list[Series], log: bool, text: Any, also: Sequence[float] = ()
+) -> Chart:
+    values = [*also, *(value for one in series for value in one.y)]
+    across, up = axes([x for one in series for x in one.x], values, log)
+    return Chart(name, "seconds" if fit.start else "iteration", y_label, across, up, text, whole=not fit.start)
+
+
+def _shown(gap: float) -> float:
+    return max(gap, SMALLEST_GAP)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _tips(fit: Fit, values: Sequence[float], name: str) -> list[str]:
+    return [f"iteration {r.iteration}: {name} {v:.9g}" for r, v in zip(fit.history, values, strict=True)]
+
+
+def short(value: float) -> str:
+    """A tick in few characters."""
+    if value != 0 and not 1e-3 <= abs(value) < 1e5:
+        return f"{value:.3g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+    return f"{value:,.6g}"
+
+
+def _power(value: float) -> str:
+    return f"{value:.0e}".replace("e+0", "e").replace("e-0", "e-")
+
+
+def _percentage(value: float) -> str:
+    return f"{100 * value:.3g}%"
