@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.estimators.kernel_svm import SVC as SVC
     from aidlearn.estimators.kernel_svr import SVR as SVR
     from aidlearn.estimators.one_class import LinearOneClassSVM as LinearOneClassSVM
+    from aidlearn.estimators.piecewise_linear import PiecewiseLinearModel as PiecewiseLinearModel
     from aidlearn.estimators.quantile import LADRegressor as LADRegressor
     from aidlearn.estimators.quantile import QuantileRegressor as QuantileRegressor
     from aidlearn.estimators.semi_supervised import SemiSupervisedSVC as SemiSupervisedSVC

@@ -109,6 +109,9 @@ class _Conformance:
             solution = problem.solve_aggregated(clusters, incumbent, Accuracy(0.0, math.inf))
             if incumbent is start.incumbent and incumbent is not None:
                 self.check_incumbent(clusters, incumbent)
+            _require(
+                problem.feasible(solution.point), "solve_aggregated: the point violates the problem's constraints."
+            )
             objective = self.objective(clusters, solution.point)
             self.bound(solution.lower_bound, "solve_aggregated: lower_bound")
             if solution.verified:
@@ -264,7 +267,8 @@ class _Conformance:
             size = np.abs(point) + np.abs(point).mean() + 1e-3
             points += [point + step * size * self.rng.normal(size=point.shape) for step in STEPS]
         for other in points[1:]:
-            self.objective(clusters, other)
+            if problem.feasible(other):  # what violates constraints may be better than the optimum
+                self.objective(clusters, other)
 
         def check(chunk: Chunk, labels: NDArray[np.int32]) -> None:
             regions = [self.regions(chunk, one) for one in points]

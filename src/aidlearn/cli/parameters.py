@@ -37,6 +37,16 @@ def _quantile(text: str) -> dict[str, Any]:
     return {"quantile": values[0] if len(values) == 1 else values}
 
 
+def _listed(name: str) -> Callable[[str], dict[str, Any]]:
+    def numbers(text: str) -> dict[str, Any]:
+        try:
+            return {name: tuple(float(part) for part in text.split(","))}
+        except ValueError:
+            raise CliError(f"--{name} must be numbers separated by commas, got {text!r}.") from None
+
+    return numbers
+
+
 def _gamma(text: str) -> dict[str, Any]:
     if text in ("scale", "auto"):
         return {"gamma": text}
@@ -94,12 +104,24 @@ PARAMETERS = {
     "gamma": ParameterOption(str, "scale", "Of the kernels rbf and poly: scale, auto or a number.", parameters=_gamma),
     "init": ParameterOption(str, "auto", "Initial clusters: {choices}."),
     "kernel": ParameterOption(str, "rbf", "{choices}.", parameters=_kernel),
+    "kinks": ParameterOption(
+        str, "0", "Margins at which the slope of the loss changes, as in 0,10.", parameters=_listed("kinks")
+    ),
+    "l1": ParameterOption(float, 0.0, "Weight of the L1 penalty on the coefficients."),
+    "l1_ratio": ParameterOption(float, 1.0, "Part of the L1 penalty in alpha: below 1 an elastic net, 0 is ridge."),
     "memory_limit": ParameterOption(str, "2GB", "Memory for kernel values, as in 500MB."),
     "missing": ParameterOption(
         str, "error", "Missing cells: {choices}: refuse, leave out their rows, or a level of their own in factors."
     ),
+    "positive": ParameterOption(bool, False, "Keep the coefficients (not the intercept) at 0 or above."),
     "quantile": ParameterOption(str, "0.5", "One quantile or several, as in 0.1,0.5,0.9.", parameters=_quantile),
     "refine": ParameterOption(bool, False, "Local search on the true objective at the end."),
+    "slopes": ParameterOption(
+        str,
+        "-1,1",
+        "Of the loss between its kinks, one more than kinks, as in --slopes=-1,4,9.",
+        parameters=_listed("slopes"),
+    ),
     "standardize": ParameterOption(bool, False, "Scale columns to standard deviation 1; coefficients are unscaled."),
     "unknown": ParameterOption(
         str, "error", "Levels that the fit has not seen: {choices}: refuse, or take for the reference level."

@@ -284,6 +284,10 @@ class Problem(ABC):
         """The part of the objective that does not depend on the entries."""
         return 0.0
 
+    def feasible(self, point: Any) -> bool:
+        """Whether a point meets the constraints of the problem, up to rounding."""
+        return True
+
     def distances(self, clusters: Clusters, point: Any) -> Float | None:
         """Distance of each cluster's mean from its nearest kink at a point, from sums alone (paper, section 5.3)."""
         return None

@@ -84,13 +84,13 @@ def _bounds(model: Any, m: int, p: int) -> tuple[Float, Float]:
     lower, upper = np.full(p, -np.inf), np.full(p, np.inf)
     if model.bounds is not None:
         for ends, values, name in ((lower, model.bounds.lb, "lb"), (upper, model.bounds.ub, "ub")):
-            ends[:] = _each(values, ends, m, p, f"bounds.{name}", alike=True)
+            ends[:] = each(values, ends, m, p, f"bounds.{name}", alike=True)
     if model.positive:
         lower[:m] = np.maximum(lower[:m], 0.0)
     return lower, upper
 
 
-def _each(values: Any, default: Float, m: int, p: int, name: str, alike: bool = False) -> Float:
+def each(values: Any, default: Float, m: int, p: int, name: str, alike: bool = False) -> Float:
     """One number for each variable: of the coefficients, or of these and the intercept."""
     given = np.atleast_1d(np.asarray(values, dtype=np.float64))
     if np.isnan(given).any():

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
+from scipy.optimize import Bounds, LinearConstraint
 
 from aidlearn.data.run import PassProgress
 from aidlearn.engine.checkpoint import Checkpoint, Origin
@@ -125,6 +127,13 @@ def _same(value: Any, other: Any) -> bool:
 
 def _described(value: Any) -> str:
     """A parameter as text that tells whether it has changed."""
+    if isinstance(value, Bounds):
+        return f"bounds from {_described(np.asarray(value.lb))} to {_described(np.asarray(value.ub))}"
+    if isinstance(value, LinearConstraint):
+        matrix = value.A.toarray() if sparse.issparse(value.A) else np.asarray(value.A)
+        return f"constraint of {', '.join(_described(np.asarray(part)) for part in (matrix, value.lb, value.ub))}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_described, value))}]"
     if isinstance(value, np.ndarray):
         return f"array of digest {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]}"
     return getattr(value, "__qualname__", None) or repr(value)

@@ -122,6 +122,7 @@ _TABLE = (Option("missing", ("error", "drop", "level")), Option("unknown", ("err
 _LINEAR = (*_TABLE, Option("standardize"))
 _LINEAR_INIT = Option("init", ("auto", "band", "kmeans", "birch"))
 _KERNEL_INIT = Option("init", ("auto", "band", "kmeans", "kernel-kmeans", "rows"))
+_POSITIVE = Option("positive")
 _KERNEL = (Option("gamma"), Option("degree"), Option("coef0"))
 
 
@@ -139,7 +140,15 @@ _DECLARED = (
         "aidlearn.estimators.quantile:LADRegressor",
         command="lad",
         help="Least absolute deviation regression.",
-        options=(Option("alpha"), _INTERCEPT, _LINEAR_INIT, _solver("interior-point", "highs"), *_LINEAR),
+        options=(
+            Option("alpha"),
+            Option("l1_ratio"),
+            _POSITIVE,
+            _INTERCEPT,
+            _LINEAR_INIT,
+            _solver("interior-point", "highs"),
+            *_LINEAR,
+        ),
         standard_errors=True,
     ),
     Model(
@@ -149,6 +158,8 @@ _DECLARED = (
         options=(
             Option("quantile"),
             Option("alpha"),
+            Option("l1_ratio"),
+            _POSITIVE,
             _INTERCEPT,
             _LINEAR_INIT,
             _solver("interior-point", "highs"),
@@ -164,6 +175,7 @@ _DECLARED = (
         options=(
             Option("C"),
             Option("class_weight"),
+            _POSITIVE,
             _INTERCEPT,
             _LINEAR_INIT,
             _solver("interior-point", "libsvm", "liblinear"),
@@ -175,7 +187,30 @@ _DECLARED = (
         "aidlearn.estimators.svm:LinearSVR",
         command="svr",
         help="Linear support vector regression.",
-        options=(Option("C"), Option("epsilon"), _INTERCEPT, _LINEAR_INIT, _solver("interior-point"), *_LINEAR),
+        options=(
+            Option("C"),
+            Option("epsilon"),
+            _POSITIVE,
+            _INTERCEPT,
+            _LINEAR_INIT,
+            _solver("interior-point"),
+            *_LINEAR,
+        ),
+    ),
+    Model(
+        "aidlearn.estimators.piecewise_linear:PiecewiseLinearModel",
+        command="piecewise",
+        help="A convex piecewise-linear loss of your own: its kinks, and its slopes between them.",
+        options=(
+            Option("kinks"),
+            Option("slopes"),
+            Option("l1"),
+            _POSITIVE,
+            _INTERCEPT,
+            _LINEAR_INIT,
+            _solver("interior-point", "highs"),
+            *_TABLE,
+        ),
     ),
     Model(
         "aidlearn.estimators.one_class:LinearOneClassSVM",

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.optimize import Bounds, LinearConstraint
 
 from aidlearn.data.recipe import Column, Recipe
 from aidlearn.engine.result import Iteration, StartStep, Status
@@ -73,6 +74,12 @@ def encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
             return {TYPE: kind, "value": str(value) if exact is Decimal else value.isoformat()}
     if type(value) is timedelta:
         return {TYPE: "timedelta", "value": [value.days, value.seconds, value.microseconds]}
+    if type(value) is Bounds:
+        return {TYPE: "Bounds", "ends": encode([np.asarray(value.lb), np.asarray(value.ub)], name, arrays)}
+    if type(value) is LinearConstraint:
+        matrix = value.A if sparse.issparse(value.A) else np.asarray(value.A)
+        parts = [matrix, np.asarray(value.lb), np.asarray(value.ub)]
+        return {TYPE: "LinearConstraint", "parts": encode(parts, name, arrays)}
     if isinstance(value, bytes):
         return {TYPE: "bytes", "value": value.hex()}
     raise EncodingError(f"{name} is a {type(value).__name__}, which has no place in a file")
@@ -126,6 +133,10 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         if kind == "timedelta":
             days, seconds, microseconds = value["value"]
             return timedelta(days, seconds, microseconds)
+        if kind == "Bounds":
+            return Bounds(*decode(value["ends"], arrays))
+        if kind == "LinearConstraint":
+            return LinearConstraint(*decode(value["parts"], arrays))
         if kind == "bytes":
             return bytes.fromhex(value["value"])
         if kind in ("csr_array", "csr_matrix"):

@@ -31,6 +31,7 @@ from aidlearn.linear.design import NOISE, Design
 from aidlearn.linear.hasty import cheap, hasty, out_of_time
 from aidlearn.linear.passes import passes_of
 from aidlearn.linear.solvers import AggregatedSolver, solve_aggregated
+from aidlearn.linear.unbounded import far_point
 
 ON_KINK = 1e-7
 """Margins up to this count as on the kink in the three-way split."""
@@ -132,6 +133,9 @@ class PiecewiseLinear(Problem):
             # Nothing to explain: every unit that a solver could measure in is a rounding error.
             return self._without_effort(np.zeros(self.design.n_variables), clusters)
         found = solve_aggregated(self.design, clusters.store, point, accuracy, self.procedure.solver, self.run.n_jobs)
+        if found.lower_bound == -math.inf and not late:
+            far = far_point(self.design, self.run, clusters.store, point)
+            found = found if far is None else replace(found, point=far, verified=False)
         if incumbent is not None and late:
             # Too late for another point: what is left to have of few groups is their bound.
             return replace(found, point=point, verified=False)
@@ -220,6 +224,9 @@ class PiecewiseLinear(Problem):
 
     def penalty(self, point: Float) -> float:
         return self.design.penalty(point)
+
+    def feasible(self, point: Float) -> bool:
+        return self.design.region is None or self.design.region.contains(point)
 
     # What the sums of the clusters tell
 
