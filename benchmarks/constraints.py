@@ -66,8 +66,8 @@ def cvar(sizes: Any, time_limit: float) -> None:
         model = example.portfolio(returns, tol=1e-6, n_jobs=1)
         ours = time.process_time() - began
         print(
-            f"{n:,} x {m}: {ours:.2f} s, CVaR {model.objective_:.10f}, gap {model.gap_:.1e}, {model.n_iter_} iteration(s), "
-            f"{model.n_clusters_:,} clusters"
+            f"{n:,} x {m}: {ours:.2f} s, CVaR {model.objective_:.10f}, gap {model.gap_:.1e}, "
+            f"{model.n_iter_} iteration(s), {model.n_clusters_:,} clusters"
         )
         if n > 500_000:
             continue

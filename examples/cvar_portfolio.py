@@ -24,8 +24,8 @@ def scenarios(n, m, seed=0):
 def portfolio(returns, beta=0.95, target=None, **options):
     """The fitted model: ``coef_`` are the weights of the assets, ``intercept_`` the value at risk, ``objective_`` CVaR.
 
-    Options are those of :class:`~aidlearn.PiecewiseLinearModel` (a tolerance, a checkpoint, callbacks). For scenarios in
-    a file or a Dask array fit the same model to it, with a target column of zeros.
+    Options are those of :class:`~aidlearn.PiecewiseLinearModel` (a tolerance, a checkpoint, callbacks). For scenarios
+    in a file or a Dask array fit the same model to it, with a target column of zeros.
     """
     n, m = returns.shape
     mean = returns.mean(axis=0)

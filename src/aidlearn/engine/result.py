@@ -46,6 +46,10 @@ CROSSING = 1e-9
 """Relative amount by which rounding may lift a bound above the objective before it is discarded."""
 
 
+NOTHING = 1e-100
+"""Part below 0 that a bound beside an objective of 0 may have: no data of ordinary size make a number like it."""
+
+
 def below(lower_bound: float, objective: float, rounding: float = 0.0) -> float:
     """What a bound is worth beside an objective that was reached and is known up to ``rounding``.
 
@@ -61,7 +65,7 @@ def below(lower_bound: float, objective: float, rounding: float = 0.0) -> float:
 def relative_gap(objective: float, lower_bound: float) -> float:
     """``(E - F) / |E|``, the paper's optimality gap; an objective of 0 is closed if the bound is 0, too."""
     if objective == 0:
-        return 0.0 if lower_bound >= 0 else math.inf
+        return 0.0 if lower_bound >= -NOTHING else math.inf
     return (objective - lower_bound) / abs(objective)
 
 

@@ -78,8 +78,8 @@ def encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return {TYPE: "Bounds", "ends": encode([np.asarray(value.lb), np.asarray(value.ub)], name, arrays)}
     if type(value) is LinearConstraint:
         matrix = value.A if sparse.issparse(value.A) else np.asarray(value.A)
-        parts = [matrix, np.asarray(value.lb), np.asarray(value.ub)]
-        return {TYPE: "LinearConstraint", "parts": encode(parts, name, arrays)}
+        stored = encode([matrix, np.asarray(value.lb), np.asarray(value.ub)], name, arrays)
+        return {TYPE: "LinearConstraint", "parts": stored}
     if isinstance(value, bytes):
         return {TYPE: "bytes", "value": value.hex()}
     raise EncodingError(f"{name} is a {type(value).__name__}, which has no place in a file")

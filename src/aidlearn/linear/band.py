@@ -306,7 +306,7 @@ class _Sharpening:
             left = length * min(1.0, max(LEAST_CONTRACTION, length / previous))
             if damping.negligible and (left <= short * unit or (remaining == 0 and level.is_sample)):
                 return trial, max(length, view.width(UNSURE * view.fraction(smallest)))
-            previous = length
+            previous = max(length, 1e-300)  # a step of no length: constraints leave no other
             error = max(smallest, error * ERROR_AFTER_STEP)
             # An undamped step leaves a fraction of its length to go, a damped one as much again.
             width = max(view.width(view.fraction(error)), min(left if damping.negligible else length, kappa))

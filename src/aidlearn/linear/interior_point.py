@@ -44,6 +44,10 @@ VERIFIED = 1e-10
 """Proven relative gap up to which an aggregated solution counts as optimal."""
 LEAST_SLACK = 0.1
 """Of a constraint at the beginning, in the units of scaled rows."""
+LEAST_MARGIN = 1e-2
+"""Of a problem with a linear term at the beginning, relative to the room of its constraints."""
+DIVERGED = 1e12
+"""Size of a scaled coordinate at which a problem falls without end."""
 FEASIBLE = 1e-9
 """Violation of a constraint, in the units of scaled rows, up to which a point counts as feasible."""
 
@@ -225,7 +229,7 @@ def _iterate(
         if newton.factor is None:
             break
         step = newton.corrected(complementarity / (len(it.u) + n))
-        if not (np.isfinite(step.w).all() and np.isfinite(step.u).all()):
+        if not (np.isfinite(step.w).all() and np.isfinite(step.u).all()) or np.abs(it.w).max(initial=0.0) > DIVERGED:
             break
         primal, dual = newton.longest(step, STEP_TO_BOUNDARY)
         if max(primal, dual) < 1e-3:
@@ -251,7 +255,11 @@ def _starting_point(rows: HingeRows, w: Float, slack: float) -> _Iterate:
     """
     n, margins = rows.n_soft, rows.margins(w)
     s, z = rows.weight[:n], margins[:n]
-    mu = max(slack * float(s @ np.abs(z)) / max(n, 1), TINY) if n else slack
+    mu = max(slack * float(s @ np.abs(z)) / n, TINY) if n else slack
+    if n and rows.linear is not None:
+        # Where every margin is 0 a linear term moves the point all the same, as far as constraints leave room.
+        room = float(np.abs(margins[n:]).mean()) if n < len(margins) else 1.0
+        mu = max(mu, LEAST_MARGIN * slack * (room or 1.0) * float(s.mean()))
     size = np.minimum(np.abs(z) * s / mu, 1e12)
     with np.errstate(divide="ignore", invalid="ignore"):
         smaller = (size + 2 - np.sqrt(size**2 + 4)) / (2 * size)
