@@ -142,7 +142,7 @@ def test_a_linear_term_that_no_cluster_alone_holds():
 def test_an_unbounded_problem_is_a_sentence(n):
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(n, 3)), rng.normal(size=n)
-    with pytest.raises(ValueError, match="The problem is unbounded: .* column 1"):
+    with pytest.raises(ValueError, match=r"The problem is unbounded: .* column 1"):
         PiecewiseLinearModel(linear=[0.0, 5.0 * n, 0.0]).fit(X, y)
     bounded = PiecewiseLinearModel(linear=[0.0, 5.0 * n, 0.0], bounds=Bounds(-2, np.inf)).fit(X, y)
     assert bounded.coef_[1] == -2.0

@@ -258,8 +258,8 @@ def _starting_point(rows: HingeRows, w: Float, slack: float) -> _Iterate:
     mu = max(slack * float(s @ np.abs(z)) / n, TINY) if n else slack
     if n and rows.linear is not None:
         # Where every margin is 0 a linear term moves the point all the same, as far as constraints leave room.
-        room = float(np.abs(margins[n:]).mean()) if n < len(margins) else 1.0
-        mu = max(mu, LEAST_MARGIN * slack * (room or 1.0) * float(s.mean()))
+        reach = float(np.abs(margins[n:]).mean()) if n < len(margins) else 1.0
+        mu = max(mu, LEAST_MARGIN * slack * (reach or 1.0) * float(s.mean()))
     size = np.minimum(np.abs(z) * s / mu, 1e12)
     with np.errstate(divide="ignore", invalid="ignore"):
         smaller = (size + 2 - np.sqrt(size**2 + 4)) / (2 * size)

@@ -34,6 +34,10 @@ NO_INTERCEPT = 1e-14
 """Up to this mean of signs (of at most 1) no cluster says anything about the intercept."""
 
 
+LEAST_UNIT = 1e-4
+"""Of margins, relative to the room that constraints leave."""
+
+
 def power_of_two(size: float) -> float:
     """The power of two next below a size (1 for 0): a unit that costs no digits."""
     return math.ldexp(0.5, math.frexp(size)[1]) if size > 0 else 1.0
@@ -182,6 +186,10 @@ class Basis:
             if rows.linear is None:  # a linear term may tell columns apart that are the same in all rows
                 scale[dependent] = 0.0
         unit = _typical_margin(A, rows.e[:n], origin)
+        if rows.linear is not None and row_units is not None:
+            # Where margins vanish, a linear term moves the point as far as constraints leave room.
+            room = np.abs(rows.e[n:] - rows.A.part(n, K) @ origin) * row_units
+            unit = max(unit, power_of_two(LEAST_UNIT * float(np.median(room)))) if room.any() else unit
         held = (rows.ridge > 0) & (scale > 0)
         if held.any():
             mass = unit * power_of_two(float(np.median(rows.ridge[held] / scale[held] / scale[held])))
