@@ -23,7 +23,7 @@ def sales(n, seed=0):
     return X, np.round(demand)
 
 
-def order_rule(X, demand, holding=1.0, shortage=4.0, express=15.0, late=9.0, most_on_average=None, **options):
+def order_rule(X, demand, holding=1.0, shortage=4.0, express=15.0, late=12.0, most_on_average=None, **options):
     """The fitted model; ``predict`` says how much to order.
 
     ``most_on_average`` limits the mean order, a constraint on coefficients and intercept together.
@@ -42,7 +42,7 @@ def order_rule(X, demand, holding=1.0, shortage=4.0, express=15.0, late=9.0, mos
     return model.fit(X, demand)
 
 
-def cost(orders, demand, holding=1.0, shortage=4.0, express=15.0, late=9.0):
+def cost(orders, demand, holding=1.0, shortage=4.0, express=15.0, late=12.0):
     """What orders cost, day by day."""
     missing = demand - orders
     return np.where(

@@ -274,7 +274,7 @@ def test_newsvendor():
     limited = newsvendor.order_rule(X, demand, most_on_average=90.0, tol=1e-8)
     assert newsvendor.cost(rule.predict(X), demand).sum() == pytest.approx(rule.objective_, rel=1e-9)
     rows = [(np.eye(4)[j], 0.0, np.inf) for j in range(3)]
-    terms = {"kinks": (0.0, 15.0), "slopes": (-1.0, 4.0, 9.0)}
+    terms = {"kinks": (0.0, 15.0), "slopes": (-1.0, 4.0, 12.0)}
     optimum, _ = solve_by_highs(program(X, demand, rows=rows, **terms))
     assert rule.objective_ == pytest.approx(optimum, rel=1e-7)
     rows.append((np.append(X.mean(axis=0), 1.0), -np.inf, 90.0))
