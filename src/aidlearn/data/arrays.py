@@ -41,7 +41,8 @@ class ArraySource(DataSource):
         """Any consecutive rows."""
         rows = slice(start, stop)
         X = csr_rows(self.X, start, stop) if self.is_sparse else self.X[rows]
-        return Chunk(start, stop, X, self.y[rows], self.weight[rows])
+        # Weights of 1 are one number for all rows, and those of a chunk an array as any other.
+        return Chunk(start, stop, X, self.y[rows], np.ascontiguousarray(self.weight[rows]))
 
     def every(self, step: int, offset: int) -> Chunk:
         # By numbers: products with a view of every k-th row differ in their last bits from those with a copy.

@@ -72,7 +72,7 @@ def as_source(
     target = check_target(y)
     check_consistent_length(X if keep is None else np.flatnonzero(keep), target)
     columns = None if encoded is not None else columns_of(X, rules)
-    plain = sample_weight is None and columns is not None and keep is None  # then chunks bring their own
+    plain = sample_weight is None and keep is None  # then chunks bring their own
     weight = np.broadcast_to(1.0, target.shape) if plain else check_weight(sample_weight, len(target))
     # Where rows are left out, targets and weights stand beside the source and not in it.
     nothing = np.broadcast_to(0.0, X.shape[:1])

@@ -258,6 +258,10 @@ class Run:
         assert self._sample is not None
         return self._sample
 
+    def let_go_sample(self) -> None:
+        """Nobody needs the sample any more (one that does takes a pass)."""
+        self._wanted = self._sample = None
+
     def every(self, wanted: Systematic) -> Chunk:
         """Another systematic sample, by one pass at the most."""
         found = self._without_a_pass(wanted)

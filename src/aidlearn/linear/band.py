@@ -105,6 +105,8 @@ class Band:
     def __init__(self) -> None:
         self._sharpening: _Sharpening | None = None
         self._point: Float | None = None
+        self.once = False
+        """Whether there is one problem only: samples are let go when they have served."""
 
     def continue_from(self, point: Float) -> None:
         self._point = point
@@ -127,6 +129,9 @@ class Band:
         sharp.design, sharp.run, sharp.steps = problem.design, problem.run, []
         try:
             point = sharp.on_samples(self._point)
+            if self.once:
+                self._sharpening = None
+                sharp.let_go()
             if out_of_time(problem.run):
                 return hasty(problem, point)
             point, reach = sharp.on_all_entries(point)
@@ -224,11 +229,17 @@ class _Sharpening:
         if shown:
             self.metric = self.metric.settled(design, few)
         self.leverages = self._find_leverages() if self.metric.constant is None else None
-        self.largest = self.samples[-1]
-        thin = max(1, self.largest.n_entries // VIEW_ROWS)
+        largest = self.samples[-1]
+        self.n_sampled = largest.n_entries
+        thin = max(1, largest.n_entries // VIEW_ROWS)
         # A copy: it is looked at again and again, and a part of every page of the sample is slow to read.
-        self.viewed = self.largest.select(np.arange(0, self.largest.n_entries, thin))
+        self.viewed = largest.select(np.arange(0, largest.n_entries, thin))
         self.viewed_leverage = np.asarray(self.metric.leverage(design, self.viewed))
+
+    def let_go(self) -> None:
+        """No more steps on samples: keep the rows that are viewed."""
+        self.samples = []
+        self.run.let_go_sample()
 
     def _thinned(self, step: int) -> Chunk:
         return self.samples[0].select(slice(None, None, step)).weighing(self.design.weight)
@@ -250,7 +261,7 @@ class _Sharpening:
         """Newton steps on samples of growing size, from a given point or a cheap one."""
         design, p = self.design, self.design.n_variables
         if design.loss.classifies:
-            few = balanced_sample(design, self.largest, max(ROWS_PER_VARIABLE * p, BALANCED_ROWS))
+            few = balanced_sample(design, self.samples[-1], max(ROWS_PER_VARIABLE * p, BALANCED_ROWS))
             point = solved_point(design, few, self.run.deadline)
         else:
             point = at_quantile(design, self.samples[0], self.least_squares if point is None else point)
@@ -272,7 +283,7 @@ class _Sharpening:
         """Newton steps on all rows; the point, and a distance within which rows may still change sides."""
         everything = _Level(self.run, self.leverages, is_sample=False)
         smallest = self.design.n_variables / self.design.effective
-        error = 4 * smallest * self.run.n_entries / self.largest.n_entries
+        error = 4 * smallest * self.run.n_entries / self.n_sampled
         found = self._descend(everything, point, error, smallest, MAX_FULL_STEPS)
         self.leverages = everything.leverages
         return found

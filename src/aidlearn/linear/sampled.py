@@ -42,5 +42,5 @@ class Sampled:
         sharp.design = design
         point = sharp.on_samples(near)
         view = sharp.at(point)
-        error = design.n_variables / design.effective * sharp.run.n_entries / sharp.largest.n_entries
+        error = design.n_variables / design.effective * sharp.run.n_entries / sharp.n_sampled
         return SampledSolution(point, view.width(view.fraction(error)))
