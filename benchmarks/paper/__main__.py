@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aidlearn.bench.harness import Cell, Row
 from benchmarks.paper import behaviour, exact, illustrations, kernels, linear, semi
-from benchmarks.paper.experiment import DEFAULT_SCALE, Experiment
+from benchmarks.paper.experiment import Experiment
 from benchmarks.paper.store import Store, commit, machine, measure_all, to_parquet
 
 EXPERIMENTS = {
@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
     add = out.add_argument
     add("name", nargs="*", metavar="NAME", help="experiments; 'all' for every one")
     add("--list", action="store_true", help="print the names, or the cells of those given, and end")
-    add("--scale", type=float, default=DEFAULT_SCALE, help="1.0: the paper's sizes; default: %(default)s, some minutes")
+    add("--scale", type=float, help="1.0: the paper's sizes; default: what ends in some minutes")
     add("--repeat", type=int, help="instances of every cell; default: what the experiment is made for")
     add("--peers", action=argparse.BooleanOptionalAction, default=True, help="without: aidlearn only")
     add("--faithful", action=argparse.BooleanOptionalAction, default=True, help="without: default and peers only")
@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if options.list else 2
     for name in names:
         experiment = EXPERIMENTS[name]
-        given = argparse.Namespace(**vars(options) | {"repeat": options.repeat or experiment.repeat})
+        own = {"repeat": options.repeat or experiment.repeat, "scale": options.scale or experiment.scale}
+        given = argparse.Namespace(**vars(options) | own)
         cells = chosen(experiment, given)
         if options.list:
             print("\n".join(cell.name for cell in cells))

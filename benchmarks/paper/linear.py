@@ -318,7 +318,7 @@ EXPERIMENTS = (
         compared,
         outcome,
         {"": pictures.times_and_ratios},
-        repeat=2,
+        scale=0.1,
     ),
     Experiment(
         "svm-2",
@@ -327,7 +327,7 @@ EXPERIMENTS = (
         compared,
         outcome,
         {"": pictures.times_and_log_ratios},
-        repeat=2,
+        scale=0.1,
     ),
     Experiment(
         "svm-full",
