@@ -40,7 +40,7 @@ def test_sizes_at_a_scale():
     assert scaled(1000, 10, 1e-6) == (1000, 3)
 
 
-@pytest.mark.parametrize("kind", list(generators.KINDS))
+@pytest.mark.parametrize("kind", ["lad", "ibm", "rcv"])
 def test_data_are_the_same_for_a_seed_and_instances_differ(kind):
     X, y = generators.KINDS[kind](2000, 8, 3)
     again, other = generators.KINDS[kind](2000, 8, 3), generators.KINDS[kind](2000, 8, 4)
@@ -182,6 +182,7 @@ def test_every_table_is_written(name, only, tmp_path, capsys):
     assert f"# {name}: " in text
     assert text.count("\n| ") >= 1
     assert "failed" not in text
+    assert "nan" not in text
     table = pq.read_table(tmp_path / f"{name}.parquet")
     assert table.num_rows >= 1
     assert "cpu" in table.column_names
