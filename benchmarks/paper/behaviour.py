@@ -99,7 +99,8 @@ def r0_picture(rows: Sequence[Row], path: Path) -> None:
         other = ax.twinx()
         other.plot(x, [mean(part, "iterations") for _, part in parts], "o-", color="black", ms=5, label="iterations")
         other.set_ylabel("iterations")
-        other.set_ylim(bottom=0)
+        other.set_ylim(0, 1.45 * max(mean(part, "iterations") or 0 for _, part in parts))
+        ax.set_ylim(0, 1.45 * float((start + loop).max()))
         ax.set_xticks(x, [f"{rate:.2%}" for rate, _ in parts], rotation=30)
         tidy(ax, "initial aggregation rate", "CPU seconds", f"{kind}: {parts[0][1][0]['n']:,} x {parts[0][1][0]['m']}")
         legend(ax, loc="upper left")
@@ -287,6 +288,7 @@ EXPERIMENTS = (
         r0_remarks,
         {"": r0_picture},
         repeat=2,
+        scale=1.0,
     ),
     Experiment(
         "rates",
