@@ -149,10 +149,12 @@ def iterations(rows: Sequence[Row], path: Path) -> None:
         t = range(len(row["history"]))
         best = [record["best_objective"] for record in row["history"]]
         values = row.get("F") or [record["lower_bound"] for record in row["history"]]
-        left.plot(t, best, MARKERS[k] + "-", color=COLOURS[k], ms=4, label=f"E best, {named(row['solver'])}")
-        left.plot(range(len(values)), values, MARKERS[k] + ":", color=COLOURS[k], ms=3, label="F_t of the same")
+        left.plot(t, best, MARKERS[k] + "-", color=COLOURS[k], ms=4)
+        left.plot(range(len(values)), values, MARKERS[k] + ":", color=COLOURS[k], ms=3)
         rates = [record["aggregation_rate"] for record in row["history"]]
         right.plot(t, rates, MARKERS[k] + "-", color=COLOURS[k], ms=4, label=named(row["solver"]))
+    for style, words in (("-", "best objective E"), (":", "aggregated value F_t")):
+        left.plot([], [], style, color=INK, label=words)
     left.set_yscale("log")
     right.set_yscale("log")
     tidy(left, "iteration t", "objective", "Best objective and aggregated value")
