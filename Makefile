@@ -66,7 +66,7 @@ test-minimum:
 	$(PYTHON) tests/minimum.py > build/minimum/requirements.txt
 	build/minimum/venv/bin/python -m pip install --quiet -r build/minimum/requirements.txt
 	build/minimum/venv/bin/python -m pip install --quiet --no-deps .
-	SCIPY_ARRAY_API=1 OPENBLAS_NUM_THREADS=1 env -u PYTHONPATH build/minimum/venv/bin/python -m pytest tests -x -W ignore::DeprecationWarning --ignore=tests/bench --ignore=tests/report/test_browser.py
+	SCIPY_ARRAY_API=1 OPENBLAS_NUM_THREADS=1 env -u PYTHONPATH build/minimum/venv/bin/python -m pytest tests -W ignore::DeprecationWarning --ignore=tests/bench --ignore=tests/report/test_browser.py
 
 clean:
 	rm -rf fuzz-findings $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
