@@ -18,6 +18,7 @@ from scipy import sparse
 
 from aidlearn.data.chunk import Chunk, Float, join
 from aidlearn.data.memory import Budget, Need
+from aidlearn.data.mixing import Mixing
 from aidlearn.data.passes import PassFunction
 from aidlearn.data.source import DataSource
 from aidlearn.data.targets import Targets
@@ -137,6 +138,7 @@ class Run:
         self._passes = source.passes(self.targets, self.n_jobs)
         self._factors: Float | None = None
         self._projection: Projection | None = None
+        self._mixing: Mixing | None = None
 
     @property
     def n_entries(self) -> int:
@@ -174,6 +176,10 @@ class Run:
         self._factors = factors
         if self._sample is not None:
             self._sample = self._sample.scaled(factors)
+
+    def mix(self, mixing: Mixing | None) -> None:
+        """Change the columns (scaled, where they are) from now on, or no longer; the sample is chosen anew."""
+        self._mixing, self._sample, self._wanted = mixing, None, None
 
     def project(self, projection: Projection) -> None:
         """Targets are a projection of the rows (scaled, where they are) from now on."""
@@ -216,7 +222,9 @@ class Run:
         number = self._count_pass()
         kept: list[Any] = []
         if self._projection is not None:
-            function = _on_projected(function, self._projection)
+            function = _on_changed(function, self._projection)
+        if self._mixing is not None:
+            function = _on_changed(function, self._mixing)
         if self._factors is not None:
             function = _on_scaled(function, self._factors)
         started = time.monotonic()
@@ -277,6 +285,7 @@ class Run:
             return None
         coded = self.targets.code(found)
         coded = coded if self._factors is None else coded.scaled(self._factors)
+        coded = coded if self._mixing is None else self._mixing(coded)
         return coded if self._projection is None else self._projection(coded)
 
 
@@ -289,13 +298,13 @@ def _on_scaled(function: PassFunction, factors: Float) -> PassFunction:
     return scaled
 
 
-def _on_projected(function: PassFunction, projection: Projection) -> PassFunction:
-    """The same pass over rows whose targets are a projection of them."""
+def _on_changed(function: PassFunction, change: Callable[[Chunk], Chunk]) -> PassFunction:
+    """The same pass over chunks that are changed first."""
 
-    def projected(chunk: Chunk, state: Any) -> tuple[Any, Any]:
-        return function(projection(chunk), state)
+    def changed(chunk: Chunk, state: Any) -> tuple[Any, Any]:
+        return function(change(chunk), state)
 
-    return projected
+    return changed
 
 
 class _Picked:

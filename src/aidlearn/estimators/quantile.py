@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from aidlearn.data.run import Run
 from aidlearn.data.threads import one_blas_thread
 from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.conditioning import Attempt, in_good_coordinates
 from aidlearn.estimators.constraints import CONSTRAINTS
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.hasty_quantiles import hasty_quantiles
@@ -26,6 +28,7 @@ from aidlearn.linear.crossings import count_crossings
 from aidlearn.linear.design import Design
 from aidlearn.linear.losses import Loss, absolute, pinball
 from aidlearn.linear.problem import PiecewiseLinear
+from aidlearn.linear.region import Region
 from aidlearn.linear.warm import Warm
 
 OWN = ("auto", "interior-point")
@@ -70,26 +73,20 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         region = self._region(run)
         with one_blas_thread():
             moments, offset = self._measure_and_centre(run)
-            total = self.alpha * moments.weight
             region = self._in_units(region, moments, offset)
-            designs = [
-                Design.of(
-                    loss,
-                    moments,
-                    fit_intercept=self.fit_intercept,
-                    ridge=(1 - self.l1_ratio) * total,
-                    l1=self.l1_ratio * total,
-                    offset=offset,
-                    region=region,
-                )
-                for loss in losses
-            ]
-            warm = self._warm_points(len(losses), moments, offset)
-            if several and self._share_passes(run, designs[0], warm):
-                many = ManyQuantiles(self, run, designs, moments)
-                fits, crossings = many.solve(), many.crossings
-            else:
-                fits, crossings = self._one_by_one(run, designs, moments, warm, several), None
+
+            def solve(moments: Moments, least_pivot: float, as_given: bool) -> Attempt:
+                designs = [self._design(loss, moments, offset, region, least_pivot) for loss in losses]
+                nowhere: list[Float | None] = [None] * len(losses)
+                warm = self._warm_points(len(losses), moments, offset) if as_given else nowhere
+                if several and self._share_passes(run, designs[0], warm):
+                    many = ManyQuantiles(self, run, designs, moments)
+                    return Attempt(many.solve(), designs, many.crossings)
+                return Attempt(self._one_by_one(run, designs, moments, warm, several), designs)
+
+            plain = self.checkpoint is None and region is None
+            found = in_good_coordinates(run, moments, solve, self) if plain else solve(moments, 0.0, True)
+            fits, crossings = found.fits, found.crossings
         points = np.array([fit.result.point for fit in fits])
         m = run.n_attributes
         coef = self._slopes(points, moments)
@@ -105,6 +102,19 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         check_number("l1_ratio", self.l1_ratio, low=0, high=1, include_low=True, include_high=True)
         if self.solver == "highs" and self.alpha > 0 and self.l1_ratio < 1:
             raise ValueError("solver='highs' solves linear programs only; use solver='auto' with l1_ratio < 1.")
+
+    def _design(self, loss: Loss, moments: Moments, offset: float, region: Region | None, least_pivot: float) -> Design:
+        total = self.alpha * moments.weight
+        design = Design.of(
+            loss,
+            moments,
+            fit_intercept=self.fit_intercept,
+            ridge=(1 - self.l1_ratio) * total,
+            l1=self.l1_ratio * total,
+            offset=offset,
+            region=region,
+        )
+        return replace(design, least_pivot=least_pivot)
 
     def _one_by_one(
         self, run: Run, designs: list[Design], moments: Moments, warm: list[Float | None], several: bool

@@ -68,6 +68,8 @@ class Design:
     """Taken from the targets; the intercept gives it back."""
     layout: Layout | None = None
     """Which columns single rows keep dense, where the others are sparse (None: all)."""
+    least_pivot: float = 0.0
+    """See :class:`~aidlearn.linear.rows.HingeRows`."""
     base: float = 0.0
     """The constant of the objective: a bound that needs no proof, where losses and penalties are all there is."""
     quadratic: Float | None = None

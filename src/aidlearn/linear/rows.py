@@ -43,6 +43,10 @@ def power_of_two(size: float) -> float:
     return math.ldexp(0.5, math.frexp(size)[1]) if size > 0 else 1.0
 
 
+class NearlyCollinear(ArithmeticError):
+    """Columns differ by so little that the rows should be had in other coordinates."""
+
+
 @dataclass(frozen=True)
 class HingeRows:
     """Rows ``(a_k, e_k)`` with weight and tilt, and the diagonal of P."""
@@ -63,6 +67,8 @@ class HingeRows:
     linear: Float | None = None
     """The vector q (None: 0)."""
     constant: float = 0.0
+    least_pivot: float = 0.0
+    """What others leave of a column, relative to it, below which a solver is to refuse (:class:`NearlyCollinear`)."""
 
     @classmethod
     def of_array(cls, A: Float, e: Float, weight: Float, tilt: Float, ridge: Float) -> HingeRows:

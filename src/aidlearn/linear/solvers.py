@@ -17,7 +17,7 @@ from aidlearn.linear import interior_point
 from aidlearn.linear.adapters import solve_by_liblinear, solve_by_libsvm
 from aidlearn.linear.certificate import Certificate, certify, trivial
 from aidlearn.linear.design import Design
-from aidlearn.linear.rows import Basis, HingeRows
+from aidlearn.linear.rows import Basis, HingeRows, NearlyCollinear
 
 AggregatedSolver = Callable[[HingeRows, Float | None, bool, Accuracy], Solution]
 
@@ -32,6 +32,8 @@ SMALL = 500
 GRACE, HURRIED = 0.05, 1e-3
 """Seconds that a problem of so few rows has in any case, for a bound that is worth them, and the accuracy of that."""
 MOST_ROWS_FOR_HIGHS = 20_000
+SECONDS_OF_HIGHS = 5.0
+"""For a second opinion: of some nearly collinear columns it has none in hours."""
 LARGEST_COST = 2.0**20
 """In typical margins. HiGHS compares costs with 1e-7 and has ended the process at 1e12; a row further from its kink
 than this is on its side whatever the number."""
@@ -41,7 +43,7 @@ def solve_aggregated(
     design: Design, sums: Sums, point: Float | None, accuracy: Accuracy, solver: AggregatedSolver, n_jobs: int = 1
 ) -> Solution:
     """Solve the aggregated problem of cluster sums, around a point of the region if there is one."""
-    rows, frame = design.aggregated_rows(sums, n_jobs), design.frame
+    rows, frame = replace(design.aggregated_rows(sums, n_jobs), least_pivot=design.least_pivot), design.frame
     if frame is None:
         solution = solver(rows, point, design.fit_intercept, accuracy)
     else:
@@ -93,18 +95,20 @@ def solve_by_interior_point(
     tractable = not rows.ridge.any() and len(rows.e) <= MOST_ROWS_FOR_HIGHS
     if unproven and tractable and time.monotonic() < accuracy.deadline:
         # Nearly collinear columns: a simplex method keeps digits that normal equations lose.
-        other = solve_by_highs(rows, point, has_intercept, accuracy)
+        other = solve_by_highs(rows, point, has_intercept, accuracy, SECONDS_OF_HIGHS)
         if other.lower_bound > found.certificate.bound:
             return other
     return _solution(basis, _without_dust(scaled, found), found.certificate, found.verified)
 
 
-def solve_by_highs(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
+def solve_by_highs(
+    rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy, most_seconds: float = math.inf
+) -> Solution:
     """Solve the dual linear program with HiGHS; the bound is the value of its repaired dual."""
     if rows.ridge.any():
         raise ValueError("solver='highs' solves linear programs only; use solver='auto' for this model.")
     basis, scaled = _scaled(rows, point, has_intercept)
-    left = max(accuracy.deadline - time.monotonic(), 0.01)
+    left = min(max(accuracy.deadline - time.monotonic(), 0.01), most_seconds)
     used = scaled.A.maxima() > 0
     answer = optimize.linprog(
         -np.clip(scaled.e, -LARGEST_COST, LARGEST_COST),
@@ -144,6 +148,8 @@ def _scaled(rows: HingeRows, point: Float | None, has_intercept: bool) -> tuple[
         A, weight = rows.A.part(0, rows.n_soft), rows.weight[: rows.n_soft]
         point = A.least_squares(np.sqrt(weight / weight.max()), rows.e[: rows.n_soft])
     basis = Basis.of(rows, point, has_intercept)
+    if basis.weakest < rows.least_pivot:
+        raise NearlyCollinear(f"{basis.weakest:.1e}")
     return basis, basis.apply(rows)
 
 

@@ -1,0 +1,137 @@
+"""Regressions on badly conditioned columns: fitted in better coordinates, evaluated in those of the data."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.mixing import EXTENDED, Mixing, centring, orthogonalising
+from aidlearn.data.moments import Moments, inspect
+from aidlearn.data.run import Run, Systematic
+from aidlearn.engine.result import Status, below, relative_gap
+from aidlearn.estimators.fitting import Fitted
+from aidlearn.linear.design import Design
+from aidlearn.linear.rows import NearlyCollinear
+
+logger = logging.getLogger("aidlearn")
+
+LEAST_PIVOT = 3e-7
+"""What others leave of a column below which other coordinates are tried."""
+SAMPLE_ROWS = 10
+"""For each column, of the sample that shows what others leave of it; and 2000 at least."""
+MOST_CELLS = 2e7
+"""Of that sample."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The fits of a model in some coordinates."""
+
+    fits: list[Fitted]
+    designs: list[Design]
+    crossings: int | None = None
+    """Of several quantiles, where they were counted on the way."""
+
+
+Solve = Callable[[Moments, float, bool], Attempt]
+"""Fits of columns with these moments, nearly collinear ones below a pivot refused; whether columns are as given."""
+
+
+def in_good_coordinates(run: Run, moments: Moments, solve: Solve, model: Any) -> Attempt:
+    """Fit columns as they are, unless offsets or near dependencies would leave nothing to prove (no constraints)."""
+    if moments.factors is not None:
+        return solve(moments, 0.0, True)  # scaled coefficients are rounded once more, which no objective would show
+    mixing = centring(moments.mean, _deviation(moments)) if model.fit_intercept else None
+    if mixing is not None:
+        run.mix(mixing)
+    free = not model.alpha  # a penalty is one of the columns as they are
+    try:
+        found = solve(_measured(run, mixing, moments, model), LEAST_PIVOT if free else 0.0, mixing is None)
+    except NearlyCollinear:
+        better = _independent(run, moments, model.fit_intercept)
+        mixing = mixing if better is None else better
+        run.mix(mixing)
+        found = solve(_measured(run, mixing, moments, model), 0.0, mixing is None)
+    if mixing is None:
+        return found
+    return replace(found, fits=_in_original(run, mixing, found.fits, found.designs, model.tol))
+
+
+def _deviation(moments: Moments) -> Float:
+    return np.asarray(np.sqrt(moments.squares / moments.weight))
+
+
+def _measured(run: Run, mixing: Mixing | None, moments: Moments, model: Any) -> Moments:
+    """The moments of mixed columns, with the targets of those before."""
+    if mixing is None:
+        return moments
+    found = inspect(run, model.fit_intercept)
+    return replace(found, targets=moments.targets, exclusive=range(0))
+
+
+def _independent(run: Run, moments: Moments, fit_intercept: bool) -> Mixing | None:
+    """A change of columns that leaves none nearly collinear, if a sample shows which are (of the rows as they are)."""
+    m = run.n_attributes
+    wanted = max(SAMPLE_ROWS * m, 2000)
+    if wanted * m > MOST_CELLS:
+        return None
+    run.mix(None)
+    sample = run.every(Systematic(max(1, run.n_entries // wanted), 0))
+    found = orthogonalising(sample, moments.mean, _deviation(moments), fit_intercept)
+    if found is not None:
+        logger.info("columns %s are nearly collinear with others: fitted by what those leave of them", found.weak)
+    return found
+
+
+def _in_original(run: Run, mixing: Mixing, fits: list[Fitted], designs: list[Design], tol: float) -> list[Fitted]:
+    """The fits with points in the coordinates of the data, and with the objectives that these points have.
+
+    Coefficients of 1e9 are rounded by 1e-7, which objectives show; bounds are what was proven.
+    """
+    run.mix(None)
+    points = mixing.to_original(np.array([fit.result.point for fit in fits]), designs[0].fit_intercept)
+    objectives = _objectives(run, designs, points)
+    found = []
+    for fit, point, objective in zip(fits, points, objectives, strict=True):
+        bound = max(below(fit.result.lower_bound, float(objective)), 0.0)
+        gap = relative_gap(float(objective), bound)
+        status = Status.numerical if fit.result.status.reached_tolerance and gap > tol else fit.result.status
+        last = replace(fit.result.history[-1], best_objective=float(objective), best_lower_bound=bound, gap=gap)
+        result = replace(
+            fit.result,
+            point=point,
+            objective=float(objective),
+            lower_bound=bound,
+            status=status,
+            history=[*fit.result.history[:-1], last],
+        )
+        found.append(replace(fit, result=result, frames=[]))
+    return found
+
+
+def _objectives(run: Run, designs: list[Design], points: Float) -> Float:
+    """In extended precision, by one pass."""
+    m, first = run.n_attributes, designs[0]
+    slopes = points[:, :m].astype(EXTENDED).T
+    levels = np.array([design.intercept(p) for design, p in zip(designs, points, strict=True)], dtype=EXTENDED)
+    levels = levels if first.fit_intercept else 0 * levels
+    total = np.zeros(len(points), dtype=EXTENDED)
+
+    def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
+        X = chunk.X.toarray() if sparse.issparse(chunk.X) else chunk.X
+        z: Any = chunk.y[:, None].astype(EXTENDED) - np.asarray(X, dtype=EXTENDED) @ slopes - levels
+        weight: Any = chunk.weight
+        losses = [weight @ design.loss.values(z[:, k]) for k, design in enumerate(designs)]
+        return np.array(losses, dtype=EXTENDED), None
+
+    def collect(part: Any) -> None:
+        total[:] += part
+
+    run.map(measure, collect=collect)
+    return np.array([float(t) + d.penalty(p) for t, d, p in zip(total, designs, points, strict=True)])
