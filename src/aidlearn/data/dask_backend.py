@@ -10,6 +10,7 @@ import threading
 import time
 from asyncio import CancelledError as LoopCancelledError
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from aidlearn.data.remote import Backend
@@ -20,6 +21,10 @@ WITHOUT_WORKERS = 30.0
 """Seconds that a pass waits for a first or a new worker when there is none."""
 LOOK_AFTER = 1.0
 """Seconds without a result after which the workers are counted."""
+TELL_AFTER = 30.0
+"""Seconds without a result after which the log tells of it, and again."""
+IDLE = 60.0
+"""Seconds without a result and without a task on any worker after which the fit ends: none will come."""
 KEEP_SHARE = 0.5
 """Data up to this part of the workers' memory are kept there between passes."""
 
@@ -37,17 +42,18 @@ class DaskBackend(Backend):
 
 
 class Local(DaskBackend):
-    """Dask's own schedulers (threads, processes, synchronous), as configured."""
+    """Dask's own schedulers (threads, synchronous), as configured or as given."""
 
-    def __init__(self) -> None:
+    def __init__(self, scheduler: str | None = None) -> None:
         import dask
 
+        self._scheduler = {} if scheduler is None else {"scheduler": scheduler}
         self.n_threads = int(dask.config.get("num_workers", None) or os.cpu_count() or 1)
 
     def start(self, tasks: Sequence[Any], ours: bool = True) -> list[Any]:
         import dask
 
-        return list(dask.persist(*tasks))
+        return list(dask.persist(*tasks, **self._scheduler))
 
     def results(self, tasks: Sequence[Any]) -> Iterator[Any]:
         import dask
@@ -121,14 +127,16 @@ class Cluster(DaskBackend):
                 self.client.cancel(futures, force=True)
 
     def _next(self, ready: queue.Queue[Any]) -> Any:
-        """The next result; an error if the workers stay away."""
+        """The next result; an error if the workers stay away or do nothing, and a word while they take long."""
         alone_since: float | None = None
+        watch = _Watch(time.monotonic())
         while True:
             try:
                 return ready.get(timeout=LOOK_AFTER)
             except queue.Empty:
-                if self._threads():
+                if workers := self._threads():
                     alone_since = None
+                    watch.look(len(workers), self._running())
                     continue
             alone_since = alone_since or time.monotonic()
             if time.monotonic() - alone_since > WITHOUT_WORKERS:
@@ -136,6 +144,13 @@ class Cluster(DaskBackend):
                     f"The Dask cluster has had no worker for {WITHOUT_WORKERS:.0f} seconds; "
                     "start workers and fit again (with checkpoint=... a fit goes on where it was)."
                 )
+
+    def _running(self) -> int:
+        """Tasks that workers have been given and have not finished, of any client."""
+        try:
+            return sum(len(tasks) for tasks in self.client.processing().values())
+        except Exception as error:
+            raise self._explained(error) from error
 
     def keeps(self, n_bytes: float) -> bool:
         try:
@@ -168,6 +183,29 @@ class Cluster(DaskBackend):
         return error
 
 
+@dataclass
+class _Watch:
+    """Looks on while no result comes: slow workers are told of, those that have nothing to do are an error."""
+
+    began: float
+    told: float = 0.0
+    idle_since: float | None = None
+
+    def look(self, n_workers: int, n_running: int) -> None:
+        now = time.monotonic()
+        if now - max(self.began, self.told) > TELL_AFTER:
+            self.told = now
+            words = "no result from the Dask cluster for %.0f s: %d tasks on %d workers"
+            logger.warning(words, now - self.began, n_running, n_workers)
+        self.idle_since = None if n_running else self.idle_since or now
+        if self.idle_since is not None and now - self.idle_since > IDLE:
+            raise RuntimeError(
+                f"The workers of the Dask cluster have had nothing to do for {IDLE:.0f} seconds while the fit waits "
+                "for its tasks: the scheduler has lost track of them. Restart the client and fit again (with "
+                "checkpoint=... a fit goes on where it was)."
+            )
+
+
 def _is_own(error: BaseException) -> bool:
     """Whether an error comes from a task and so speaks for itself."""
     return isinstance(error, (ValueError, TypeError))
@@ -189,9 +227,8 @@ def find_backend() -> DaskBackend:
             if "asynchronous" in str(error):
                 raise
     if chosen in ("processes", "multiprocessing"):
-        logger.warning(
-            "Dask's scheduler %r sends rows and labels between processes in every pass, which may take a hundred times "
-            "as long as its threads; use scheduler='threads', or a distributed Client.",
-            chosen,
-        )
+        # It would send rows and labels between processes in every pass: a hundred times the time of threads, which
+        # passes need no interpreter lock for. Results do not depend on it.
+        logger.info("Dask's scheduler %r would send all rows around in every pass: threads are used.", chosen)
+        return Local("threads")
     return Local()
