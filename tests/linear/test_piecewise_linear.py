@@ -211,6 +211,19 @@ def test_bad_terms_are_sentences(parameters, sentence):
         PiecewiseLinearModel(**parameters).fit(X, y)
 
 
+def test_compiled_passes_know_different_jumps(monkeypatch):
+    rng = np.random.default_rng(7)
+    X, y = rng.normal(size=(6000, 3)), rng.standard_t(2, size=6000)
+    model = PiecewiseLinearModel(kinks=[-1.0, 0.3, 2.0], slopes=[-3.0, -0.5, 0.25, 4.0], tol=1e-7)
+    plain = model.fit(X, y).objective_
+    monkeypatch.setattr("aidlearn.data.run.COMPILED_CELLS", 1)
+    assert model.fit(X, y).objective_ == pytest.approx(plain, rel=1e-6)
+    assert model.gap_ <= 1e-7
+    assert model.n_clusters_ < 6000
+    optimum, _ = solve_by_highs(program(X, y, kinks=model.kinks, slopes=model.slopes))
+    assert model.objective_ == pytest.approx(optimum, rel=1e-6)
+
+
 @pytest.mark.parametrize("init", ["band", "kmeans"])
 @pytest.mark.parametrize("constrained", [False, True])
 def test_it_passes_the_conformance_test(init, constrained):

@@ -46,8 +46,11 @@ _memory = _Memory()
 def _loss(design: Design) -> Float:
     """The loss of a design as the passes take it."""
     loss = design.loss
-    kinks = [value for pair in zip(loss.kinks, loss.tilts, strict=True) for value in pair]
-    return np.array([loss.scale, getattr(loss, "positive", math.nan), *kinks])
+    rest = sum(jump * (0.5 - tilt) for _, tilt, jump in loss.parts)
+    hinges = [(kink, (1.0 - tilt) * jump, -tilt * jump, jump) for kink, tilt, jump in loss.parts]
+    return np.array(
+        [loss.scale, getattr(loss, "positive", math.nan), rest, *(value for part in hinges for value in part)]
+    )
 
 
 def _planes(design: Design, *points: Float) -> Float:
@@ -62,8 +65,6 @@ def _planes(design: Design, *points: Float) -> Float:
 
 def model(design: Design, chunk: Chunk, point: Float, leverage: Any, kappa: float) -> LocalSums:
     """See :func:`aidlearn.linear.plain.model`."""
-    if design.loss.jumps:
-        return plain.model(design, chunk, point, leverage, kappa)
     n = chunk.n_entries
     scalars, forces = np.empty(2), np.zeros(design.n_attributes + 1)
     near, curvature = _memory.of("rows", n, np.int32), _memory.of("curvature", n, np.float64)
@@ -86,7 +87,7 @@ def model(design: Design, chunk: Chunk, point: Float, leverage: Any, kappa: floa
 
 def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Split) -> Groups:
     """See :func:`aidlearn.linear.plain.groups`."""
-    if design.offset or design.loss.jumps:  # objectives are rounded up entry by entry
+    if design.offset:  # objectives are rounded up entry by entry
         return plain.groups(design, chunk, point, leverage, split)
     n = chunk.n_entries
     scalars, labels, alone = np.empty(2), np.empty(n, dtype=np.int32), _memory.of("rows", n, np.int32)

@@ -1,7 +1,8 @@
 """Compiled loops of the passes over the rows of a linear model (see :mod:`aidlearn.linear.compiled`).
 
-A hyperplane has the intercept last (0 without one). A loss is a vector ``(scale, positive, k_1, c_1, k_2, c_2, ...)``
-of its kinks and tilts; ``positive`` is the number of the positive class, or NaN for a regression.
+A hyperplane has the intercept last (0 without one). A loss is a vector ``(scale, positive, rest, k_1, right_1, left_1,
+J_1, k_2, ...)``: the number of the positive class (NaN for a regression), the sum of the mean slopes of its hinges, and
+of each hinge the kink, the slopes to its right and left, and their difference, the jump.
 """
 
 from __future__ import annotations
@@ -53,17 +54,17 @@ def _losses(work, size, loss):
     """Loss over its scale of each margin."""
     for k in range(size):
         work[_VALUE + k] = 0.0
-    for q in range(2, loss.shape[0], 2):
-        kink, tilt = loss[q], loss[q + 1]
+    for q in range(3, loss.shape[0], 4):
+        kink, right, left = loss[q], loss[q + 1], loss[q + 2]
         for k in range(size):
             from_kink = work[_Z + k] - kink
-            work[_VALUE + k] += max((1.0 - tilt) * from_kink, -tilt * from_kink)
+            work[_VALUE + k] += max(right * from_kink, left * from_kink)
 
 
 @compiled
 def _regions(work, size, loss, cuts):
     """Number of cuts below each margin, and its distance to the nearest kink."""
-    kink = loss[2]
+    kink = loss[3]
     for k in range(size):
         work[_REGION + k] = 0.0
         work[_DISTANCE + k] = abs(work[_Z + k] - kink)
@@ -71,7 +72,7 @@ def _regions(work, size, loss, cuts):
         cut = cuts[q]
         for k in range(size):
             work[_REGION + k] += 1.0 if work[_Z + k] > cut else 0.0
-    for q in range(4, loss.shape[0], 2):
+    for q in range(7, loss.shape[0], 4):
         kink = loss[q]
         for k in range(size):
             work[_DISTANCE + k] = min(work[_DISTANCE + k], abs(work[_Z + k] - kink))
@@ -93,9 +94,7 @@ def _spread(leverage, first, size, alike, work):
 def model(rows, y, weight, planes, loss, leverage, kappa, work, scalars, forces, near, curvatures):
     n = count(rows)
     scale, positive, alike = loss[0], loss[1], leverage.shape[0] != n
-    at_rest, n_near = 0.0, 0
-    for q in range(3, loss.shape[0], 2):
-        at_rest += 0.5 - loss[q]
+    at_rest, n_near = loss[2], 0
     objective, curvature, intercept = 0.0, 0.0, 0.0
     for first in range(0, n, BLOCK):
         last = min(n, first + BLOCK)
@@ -104,17 +103,18 @@ def model(rows, y, weight, planes, loss, leverage, kappa, work, scalars, forces,
         _margins(rows, y, first, last, planes, 0, positive, work)
         _losses(work, size, loss)
         _spread(leverage, first, size, alike, work)
-        # Slots: A one over the width, B the slope, C how many kinks are within the width.
+        # Slots: A one over the width, B the slope, C the jumps of the kinks within the width.
         for k in range(size):
             work[_A + k] = 1.0 / (kappa * work[_A + k])
             work[_B + k] = at_rest
             work[_C + k] = 0.0
-        for q in range(2, loss.shape[0], 2):
-            kink = loss[q]
+        for q in range(3, loss.shape[0], 4):
+            kink, jump = loss[q], loss[q + 3]
+            half = 0.5 * jump
             for k in range(size):
                 relative = (work[_Z + k] - kink) * work[_A + k]
-                work[_C + k] += 1.0 if abs(relative) < 1.0 else 0.0
-                work[_B + k] += 0.5 * min(max(relative, -1.0), 1.0)
+                work[_C + k] += jump if abs(relative) < 1.0 else 0.0
+                work[_B + k] += half * min(max(relative, -1.0), 1.0)
         n_here = 0.0
         for k in range(size):
             s = scale * work[_W + k]

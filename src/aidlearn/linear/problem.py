@@ -159,8 +159,7 @@ class PiecewiseLinear(Problem):
 
     def find_moved(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16]) -> Moved:
         design, end = self.design, trial.points[0]
-        # Beside an offset objectives are rounded up entry by entry; compiled losses have one jump.
-        if not self.compiled or design.offset or design.loss.jumps:
+        if not self.compiled or design.offset:  # beside an offset objectives are rounded up entry by entry
             return self._with_alone(chunk, trial, super().find_moved(chunk, trial, homes))
         from aidlearn.linear import compiled
 
