@@ -306,6 +306,7 @@ class _Sharpening:
         kappa = view.width(view.fraction(error))
         model = self._model(level, point, kappa, view.fraction(error))
         length = unit = kappa
+        refused = 0.0
         for remaining in reversed(range(steps)):
             if time.monotonic() > self.run.deadline:
                 break
@@ -324,10 +325,12 @@ class _Sharpening:
             there = self._model(level, trial, width, view.share(width))
             if there.objective > model.objective:
                 damping.more()
+                refused = length
                 continue
             damping.less()
             point, model, kappa = trial, there, width
-        return point, max(length, 2 * unit)
+        # Steps that were too long say how far the optimum may be; damped ones are short wherever it is.
+        return point, max(length, 2 * unit, refused)
 
     def _model(self, level: _Level, point: Float, kappa: float, fraction: float) -> Model:
         """The model at a point, where about a given fraction of the rows is near a kink."""

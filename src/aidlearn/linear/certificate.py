@@ -15,6 +15,9 @@ from aidlearn.data.chunk import Float
 from aidlearn.linear.matrix import Matrix
 from aidlearn.linear.rows import EPS, HingeRows
 
+SOME_ROOM = 1e-6
+"""Part of a row in a Gram matrix of squared rooms, over the largest, below which it may be left out."""
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -35,7 +38,9 @@ def trivial(rows: HingeRows) -> Certificate:
     return Certificate(zeros, rows.constant - 0.5 * float(np.sum(rows.linear[held] ** 2 / rows.ridge[held])))
 
 
-def certify(rows: HingeRows, dual: Float, w: Float, known: Certificate | None = None) -> Certificate:
+def certify(
+    rows: HingeRows, dual: Float, w: Float, known: Certificate | None = None, enough: float = math.inf
+) -> Certificate:
     """Repair a dual so that it is feasible, and compute its value.
 
     ``w`` is the primal point that belongs to it. The residual of the equalities that rounding leaves is charged
@@ -43,7 +48,7 @@ def certify(rows: HingeRows, dual: Float, w: Float, known: Certificate | None = 
     coefficients that float64 can evaluate.
 
     What leaves its box is pulled back towards a point that is known to be feasible: 0, or with a linear term that of
-    ``known``, if there is one.
+    ``known``, if there is one. A bound of ``enough`` is not improved upon.
     """
     p = np.clip(dual, rows.lower, rows.upper)
     anchor = None
@@ -52,7 +57,7 @@ def certify(rows: HingeRows, dual: Float, w: Float, known: Certificate | None = 
     elif known is not None and known.bound > -math.inf:
         anchor = known.dual
     certificates = [_value(rows, _feasible(rows, p, anchor), w, anchor)]
-    if rows.ridge.any():
+    if rows.ridge.any() and certificates[0].bound < enough:
         # The bound loses the square of what A'p misses of P w + q: fit it as closely as the boxes allow.
         force = rows.ridge * w if rows.linear is None else rows.ridge * w + rows.linear
         closer = _absorb(rows, rows.A, p, force, anchor, rounds=2)
@@ -131,14 +136,15 @@ def _absorb(rows: HingeRows, A: Matrix, p: Float, target: Float, anchor: Float |
         if (np.abs(residual) <= 4 * EPS * scale).all():
             break
         room = np.minimum(p - lower, upper - p)
-        weighted = A.scaled_rows(room)
-        normal = weighted.normal(n_jobs=rows.n_jobs)
+        # Rows with hardly any room change nothing: what a step misses shows in the residual, which decides.
+        near, square = (A, room * room) if rows.constrained else A.heaviest(room * room, SOME_ROOM)
+        normal = near.normal(square, rows.n_jobs)
         diagonal = normal.diagonal()
         factor = normal.factor(np.full(len(diagonal), 1e-13 * float(diagonal.mean()) + 1e-300))
         if factor is None:
             break
         for _ in range(3):
-            step = room * (weighted @ factor.solve(residual))
+            step = room * (room * (A @ factor.solve(residual)))
             trial = p - step
             left = A.T @ trial - target
             if np.abs(left).max() >= np.abs(residual).max():

@@ -23,6 +23,7 @@ from aidlearn.linear.certificate import Certificate, certify, trivial
 from aidlearn.linear.normal import Factor, Normal
 from aidlearn.linear.polish import polish
 from aidlearn.linear.rows import EPS, HingeRows
+from aidlearn.linear.smoothing import warm_start, worthwhile
 
 MAX_ITERATIONS = 200
 """Nearly separable classes take more than a hundred; what makes no progress ends long before."""
@@ -40,6 +41,11 @@ NEARLY = 1e-9
 """Relative gap of an interior point from which polishing mostly finds the optimum."""
 CAUTIOUS = 100.0
 """Multiple of the usual slack that a cautious attempt begins with."""
+CUT = 1e-3
+"""Of the largest part of a row in a Gram matrix: rows with less are left out of large matrices. A direction is then a
+little off; the residual of the dual equations, which every step starts from, takes up what it misses."""
+CUT_LESS = 1e-2
+"""Factor of it after a step that took less than half of what it should have off that residual."""
 VERIFIED = 1e-10
 """Proven relative gap up to which an aggregated solution counts as optimal."""
 LEAST_SLACK = 0.1
@@ -81,7 +87,7 @@ class _Iterate:
 class _Newton:
     """The Newton system of the optimality conditions at an iterate, factored once."""
 
-    def __init__(self, rows: HingeRows, it: _Iterate, linear: Float) -> None:
+    def __init__(self, rows: HingeRows, it: _Iterate, linear: Float, cut: float = 0.0) -> None:
         self.rows, self.it, self.n = rows, it, rows.n_soft
         n = self.n
         self.coupled = bool(rows.ridge.any())
@@ -93,7 +99,7 @@ class _Newton:
         inverse[:n] += it.xi / self.v
         # A floor against 0/0 where a row's products have reached the smallest numbers.
         self.D = 1.0 / np.maximum(inverse, TINY)
-        self.factor = _factor(rows.normal(self.D), rows.ridge)
+        self.factor = _factor(rows.normal(self.D, cut), rows.ridge)
 
     def direction(self, ut: Float | float, vxi: Float | float) -> _Iterate:
         """The step towards complementarity products ``ut`` and ``vxi``."""
@@ -167,7 +173,9 @@ def solve(
     # A verified optimum is most cheaply had from a fair interior point; a cautious last attempt starts far from every
     # bound, where the first steps cannot be blocked.
     for target, slack in ((NEARLY, 1.0), (wanted, 1.0), (wanted, CAUTIOUS))[0 if exact else 1 :]:
-        found, dual = _iterate(rows, best.w if slack > 1 else w, slack, target, rounding, deadline, max_iterations)
+        it = _starting_point(rows, best.w, slack) if slack > 1 else _first_point(rows, w, deadline)
+        cut = CUT if slack == 1 and not rows.constrained else 0.0
+        found, dual = _iterate(rows, it, cut, target, rounding, deadline, max_iterations)
         best = _better(best, found)
         polished = polish(rows, best.w, dual) if exact else None
         if polished is not None:
@@ -188,29 +196,31 @@ def _snapped(rows: HingeRows, solution: AggregatedSolution) -> AggregatedSolutio
     n, known = rows.n_soft, solution.certificate
     p, z = known.dual, rows.margins(solution.w)[:n]
     bound = np.where(z > 0, rows.upper[:n], rows.lower[:n])
+    enough = known.bound - 0.1 * max(solution.gap, 0.0)
+    repair = not worthwhile(rows)  # which takes Gram matrices
     for near in (1e-2, 1e-4, 1e-6):
         snapped = p.copy()
         snapped[:n] = np.where(np.abs(p[:n] - bound) <= near * rows.weight[:n], bound, p[:n])
-        certificate = certify(rows, snapped, solution.w, known)
-        if certificate.bound >= solution.certificate.bound - 0.1 * max(solution.gap, 0.0):
+        certificate = certify(rows, snapped, solution.w, known, enough if repair else -math.inf)
+        if certificate.bound >= enough:
             return replace(solution, certificate=certificate)
     return solution
 
 
 def _iterate(
     rows: HingeRows,
-    w: Float,
-    slack: float,
+    it: _Iterate,
+    cut: float,
     target: float,
     rounding: float,
     deadline: float,
     max_iterations: int,
 ) -> tuple[AggregatedSolution, Float]:
-    """Predictor-corrector steps from w; the best certified pair and the last (uncertified) dual."""
+    """Predictor-corrector steps; the best certified pair and the last (uncertified) dual."""
     n = rows.n_soft
     s, lower = rows.weight[:n], rows.lower
     linear = rows.A.T @ -lower if rows.linear is None else rows.A.T @ -lower + rows.linear
-    it = _starting_point(rows, w, slack)
+    left = math.inf
     best = _at(rows, it.w, trivial(rows))
     without_progress = 0
     for iteration in range(max_iterations):
@@ -221,19 +231,24 @@ def _iterate(
         size = abs(best.value if best.violation <= FEASIBLE else rows.value(it.w))
         if last or without_progress or complementarity <= 2 * target * size + rounding:
             gap = best.gap
-            best = _better(best, _certified(rows, it, best.certificate))
+            best = _better(best, _certified(rows, it, best.certificate, target))
             without_progress = 0 if best.gap < 0.5 * gap else without_progress + 1
             if last or best.gap <= target * abs(best.value) + rounding or without_progress > 3:
                 break
-        newton = _Newton(rows, it, linear)
+        newton = _Newton(rows, it, linear, cut)
+        residual = float(np.abs(newton.dual_residual).max())
+        if residual > left:
+            cut *= CUT_LESS
         if newton.factor is None:
             break
         step = newton.corrected(complementarity / (len(it.u) + n))
         if not (np.isfinite(step.w).all() and np.isfinite(step.u).all()) or np.abs(it.w).max(initial=0.0) > DIVERGED:
             break
         primal, dual = newton.longest(step, STEP_TO_BOUNDARY)
+        left = (1 - 0.5 * dual) * residual
         if max(primal, dual) < 1e-3:
             without_progress += 1
+            cut *= CUT_LESS
         u = it.u + dual * step.u
         np.clip(u[:n], EPS * EPS * s, s * (1 - EPS), out=u[:n])
         np.maximum(u[n:], TINY, out=u[n:])
@@ -246,7 +261,16 @@ def _iterate(
     return best, it.u + lower
 
 
-def _starting_point(rows: HingeRows, w: Float, slack: float) -> _Iterate:
+def _first_point(rows: HingeRows, w: Float, deadline: float) -> _Iterate:
+    """Where to begin: at w, or where its matrices would be large, close to the optimum by other means."""
+    if not worthwhile(rows):
+        return _starting_point(rows, w, 1.0)
+    warm = warm_start(rows, w, deadline)
+    # The central path rounds the loss of a row of weight s over a width of about 8 mu / s.
+    return _starting_point(rows, warm.w, 1.0, warm.width / 8 * float(np.median(rows.weight)))
+
+
+def _starting_point(rows: HingeRows, w: Float, slack: float, mu: float | None = None) -> _Iterate:
     """The point of the central path for the margins at w: ``u t = (s - u) xi = mu`` and ``xi - t = z``.
 
     With u = s theta and a = z s / mu this is ``a theta^2 + (2 - a) theta - 1 = 0``; the smaller of theta and
@@ -255,7 +279,8 @@ def _starting_point(rows: HingeRows, w: Float, slack: float) -> _Iterate:
     """
     n, margins = rows.n_soft, rows.margins(w)
     s, z = rows.weight[:n], margins[:n]
-    mu = max(slack * float(s @ np.abs(z)) / n, TINY) if n else slack
+    if mu is None:
+        mu = max(slack * float(s @ np.abs(z)) / n, TINY) if n else slack
     if n and rows.linear is not None:
         # Where every margin is 0 a linear term moves the point all the same, as far as constraints leave room.
         reach = float(np.abs(margins[n:]).mean()) if n < len(margins) else 1.0
@@ -296,8 +321,9 @@ def _at(rows: HingeRows, w: Float, certificate: Certificate) -> AggregatedSoluti
     return AggregatedSolution(w, rows.value(w), certificate, violation=rows.violation(w))
 
 
-def _certified(rows: HingeRows, it: _Iterate, known: Certificate) -> AggregatedSolution:
-    return _at(rows, it.w, certify(rows, it.u + rows.lower, it.w, known))
+def _certified(rows: HingeRows, it: _Iterate, known: Certificate, target: float) -> AggregatedSolution:
+    value = rows.value(it.w)
+    return _at(rows, it.w, certify(rows, it.u + rows.lower, it.w, known, value - target * abs(value)))
 
 
 def _better(one: AggregatedSolution, two: AggregatedSolution) -> AggregatedSolution:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,14 @@ from aidlearn.linear.normal import DenseNormal, Normal
 
 WELL_CONDITIONED = 1e-5
 """Smallest relative pivot that a Gram matrix shows without doubt: it squares what it is made of."""
+MANY_OPERATIONS = 1e8
+"""Of a Gram matrix, from which it is tried first."""
+FEWEST_COLUMNS = 64
+"""Below this a Gram matrix costs no more than the other work on its rows."""
+ROWS_PER_COLUMN = 2
+"""Of a Gram matrix whose light rows are left out, at least."""
+WORTH_CHOOSING = 0.7
+"""Part of the rows up to which a copy of them pays."""
 DEPENDENT = 5e-15
 """Relative pivot, over the root of the number of columns, up to which a column is a combination of others."""
 
@@ -99,6 +108,13 @@ class Matrix(ABC):
         """The same as what normal equations are solved with."""
         return DenseNormal(self.gram(D, n_jobs))
 
+    def heaviest(self, D: Float, cut: float) -> tuple[Matrix, Float]:
+        """The rows whose part ``D |a|^2`` of a Gram matrix is not below ``cut`` times the largest, with their D.
+
+        All of them where choosing would save little.
+        """
+        return self, D
+
     @abstractmethod
     def scaled_rows(self, factor: Float) -> Matrix:
         """``diag(factor) A``."""
@@ -172,13 +188,31 @@ class Dense(Matrix):
         return self.array[:, number]
 
     def columns(self, which: NDArray[np.bool_]) -> Dense:
-        return Dense(self.array[:, which])
+        return self if which.all() else Dense(self.array[:, which])
 
     def transposed(self, which: NDArray[np.bool_]) -> Float:
         return self.array[:, which].T
 
     def gram(self, D: Float | None = None, n_jobs: int = 1) -> Float:
         return weighted_gram(self.array, D, n_jobs)
+
+    @cached_property
+    def row_squares(self) -> Float:
+        """``|a_k|^2``."""
+        return np.asarray(np.einsum("ij,ij->i", self.array, self.array))
+
+    def heaviest(self, D: Float, cut: float) -> tuple[Matrix, Float]:
+        K, p = self.shape
+        if p < FEWEST_COLUMNS:
+            return self, D
+        part = D * self.row_squares
+        kept = part >= cut * float(part.max())
+        fewest = min(K, ROWS_PER_COLUMN * p)
+        if kept.sum() < fewest:  # fewer would leave directions of which the matrix knows nothing
+            kept = part >= float(np.partition(part, K - fewest)[K - fewest])
+        if kept.sum() > WORTH_CHOOSING * K:
+            return self, D
+        return Dense(self.array[kept]), D[kept]
 
     def scaled_rows(self, factor: Float) -> Dense:
         return Dense(self.array * factor[:, None])
@@ -204,6 +238,11 @@ class Dense(Matrix):
     def least_squares(self, root: Float, e: Float) -> Float:
         size = np.abs(self.array).max(axis=0)
         size = np.where(size > 0, size, 1.0)
+        if len(e) * len(size) ** 2 >= MANY_OPERATIONS:
+            # Where the Gram matrix has digits to spare it costs a tenth of an orthogonal factor with pivots.
+            gram = weighted_gram(self.array, root**2) / np.outer(size, size)
+            if weakest_pivot(gram) is not None:
+                return np.asarray(linalg.solve(gram, (self.array.T @ (root**2 * e)) / size, assume_a="pos") / size)
         least = linalg.lstsq(self.array / size * root[:, None], e * root, cond=1e-11, lapack_driver="gelsy")
         return np.asarray(least[0] / size)
 

@@ -75,8 +75,11 @@ class HingeRows:
         """Rows of an array."""
         return cls(Dense(A), e, weight, tilt, ridge)
 
-    def normal(self, D: Float) -> Normal:
-        """``A' diag(D) A``."""
+    def normal(self, D: Float, cut: float = 0.0) -> Normal:
+        """``A' diag(D) A``; rows whose part is below ``cut`` times the largest may be left out of it."""
+        if cut > 0:
+            A, D = self.A.heaviest(D, cut)
+            return A.normal(D, self.n_jobs)
         return self.A.normal(D, self.n_jobs)
 
     @property
@@ -88,6 +91,11 @@ class HingeRows:
     def n_soft(self) -> int:
         """Rows that are no constraints."""
         return int(np.isfinite(self.weight).sum())
+
+    @property
+    def constrained(self) -> bool:
+        """Whether there is more than a sum of losses and a ridge."""
+        return self.linear is not None or self.n_soft < len(self.e)
 
     @property
     def lower(self) -> Float:
