@@ -11,12 +11,14 @@ def designs():
     rng = np.random.default_rng(0)
     gaussian = rng.normal(size=(6000, 12))
     whole = rng.integers(-3, 4, size=(6000, 12)).astype(float)
+    level = rng.integers(0, 50, 6000)
     return {
         "gaussian": (gaussian, gaussian @ rng.normal(size=12) + 1),
         "whole": (whole, whole @ np.arange(12.0) + 1),
         "constant": (gaussian, np.full(6000, 3.0)),
         "tenth": (gaussian, np.full(6000, 0.1)),
         "zero": (gaussian, np.zeros(6000)),
+        "dummies": ((level[:, None] == np.arange(49)).astype(float), (level % 7) - 2.0),
         "large": (gaussian, 1e9 * gaussian.sum(axis=1) + 1e12),
     }
 
@@ -31,7 +33,7 @@ def test_no_solver_iterates_on_rounding(name, init, monkeypatch):
     assert np.abs(model.predict(X) - y).max() <= 1e-11 * (1 + np.abs(y).max())
 
 
-@pytest.mark.parametrize("name", designs())
+@pytest.mark.parametrize("name", [name for name in designs() if name != "dummies"])
 def test_an_exact_start_is_the_optimum(name):
     X, y = designs()[name]
     model = LADRegressor().fit(X, y)

@@ -16,7 +16,7 @@ from aidlearn.engine.sums import Sums
 from aidlearn.linear import interior_point
 from aidlearn.linear.adapters import solve_by_liblinear, solve_by_libsvm
 from aidlearn.linear.certificate import Certificate, certify, trivial
-from aidlearn.linear.design import Design
+from aidlearn.linear.design import EXACT_FIT, Design
 from aidlearn.linear.rows import Basis, HingeRows, NearlyCollinear
 
 AggregatedSolver = Callable[[HingeRows, Float | None, bool, Accuracy], Solution]
@@ -50,8 +50,23 @@ def solve_aggregated(
         start = None if point is None else frame.to_coordinates(point)
         solution = frame.to_solution(solver(rows, start, frame.keeps_intercept, accuracy))
     if design.region is None:
-        return solution
+        return _exactly(rows, solution)
     return replace(solution, point=_at_bounds(design, rows, design.region.inside(solution.point)))
+
+
+def _exactly(rows: HingeRows, solution: Solution) -> Solution:
+    """The same, or where next to nothing is left of the loss, the point with what least squares makes of the rest.
+
+    An interior point is right to some ten units in the last place, and an exact fit is to be seen as one.
+    """
+    value = rows.value(solution.point)
+    if rows.ridge.any() or rows.linear is not None or not 0 < value <= EXACT_FIT * float(rows.weight @ np.abs(rows.e)):
+        return solution
+    point, root = solution.point, np.sqrt(rows.weight / rows.weight.max())
+    for _ in range(2):
+        trial = point + rows.A.least_squares(root, rows.margins(point))
+        point, value = min(((point, value), (trial, rows.value(trial))), key=lambda pair: pair[1])
+    return solution if point is solution.point else replace(solution, point=point)
 
 
 def _at_bounds(design: Design, rows: HingeRows, point: Float) -> Float:
