@@ -80,6 +80,8 @@ def _laws(case: Case, model: Any, folder: Path) -> None:
     X, y, weight, given = case.X, case.y, case.weight, case.parameters
     regression = case.estimator != "LinearSVC"
     order = rng.permutation(len(y))
+    # A difference of 1e-9 between columns loses digits when they are shifted or turned: that is another problem.
+    exact = case.kind != "collinear"
     variants: list[tuple[str, Any, Any, Any, float]] = []
     init = given["init"]
     by_rows = not isinstance(init, str)
@@ -96,9 +98,9 @@ def _laws(case: Case, model: Any, folder: Path) -> None:
             variants.append(("shift of y", X, y + np.abs(y).max(), weight, 1.0))
         variants.append(("columns", X * 2.0 ** rng.integers(-20, 21, X.shape[1]), y, weight, 1.0))
         turn = rng.normal(size=(X.shape[1], X.shape[1]))
-        if not given.get("positive") and np.linalg.cond(turn) < 20 and np.abs(X).max() < 1e4:
+        if exact and not given.get("positive") and np.linalg.cond(turn) < 20 and np.abs(X).max() < 1e4:
             variants.append(("turned columns", X @ turn, y, weight, 1.0))
-    if given["fit_intercept"] and np.abs(X).max() < 1e3:
+    if exact and given["fit_intercept"] and np.abs(X).max() < 1e3:
         variants.append(("shift of X", X + rng.integers(-9, 10, X.shape[1]), y, weight, 1.0))
     known: dict[str, tuple[float, float]] = {}
     size = float(np.abs(np.asarray(y, dtype=float)).sum() if regression else len(y))

@@ -21,7 +21,7 @@ from aidlearn.linear.rows import NearlyCollinear
 
 logger = logging.getLogger("aidlearn")
 
-LEAST_PIVOT = 3e-7
+LEAST_PIVOT = 1e-5
 """What others leave of a column below which other coordinates are tried."""
 SAMPLE_ROWS = 10
 """For each column, of the sample that shows what others leave of it; and 2000 at least."""

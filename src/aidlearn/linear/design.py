@@ -291,8 +291,8 @@ class Design:
         size = np.broadcast_to(np.abs(e), chunk.n_entries)
         if not self.may_be_exact(objective, float(chunk.weight @ size)):
             return objective
-        # Those of the point are errors of every row: coefficients are known to the rounding of a typical target, and the
-        # errors of several add up as their squares do.
+        # Those of the point are errors of every row: coefficients are known to the rounding of a typical target, and
+        # the errors of several add up as their squares do.
         absolute = Chunk(0, chunk.n_entries, abs(chunk.X), chunk.y, chunk.weight)
         size = size + math.sqrt(self.n_variables) * size.mean() + absolute @ np.abs(point[: self.n_attributes])
         noise = NOISE * (size + (abs(point[-1]) + abs(self.offset) if self.fit_intercept else 0.0))

@@ -125,6 +125,10 @@ def solve_by_highs(
     basis, scaled = _scaled(rows, point, has_intercept)
     left = min(max(accuracy.deadline - time.monotonic(), 0.01), most_seconds)
     used = scaled.A.maxima() > 0
+    if not used.any():  # no column to move: every row has its loss
+        nothing = np.zeros(len(used))
+        certificate = certify(scaled, np.where(scaled.e > 0, scaled.upper, scaled.lower), nothing)
+        return _solution(basis, nothing, certificate, True)
     answer = optimize.linprog(
         -np.clip(scaled.e, -LARGEST_COST, LARGEST_COST),
         A_eq=scaled.A.transposed(used),
