@@ -14,11 +14,66 @@ import pandas as pd
 
 from aidlearn import QuantileRegressor, bootstrap, equal_slopes
 
-TEXT = """# Coming from quantreg, statsmodels, Stata, pyfixest
+TEXT = """# Coming from scikit-learn, quantreg, statsmodels, Stata, liblinear
 
-The same model, the same standard errors, with a proof of optimality and from files larger than memory. The figures
+The same models, the same standard errors, with a proof of optimality and from files larger than memory. The figures
 below were made by `python docs/make_coming_from.py`, which runs the peers that are installed; the data are
 `statsmodels.datasets.engel` (235 households, food expenditure on income) and, for clusters, generated rows.
+
+## From R's quantreg
+
+`summary(rq(y ~ x, tau = 1:9/10), se = "nid")` is, for a data frame `d`,
+
+```python
+import numpy as np
+import pandas as pd
+from aidlearn import formula
+
+rng = np.random.default_rng(0)
+d = pd.DataFrame({"x": rng.uniform(0, 10, 500)})  # your data
+d["y"] = 1 + 0.5 * d.x + (1 + 0.2 * d.x) * rng.normal(size=500)
+
+model = formula.fit("y ~ x", d, model="quantile", quantile=[k / 10 for k in range(1, 10)])
+for summary in model.summary(d[["x"]], d["y"], se="nid"):
+    print(summary)
+```
+
+or, without a formula, `QuantileRegressor(quantile=...).fit(X, y).summary(X, y, se="nid")`. Factors, `C(month)` and `- 1` work as in R; standard errors agree to
+[four digits and more](#engel-standard-errors-of-intercept-and-slope).
+
+## From scikit-learn and liblinear
+
+| there | here | what differs |
+|---|---|---|
+| `linear_model.QuantileRegressor(quantile=q, alpha=0)` | `QuantileRegressor(quantile=q)` | `alpha` is 0 by default here, 1 there; the objective is a sum here, a mean there |
+| `linear_model.QuantileRegressor(alpha=a)` | `QuantileRegressor(alpha=a)` | nothing: the same penalty |
+| `svm.SVC(kernel="linear", C=C)` | `LinearSVC(C=C)` | nothing but the time |
+| `svm.LinearSVC(loss="hinge", C=C)`, liblinear `-s 3` | `LinearSVC(C=C)` | the intercept is penalised there (all the less, the larger `intercept_scaling` or `-B`); without an intercept (`fit_intercept=False`) they are the same |
+| `svm.LinearSVC()`, liblinear `-s 1`, `-s 2` | - | squared hinge: another loss |
+| `svm.LinearSVR(C=C, epsilon=e)`, liblinear `-s 13` | `LinearSVR(C=C, epsilon=e)` | the penalised intercept again |
+| `svm.SVR(kernel="linear")` | `LinearSVR` | nothing |
+| `svm.SVC(kernel="rbf", C=C, gamma=g)` | `SVC(C=C, gamma=g)` | ends at a certified gap, not at a criterion |
+| `svm.OneClassSVM(kernel="linear", nu=nu)` | `LinearOneClassSVM(nu=nu)` | see [one-class](one-class.md) |
+| `GridSearchCV(LinearSVC(), {"C": Cs})` | `LinearSVCCV(Cs=Cs)` | shared passes; any grid search works as well |
+| `make_pipeline(StandardScaler(), LinearSVC())` | `LinearSVC(standardize=True)` | no copy; coefficients in the units of the data |
+| `make_column_transformer((OneHotEncoder(), [...]))` | nothing to do | texts and categories are factors |
+| liblinear `train -s 3 -c 1 file model` | `aidlearn fit svm file.svmlight --C 1 -o model.aid` | a svmlight file brings its own target |
+
+```python
+import numpy as np
+from sklearn.linear_model import QuantileRegressor as TheirQuantileRegressor
+from sklearn.svm import SVC as TheirSVC
+from aidlearn import LinearSVC, QuantileRegressor
+
+X = rng.normal(size=(300, 3))
+score = X @ [1.0, -1.0, 0.5] + rng.normal(size=300)
+ours, theirs = QuantileRegressor(quantile=0.7, alpha=0.01, tol=1e-9), TheirQuantileRegressor(quantile=0.7, alpha=0.01)
+assert np.allclose(ours.fit(X, score).coef_, theirs.fit(X, score).coef_, atol=1e-6)
+ours, theirs = LinearSVC(C=0.5, tol=1e-9), TheirSVC(kernel="linear", C=0.5, tol=1e-9)
+assert np.allclose(ours.fit(X, score > 0).coef_, theirs.fit(X, score > 0).coef_, atol=1e-4)
+```
+
+## Quantile regression, call by call
 
 | what | aidlearn | R quantreg | statsmodels | Stata | pyfixest |
 |---|---|---|---|---|---|
