@@ -11,6 +11,8 @@ ROOT = Path(aidlearn.__file__).parent
 
 BELOW = {
     "archive": set(),
+    "words": set(),
+    "progress": {"data", "engine", "words"},
     "data": set(),
     "engine": {"archive", "data"},
     "testing": {"data", "engine"},
@@ -21,11 +23,11 @@ BELOW = {
     "estimators": {"data", "engine", "trace", "linear", "kernel", "semisupervised"},
     "formula": {"data", "estimators"},
     "files": {"", "archive", "data", "engine", "trace", "estimators"},
-    "display": {"data", "engine", "trace", "estimators"},
+    "display": {"data", "engine", "trace", "estimators", "progress", "words"},
     "report": {"data", "engine", "trace", "estimators", "files", "display"},
     "bench": {""},
     "__main__": {"cli"},
-    "cli": {"", "data", "engine", "estimators", "formula", "files", "report", "bench"},
+    "cli": {"", "data", "engine", "estimators", "formula", "files", "report", "bench", "progress", "words"},
 }
 """Folders (and modules) of the package, and what each may import besides itself; "" are the public names."""
 

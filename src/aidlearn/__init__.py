@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.data.run import PassProgress as PassProgress
     from aidlearn.display import ClusterDisplay as ClusterDisplay
     from aidlearn.display import ConvergenceDisplay as ConvergenceDisplay
+    from aidlearn.display import ProgressDisplay as ProgressDisplay
     from aidlearn.display import QuantileDisplay as QuantileDisplay
     from aidlearn.engine.result import Iteration as Iteration
     from aidlearn.engine.result import Result as Result
@@ -53,6 +54,7 @@ else:
         "Iteration": "aidlearn.engine.result",
         "LinearSVCCV": "aidlearn.estimators.cross_validated",
         "PassProgress": "aidlearn.data.run",
+        "ProgressDisplay": "aidlearn.display",
         "QuantileDisplay": "aidlearn.display",
         "QuantileRegressorCV": "aidlearn.estimators.cross_validated",
         "Result": "aidlearn.engine.result",

@@ -1,18 +1,40 @@
-"""Numbers, durations and tables as people read them."""
+"""Consoles and tables of the command line; numbers as people read them come from :mod:`aidlearn.words`."""
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-DIGITS = 11
-"""Shown of a bound or an objective at most."""
+from aidlearn.words import (
+    aligned,
+    clock,
+    count,
+    duration,
+    enclosing,
+    enclosing_all,
+    gap_text,
+    percent,
+    short_count,
+)
+
+__all__ = [
+    "aligned",
+    "clock",
+    "console",
+    "count",
+    "duration",
+    "enclosing",
+    "enclosing_all",
+    "facts",
+    "gap_text",
+    "percent",
+    "short_count",
+]
+
 PIPE_WIDTH = 120
 """Of lines that go to a file or a pipe."""
 
@@ -27,80 +49,6 @@ def console(error: bool = False) -> Console:
     stream = sys.stderr if error else sys.stdout
     width = None if stream.isatty() else PIPE_WIDTH
     return _Console(file=stream, highlight=False, markup=False, width=width)
-
-
-def count(number: float) -> str:
-    return f"{int(number):,}"
-
-
-def short_count(number: float) -> str:
-    """1.21M, 35.2k, 812."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.3g}{unit}"
-    return f"{number:.0f}"
-
-
-def duration(seconds: float) -> str:
-    """0.83 s, 12.4 s, 3:07, 1:02:33."""
-    if seconds < 10:
-        return f"{seconds:.2f} s"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return clock(seconds)
-
-
-def clock(seconds: float) -> str:
-    """0:07, 3:07, 1:02:33."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def percent(part: float) -> str:
-    """Of a part of 1: 0.012%, 3.4%, 57%."""
-    return f"{100 * part:.0f}%" if part >= 0.0995 else f"{100 * part:.2g}%"
-
-
-def gap_text(gap: float) -> str:
-    if not math.isfinite(gap):
-        return "unknown"
-    return "0" if gap == 0 else f"{gap:.1e}"
-
-
-def enclosing(low: float, high: float) -> tuple[str, str]:
-    """A bound and an objective with as many digits as tell them apart, and no more."""
-    return enclosing_all([(low, high)])[0]
-
-
-def enclosing_all(pairs: Sequence[tuple[float, float]]) -> list[tuple[str, str]]:
-    """The same for several pairs, with the decimals of the one that needs most."""
-    finite = [pair for pair in pairs if all(map(math.isfinite, pair))]
-    size = max((abs(end) for pair in finite for end in pair), default=0.0)
-    if size and not 1e-3 <= size < 1e12:
-        return [(_plain(low, "{:.10g}"), _plain(high, "{:.10g}")) for low, high in pairs]
-    most = max(0, DIGITS - 1 - (math.floor(math.log10(size)) if size else 0))
-    needed = max((_telling_apart(low, high, most) for low, high in finite), default=0)
-    form = f"{{:,.{min(max(needed, 2), most)}f}}"
-    return [(_plain(low, form), _plain(high, form)) for low, high in pairs]
-
-
-def _telling_apart(low: float, high: float, most: int) -> int:
-    """Decimals that show the difference."""
-    return most if low == high else 1 - math.floor(math.log10(abs(high - low)))
-
-
-def _plain(number: float, form: str) -> str:
-    return form.format(number) if math.isfinite(number) else "unknown"
-
-
-def aligned(numbers: Sequence[float], digits: int = 6) -> list[str]:
-    """Numbers of a column with the same decimals: the largest has ``digits`` digits."""
-    size = max((abs(number) for number in numbers if math.isfinite(number)), default=0.0)
-    if size and not 1e-4 <= size < 1e9:
-        return [f"{number:.{digits - 1}e}" for number in numbers]
-    decimals = max(0, digits - 1 - (math.floor(math.log10(size)) if size else 0))
-    return [_plain(number, f"{{:z,.{decimals}f}}") for number in numbers]
 
 
 def facts(rows: list[tuple[str, Any]]) -> Table:

@@ -2,6 +2,7 @@
 
 from aidlearn.display.clusters import ClusterDisplay
 from aidlearn.display.convergence import ConvergenceDisplay
+from aidlearn.display.progress import ProgressDisplay
 from aidlearn.display.quantile import QuantileDisplay
 
-__all__ = ["ClusterDisplay", "ConvergenceDisplay", "QuantileDisplay"]
+__all__ = ["ClusterDisplay", "ConvergenceDisplay", "ProgressDisplay", "QuantileDisplay"]

@@ -31,7 +31,7 @@ from aidlearn.data.source import DataSource
 from aidlearn.data.targets import Targets
 from aidlearn.engine.loop import Limits
 from aidlearn.estimators.checks import check_number
-from aidlearn.estimators.fitting import Fitted, listed_callbacks, pass_listener
+from aidlearn.estimators.fitting import Fitted, listed_callbacks, pass_listener, tell_of_fit
 from aidlearn.estimators.notebook import certificate_html
 
 ENGINE_PARAMETERS = """
@@ -274,7 +274,9 @@ class AIDEstimator(BaseEstimator, ABC):
 
     def _run(self, source: DataSource, targets: Targets | None = None) -> Run:
         """The one fit of this estimator to a source."""
-        return Run(source, targets, self.n_jobs, pass_listener(self._callbacks()))
+        callbacks = self._callbacks()
+        tell_of_fit(self, callbacks, source.n_entries)
+        return Run(source, targets, self.n_jobs, pass_listener(callbacks))
 
     def _limits(self) -> Limits:
         assert self.max_iter is not None

@@ -20,6 +20,7 @@ from aidlearn.engine.checkpoint import Checkpoint, Origin
 from aidlearn.engine.loop import Callback, Limits, aid, logger
 from aidlearn.engine.problem import Problem
 from aidlearn.engine.result import Iteration, Result
+from aidlearn.estimators.registry import model_of
 from aidlearn.trace import Draw, Frame, Profile, Trace
 
 FREE_TO_CHANGE = ("max_iter", "time_limit", "n_jobs", "verbose", "callbacks", "checkpoint")
@@ -97,6 +98,16 @@ def tell_batch(callbacks: Sequence[Any], progress: BatchProgress) -> None:
     for callback in callbacks:
         if hasattr(callback, "on_batch"):
             callback.on_batch(progress)
+
+
+def tell_of_fit(model: Any, callbacks: Sequence[Any], n_rows: int) -> None:
+    """Tell callbacks with a method ``on_fit`` that a fit begins: of what, to which tolerance, of how much."""
+    listeners = [callback.on_fit for callback in callbacks if hasattr(callback, "on_fit")]
+    if listeners:
+        declared = model_of(model)
+        n_fits = len(declared.fit_names(model, getattr(model, "classes_", ()))) if declared else 1
+        for listener in listeners:
+            listener(type(model).__name__, model.tol, n_rows, n_fits)
 
 
 def checkpoint_of(
