@@ -103,6 +103,7 @@ class Display:
         return self.stopping
 
     def on_pass(self, progress: PassProgress) -> None:
+        """Hear of a pass."""
         with self._lock:
             self.progress, self._heard = progress, time.monotonic()
             self._show(self.on_progress, progress)
@@ -122,6 +123,7 @@ class Display:
         """A pass has gone on."""
 
     def number(self, track: FitProgress) -> str:
+        """Which of several fits a track is of, in words."""
         return f"fit {self.tracks.index(track) + 1} of {self.n_fits}, " if self.n_fits > 1 else ""
 
     def line(self, track: FitProgress) -> str:

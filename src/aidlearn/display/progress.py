@@ -54,12 +54,14 @@ class ProgressDisplay(Display):
             self._handle, self._drawn = _board(self.html()), time.monotonic()
 
     def on_iteration(self, track: FitProgress) -> None:
+        """Draw the board anew, or write a line."""
         if self._handle is not None:
             self._redraw()
             return
         sys.stderr.write(self.line(track) + "\n")
 
     def on_progress(self, progress: Any) -> None:
+        """Draw the board anew, a few times a second."""
         if self._handle is not None and time.monotonic() - self._drawn >= REDRAWN:
             self._redraw()
 
