@@ -95,19 +95,35 @@ def pages_without_a_place() -> list[str]:
     return sorted(page.stem for page in HERE.glob("*.md") if page.stem not in listed | {"index"})
 
 
-def names_without_a_place(page: str) -> list[str]:
+def names_without_a_place() -> list[str]:
     """Public names that the API reference does not list yet: it has them at its end."""
+    page = (HERE / "api.md").read_text(encoding="utf-8")
     return [name for name in aidlearn.__all__ if not re.search(rf"^ +{name}$", page, flags=re.MULTILINE)]
+
+
+def write_more() -> bool:
+    """A page of those names, written before Sphinx looks for pages; whether there is one."""
+    more, names = HERE / "api" / "more.rst", names_without_a_place()
+    if not names:
+        more.unlink(missing_ok=True)
+        return False
+    more.parent.mkdir(exist_ok=True)
+    listed = "".join(f"   {name}\n" for name in names)
+    text = f"More\n====\n\n.. currentmodule:: aidlearn\n\n.. autosummary::\n   :toctree: .\n\n{listed}"
+    if not more.exists() or more.read_text(encoding="utf-8") != text:
+        more.write_text(text, encoding="utf-8")
+    return True
+
+
+HAS_MORE = write_more()
 
 
 def place_the_rest(app: Any, name: str, source: list[str]) -> None:
     """What was added without a place of its own is found all the same."""
     if name == "guide":
         source[0] = source[0].replace("% pages without a place", "\n".join(pages_without_a_place()))
-    if name == "api" and (names := names_without_a_place(source[0])):
-        listed = "".join(f"   {name}\n" for name in names)
-        text = f"```{{eval-rst}}\n.. currentmodule:: aidlearn\n\n.. autosummary::\n   :toctree: api\n\n{listed}```"
-        source[0] += f"\n## More\n\n{text}\n"
+    if name == "api" and HAS_MORE:
+        source[0] += "\n## More\n\n```{toctree}\napi/more\n```\n"
 
 
 def not_ours(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:

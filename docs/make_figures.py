@@ -1,7 +1,13 @@
-"""Draw the figures of the pages into docs/images: python docs/make_figures.py."""
+"""Draw the figures of the pages into docs/images: python docs/make_figures.py.
+
+Pictures of a report are taken by Chromium; without it they stay as they are.
+"""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +16,9 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+
+from aidlearn import ClusterDisplay, ConvergenceDisplay, LADRegressor
+from aidlearn.report import write_report
 
 IMAGES = Path(__file__).with_name("images")
 BLUE, ORANGE, INK = "#0072B2", "#D55E00", "#444444"
@@ -54,6 +63,39 @@ def _draw_solution(ax: Any, w: float, b: float) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
+def plots() -> None:
+    """The displays of a fit by the paper's procedure."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50_000, 5))
+    model = LADRegressor(init="kmeans", tol=1e-6).fit(X, X @ [1.0, 2.0, 3.0, 4.0, 5.0] + rng.laplace(size=50_000))
+    figure, axes = plt.subplots(2, 2, figsize=(10.4, 7.2), layout="constrained")
+    ConvergenceDisplay.from_estimator(model, ax=axes[0])
+    ClusterDisplay.from_estimator(model, ax=axes[1])
+    figure.savefig(IMAGES / "plots.png", dpi=110)
+    plt.close(figure)
+
+
+def report() -> None:
+    """A report as a browser shows it, of a fit of one iteration, on a desk and on a phone."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser is None:
+        return
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200_000, 10))
+    model = LADRegressor().fit(X, X @ np.arange(10.0) + rng.laplace(size=200_000))
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+    options += ["--disable-background-networking", "--disable-component-update", "--hide-scrollbars"]
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder, "report.html")
+        write_report(model, page)
+        for name, size in (("report.png", "1100,1180"), ("report-phone.png", "500,1600")):
+            target = [f"--window-size={size}", f"--screenshot={IMAGES / name}", page.as_uri()]
+            command = [browser, *options, f"--user-data-dir={folder}/{name}", *target]
+            subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+
 if __name__ == "__main__":
     plt.rcParams["svg.hashsalt"] = "aidlearn"  # the same file from every run
     counter_example()
+    plots()
+    report()
