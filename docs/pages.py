@@ -30,7 +30,7 @@ BLOCK = re.compile(
 SETS_UP = (
     "pip ",
     "python -m venv ",
-    "fresh/",
+    "source ",
     "git ",
     "make ",
     "cd ",
