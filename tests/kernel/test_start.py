@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from aidlearn import SVC
+from aidlearn import SVC, Status
 from aidlearn.data.arrays import ArraySource
+from aidlearn.engine.problem import Accuracy
 from aidlearn.kernel.functions import Kernel
 from aidlearn.kernel.problem import LOSS, NO_LOSS, KernelHinge, KernelSettings
 from aidlearn.kernel.rows import kernel_rows
@@ -123,3 +124,24 @@ def test_five_rows_around_a_quick_solution_that_leaves_none_in(seed):
     whole = SVC(init="rows", C=100).fit(X, y)
     assert model.gap_ <= 1e-4
     assert model.objective_ == pytest.approx(whole.objective_, rel=2e-4)
+
+
+@pytest.mark.parametrize("init", ["kmeans", "kernel-kmeans", "band", "rows", "auto"])
+def test_time_that_is_over_before_the_first_solution_leaves_a_model(init):
+    """Kernel sums of clusters are given up at the limit, and not computed to their end."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(2500, 3))
+    y = X[:, 0] + 0.5 * rng.normal(size=2500) > 0
+    model = SVC(init=init, tol=1e-9, time_limit=1e-3).fit(X, y)
+    assert model.status_ is Status.time_limit
+    assert 0 <= model.lower_bound_ <= model.objective_
+    assert np.isfinite(model.decision_function(X[:10])).all()
+
+
+def test_kernel_sums_look_at_the_clock():
+    problem = problem_of(*noisy_classes(300), METHODS["kernel-kmeans"], separate=False)
+    start = problem.start()
+    solution = problem.solve_aggregated(start.clusters, start.incumbent, Accuracy(0.0, 0.0))
+    assert solution.out_of_time
+    assert solution.point is start.incumbent.point
+    assert solution.lower_bound == -np.inf

@@ -1,6 +1,7 @@
 """SVC where data, kernels or users are difficult: nothing breaks, and what is claimed is true."""
 
 import warnings
+from datetime import date
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from sklearn import svm
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
 
-from aidlearn import SVC, Status
+from aidlearn import SVC, LinearSVC, Status
 from aidlearn.estimators import kernel_machine
 from aidlearn.kernel import solvers as kernel_solvers
 
@@ -345,3 +346,10 @@ def test_a_kernel_beyond_float64_is_refused(kernel, gamma):
     X = np.array([[-8.0], [3.0], [1.0]]) * (1e200 if kernel == "linear" else 1.0)
     with pytest.raises(ValueError, match="too large for float64"):
         SVC(kernel=kernel, gamma=gamma).fit(X, [0, 1, 0])
+
+
+@pytest.mark.parametrize("machine", [SVC, LinearSVC])
+def test_dates_are_named_as_what_they_are(machine):
+    days = np.array([date(2024, 1, 1 + k % 3) for k in range(30)], dtype=object)
+    with pytest.raises(ValueError, match="The target holds dates, which are no classes: make texts or whole numbers"):
+        machine().fit(np.arange(60.0).reshape(30, 2), days)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ MOST_CLASSES = 1000
 """Of a target in a file: one with more values is no class."""
 LARGEST_WHOLE = 2.0**53
 """Beyond it floats skip whole numbers."""
+DATES = "The target holds dates, which are no classes: make texts or whole numbers of them, such as months or years."
 CONTINUOUS = "The target holds numbers with decimals (Unknown label type: continuous); fit a regression."
 
 
@@ -80,7 +82,8 @@ class Classes:
             try:
                 check_classification_targets(found)
             except ValueError:
-                raise ValueError(CONTINUOUS) from None
+                dated = found.dtype == object and any(isinstance(value, date) for value in found.tolist())
+                raise ValueError(DATES if dated else CONTINUOUS) from None
         return cls(found, np.bincount(codes, minlength=len(found))), codes
 
     @classmethod

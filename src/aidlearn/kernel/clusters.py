@@ -7,6 +7,8 @@ memory limit.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +31,10 @@ COPIED_ROWS = 512
 """Rows of a matrix that are transposed at once: both sides of the copy stay in cache."""
 ERROR_PARTS = 32
 """Parts of a matrix whose products are made one by one: no copy of the whole in another type."""
+
+
+class OutOfTime(Exception):
+    """The time limit came before the kernel sums of new clusters were complete; what there is cannot be used."""
 
 
 class KernelClusters:
@@ -67,7 +73,9 @@ class KernelClusters:
         most = self.rows.n if self.rows.compiled else self.max_matrix
         return max(0, most - len(self.singles) - len(self.cluster_of))
 
-    def update(self, labels: NDArray[np.int32], counts: Int, left_out: NDArray[np.bool_]) -> None:
+    def update(
+        self, labels: NDArray[np.int32], counts: Int, left_out: NDArray[np.bool_], deadline: float = math.inf
+    ) -> None:
         """Take over a partition; clusters that are left out have no part in the aggregated problem."""
         before, self.labels = self._column_of, labels
         single = counts[labels] == 1
@@ -91,14 +99,16 @@ class KernelClusters:
             before = renumbered[before]
             self.sums, self.cluster_of = sums, shared
         moved = np.flatnonzero(before != now)
-        self._move(moved, before[moved], now[moved], np.bincount(now[now >= 0], minlength=len(shared)))
+        self._move(moved, before[moved], now[moved], np.bincount(now[now >= 0], minlength=len(shared)), deadline)
         self._column_of = now
         self.weights = np.bincount(now[now >= 0], weights=self.box[now >= 0], minlength=len(shared)).astype(np.float64)
 
-    def _move(self, moved: Int, before: Int, now: Int, sizes: Int) -> None:
+    def _move(self, moved: Int, before: Int, now: Int, sizes: Int, deadline: float) -> None:
         """Bring the columns up to date with the rows that left and joined."""
         everything = np.arange(self.rows.n)
         for p in np.union1d(before[before >= 0], now[now >= 0]).tolist():
+            if time.monotonic() > deadline:
+                raise OutOfTime
             left, joined = moved[before == p], moved[now == p]
             if len(left) and len(left) + len(joined) >= sizes[p]:
                 members = np.flatnonzero(self.labels == self.cluster_of[p])
@@ -200,6 +210,8 @@ class KernelClusters:
             matrix[part, old:q] = matrix[old:q, part].T
         self._filled = q
         self._fills.append(q)
+        if old == 0 and q == self.rows.n and not self.rows.compiled and np.array_equal(self.singles, np.arange(q)):
+            self.rows.whole = matrix[:q, :q]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a run goes on from, to be saved; kernel values are computed again, in the same blocks."""

@@ -25,7 +25,7 @@ from aidlearn.data.run import Run
 from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
-from aidlearn.kernel.clusters import KernelClusters
+from aidlearn.kernel.clusters import KernelClusters, OutOfTime
 from aidlearn.kernel.dual import KernelDual, best_intercept
 from aidlearn.kernel.functions import TINY
 from aidlearn.kernel.polish import finish
@@ -159,19 +159,25 @@ class KernelHinge(Problem):
     def start(self) -> Start:
         """Initial clusters; the machine without any row is there from the beginning."""
         start = self.settings.start_method(self)
-        if start.incumbent is not None:
-            return start
-        nothing = self.values.point(np.zeros_like(self.y), np.zeros_like(self.y), exact=True)
-        return replace(start, incumbent=Incumbent(nothing, self.objective(nothing)))
+        return start if start.incumbent is not None else replace(start, incumbent=self.nothing())
+
+    def nothing(self) -> Incumbent:
+        """The machine without any row."""
+        point = self.values.point(np.zeros_like(self.y), np.zeros_like(self.y), exact=True)
+        return Incumbent(point, self.objective(point))
 
     # 3. Aggregated problem
 
     def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
         kernels = self.kernels
         left_out = (clusters.counts > 1) & (clusters.homes == NO_LOSS) & self.settings.separate
-        kernels.update(clusters.labels(), clusters.counts, left_out)
         self._homes, self._shared = clusters.homes.copy(), clusters.counts > 1
         self._width_at = None
+        try:
+            kernels.update(clusters.labels(), clusters.counts, left_out, accuracy.deadline)
+        except OutOfTime:
+            assert incumbent is not None
+            return Solution(incumbent.point, -np.inf, out_of_time=True)
         dual = kernels.dual()
         alpha = dual.start(kernels.collect(np.abs(self._coef)))
         self._go_to(alpha)

@@ -57,6 +57,8 @@ class KernelRows:
     def __init__(self, kernel: Kernel, X: Any, n_jobs: int = 1) -> None:
         self.kernel, self.X, self.n_jobs = kernel, X, n_jobs
         self.n = X.shape[0]
+        self.whole: Float | None = None
+        """The kernel matrix of all rows, where it is at hand."""
 
     @cached_property
     def lengths(self) -> Float:
@@ -104,6 +106,11 @@ class KernelRows:
     def _plain_times(self, rows: Rows, others: Rows, coef: Float) -> Float:
         if len(others) == 0:
             return np.zeros((len(rows), coef.shape[1]))
+        if self.whole is not None:
+            everywhere = np.zeros((self.n, coef.shape[1]))
+            everywhere[others] = coef
+            product = self.whole @ everywhere
+            return product if len(rows) == self.n else product[rows]
         step = max(1, BLOCK_ELEMENTS // len(others))
         return self._by_parts(rows, step, lambda part: self._values(part, others) @ coef, coef.shape[1])
 

@@ -113,13 +113,22 @@ def kmeans(problem: KernelHinge) -> Start:
         here = problem.y[sample] == label
         box[here] *= problem.box[problem.y == label].sum() / box[here].sum()
     coef = problem.y[sample] * _sample_solution(problem, sample, box)
-    places = problem.position(problem.rows.times(np.arange(len(problem.y)), sample, coef[:, None])[:, 0])
+    scores = problem.rows.times(np.arange(len(problem.y)), sample, coef[:, None])[:, 0]
+    places = problem.position(scores)
 
     def nearest(members: Int, k: int) -> Int:
         centres = np.sort(problem.rng.choice(places[members], k, replace=False))
         return np.searchsorted(0.5 * (centres[1:] + centres[:-1]), places[members])
 
-    return _per_class(problem, nearest)
+    start = _per_class(problem, nearest)
+    if math.isinf(problem.run.deadline):
+        return start
+    # Of some use if the time is over before the first aggregated problem is solved.
+    everywhere = np.zeros(len(problem.y))
+    everywhere[sample] = coef
+    found = problem.values.point(everywhere, scores, feasible=False)
+    known = Incumbent(found, problem.objective(found))
+    return Start(start.clusters, known if known.objective < problem.nothing().objective else None)
 
 
 def kernel_kmeans(problem: KernelHinge) -> Start:
