@@ -21,7 +21,7 @@ from aidlearn.estimators.fits import Fit, feature_names, fits_of
 from aidlearn.estimators.rows import cluster_codes, fitted_run, unfitted
 from aidlearn.estimators.summary import INTERCEPT, METHODS, Summary
 from aidlearn.linear import inference
-from aidlearn.linear.band import Band
+from aidlearn.linear.band import Band, few_entries
 from aidlearn.linear.batch import NEAR, Batch, Member, Solved
 from aidlearn.linear.design import Design
 from aidlearn.linear.inference import BANDWIDTHS, ClusterCodes, Density, InferenceError, Survey
@@ -33,6 +33,8 @@ OTHER_ROWS = 1e-6
 """Relative difference of objectives from which rows are not those of the fit."""
 NEIGHBOUR_GAP = 0.01
 """Gap of the fits at neighbouring quantiles, in p/n: about the squared sampling error of their coefficients."""
+CHEAP_GAP = 1e-4
+"""The same of sparse rows (a level has few of them) and of few rows, whose fits are cheap."""
 UNFINISHED = 0.05
 """Gap of a fit, as a part of the loss that sampling errors cost, from which the summary says so."""
 
@@ -119,10 +121,10 @@ class _Work:
                 f"Standard errors need more rows than coefficients: there are {seen.n} rows with a positive weight "
                 f"and {p} coefficients."
             )
-        inference.check_rank(seen.gram, self.internal)
+        weakest = inference.check_rank(seen.gram, self.internal)
         if seen.mean_size <= inference.EXACT_FIT * seen.mean_target:
             raise InferenceError("The rows fit exactly: there are no residuals to estimate standard errors from.")
-        return seen
+        return replace(seen, weakest=weakest)
 
     def summary(self, fit: Fit, quantile: float, seen: Survey, replicates: Float | None) -> Summary:
         request, design, point = self.request, self.design(quantile), self.point(fit)
@@ -227,7 +229,9 @@ class _Work:
     def _neighbours(self, point: Float, seen: Survey, quantile: float, h: float) -> list[Float]:
         """The fits at ``quantile - h`` and ``quantile + h``, as neighbours of the model."""
         ratio = len(point) / seen.n
-        tol = min(self.model.tol, NEIGHBOUR_GAP * ratio)
+        # A fit of sparse rows is a few passes, and groups of them would be dense; one of few rows is a small problem.
+        apart = self.design(quantile).layout is not None or few_entries(self.run.n_entries, len(point))
+        tol = min(self.model.tol, (CHEAP_GAP if apart else NEIGHBOUR_GAP) * ratio)
         model = unfitted(self.model, tol=tol, init="auto", initial_rate=None)
 
         def refit(number: int, member: Member, close: Float | None) -> Solved:
@@ -237,6 +241,8 @@ class _Work:
             return Solved.of(model._fit_design(self.run, design, start, self.moments).result)
 
         members = [Member(pinball(quantile - h)), Member(pinball(quantile + h))]
+        if apart:
+            return [refit(k, member, point).point for k, member in enumerate(members)]
         # Rows between the two planes change sides, and so may those that sampling errors leave in doubt.
         near = 2 * h + NEAR * math.sqrt(ratio)
         batch = Batch(self.run, self.design(quantile), members, tol=tol)

@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 from scipy.special import ndtri
 
 from aidlearn.data.chunk import Chunk, Float
 from aidlearn.data.run import Run
 from aidlearn.linear.design import Design
-from aidlearn.linear.gram import weighted_gram
 from aidlearn.linear.order import Sampled, quantiles
+from aidlearn.linear.products import Products
 
 SINGULAR = 1e-13
 """Relative pivot of a Gram matrix up to which a column counts as a combination of others."""
@@ -38,8 +38,8 @@ ZERO_RESIDUAL = 1e-9
 """Part of the mean residual up to which one is of the rows that the solution interpolates."""
 TINY_DENSITY_STEP = 1e-8
 """Part of the mean residual that keeps a difference of fitted quantiles away from 0."""
-FEW_DIGITS = 100.0
-"""Squared mean of a column over its variance up to which sums about zero are as good as those about the mean."""
+ROUNDED_PIVOT = 1e-3
+"""Squared pivot from which products of columns may be rounded to float32: 1e-7 of a density becomes 1e-4 at most."""
 EXACT_FIT = 1e-10
 """Mean residual over mean target up to which residuals are rounding errors."""
 NORMAL_IQR = 1.34
@@ -107,6 +107,8 @@ class Survey:
     """Standard deviation of ``w_i u_i``."""
     residuals: Sampled
     """Some of the ``w_i u_i``, or all of few."""
+    weakest: float = 0.0
+    """Smallest pivot of the columns, scaled to norm 1: how far they are from being combinations of one another."""
 
 
 def residuals(design: Design, chunk: Chunk, point: Float) -> Float:
@@ -117,10 +119,9 @@ def residuals(design: Design, chunk: Chunk, point: Float) -> Float:
 
 def survey(run: Run, design: Design, point: Float) -> Survey:
     """What all methods need to know, by one pass."""
-    p = design.n_variables
-    gram, total, size = np.zeros((p, p)), np.zeros(4), np.zeros(2)
+    gram, total, size = Products(run, design), np.zeros(4), np.zeros(2)
     sampled = Sampled.planned(run.n_entries)
-    step, plain = sampled.step, _plain_sums(design)
+    step = sampled.step
 
     def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
         u = chunk.weight * design.margins(chunk, point)
@@ -128,11 +129,10 @@ def survey(run: Run, design: Design, point: Float) -> Survey:
         loss = float(design.loss.values(u).sum())  # w rho(u) = rho(w u)
         sums = np.array([np.count_nonzero(chunk.weight), loss, float(u.sum()), float(u @ u)])
         sizes = np.array([np.abs(u).sum(), chunk.weight @ np.abs(chunk.y)])
-        return (_centred_gram(design, chunk, plain, None), sums, sizes, some.copy()), None
+        return (gram.of(chunk), sums, sizes, some.copy()), None
 
     def collect(value: Any) -> None:
-        nonlocal gram
-        gram += value[0]
+        gram.add(value[0])
         total[:] += value[1]
         size[:] += value[2]
         sampled.add(value[3])
@@ -141,7 +141,9 @@ def survey(run: Run, design: Design, point: Float) -> Survey:
     n = int(total[0])
     mean = total[2] / n
     variance = max(total[3] - n * mean * mean, 0.0) / max(n - 1, 1)
-    return Survey(n, gram, float(total[1]), float(size[0]) / n, float(size[1]) / n, math.sqrt(variance), sampled)
+    return Survey(
+        n, gram.whole(), float(total[1]), float(size[0]) / n, float(size[1]) / n, math.sqrt(variance), sampled
+    )
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ def neighbours(run: Run, design: Design, low: Float, high: Float, seen: Survey, 
         gap = chunk.weight * fitted - step
         return np.divide(2 * h, gap, out=np.zeros_like(gap), where=gap > 0)
 
-    found = _weighted_gram(run, design, density)
+    found = _weighted_gram(run, design, seen, density)
     if found.total == 0:
         raise InferenceError(_no_density("the fits at the two neighbouring quantiles coincide or cross everywhere"))
     return Density(found.gram, seen.n / found.total, h, found.without)
@@ -205,7 +207,7 @@ def kernel(run: Run, design: Design, point: Float, seen: Survey, quantile: float
     def density(chunk: Chunk) -> Float:
         return np.asarray(normal_density(chunk.weight * design.margins(chunk, point) / c) / c)
 
-    found = _weighted_gram(run, design, density)
+    found = _weighted_gram(run, design, seen, density)
     return Density(found.gram, seen.n / found.total, c)
 
 
@@ -225,7 +227,7 @@ def uniform(run: Run, design: Design, point: Float, seen: Survey, quantile: floa
     def density(chunk: Chunk) -> Float:
         return (np.abs(chunk.weight * design.margins(chunk, point)) < c) / (2 * c)
 
-    found = _weighted_gram(run, design, density)
+    found = _weighted_gram(run, design, seen, density)
     if found.total == 0:
         raise InferenceError(_no_density("no residual lies within the bandwidth"))
     return Density(found.gram, seen.n / found.total, c)
@@ -238,62 +240,32 @@ class _Summed:
     without: int
 
 
-def _weighted_gram(run: Run, design: Design, density: Callable[[Chunk], Float]) -> _Summed:
+def _weighted_gram(run: Run, design: Design, seen: Survey, density: Callable[[Chunk], Float]) -> _Summed:
     """``sum_i f_i w_i^2 x_i x_i'``, by one pass over the rows whose density is not zero."""
-    p, plain = design.n_variables, _plain_sums(design)
-    gram, total, without = np.zeros((p, p)), [], 0
+    rounded = seen.weakest**2 >= ROUNDED_PIVOT
+    gram, without = Products(run, design, rounded), 0
+    total: list[float] = []
 
     def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
         f = np.where(chunk.weight > 0, density(chunk), 0.0)
         used = np.count_nonzero(f)
         missing = np.count_nonzero(chunk.weight) - used
         if used == 0:
-            return (0.0, 0.0, missing), None
+            return (None, 0.0, missing), None
         if used < chunk.n_entries // 2:
             few = np.flatnonzero(f)
-            return (_centred_gram(design, chunk.select(few), plain, f[few]), float(f.sum()), missing), None
-        return (_centred_gram(design, chunk, plain, f), float(f.sum()), missing), None
+            return (gram.of(chunk.select(few), f[few]), float(f.sum()), missing), None
+        return (gram.of(chunk, f), float(f.sum()), missing), None
 
     def collect(value: Any) -> None:
-        nonlocal gram, without
-        gram += value[0]
+        nonlocal without
+        if value[0] is not None:
+            gram.add(value[0])
         total.append(value[1])
         without += value[2]
 
     run.map(measure, collect=collect)
-    return _Summed(gram, math.fsum(total), without)
-
-
-def _plain_sums(design: Design) -> bool:
-    """Whether sums of squares about the means may be had from those about zero.
-
-    Sums of dense rows as they are save a copy of the rows; they lose twice the digits that the means have more than
-    the deviations.
-    """
-    m = design.n_attributes
-    return design.layout is None and bool(
-        (design.centre**2 * design.weight <= FEW_DIGITS * design.column_squares[:m]).all()
-    )
-
-
-def _centred_gram(design: Design, chunk: Chunk, plain: bool, density: Float | None) -> Float:
-    """``sum f_i w_i^2 x_i x_i'`` of a chunk, on centred columns with the intercept last."""
-    unit = bool((chunk.weight == 1).all())
-    D = density if unit else chunk.weight**2 if density is None else density * chunk.weight**2
-    if not plain or sparse.issparse(chunk.X) or chunk.X.dtype != np.float64:
-        return design.rows(chunk, slice(None)).gram(D)
-    X = np.ascontiguousarray(chunk.X)  # the same bits whatever the layout
-    gram = weighted_gram(X, D)
-    if not design.fit_intercept:
-        return gram
-    sums = X.sum(axis=0) if D is None else D @ X
-    total = float(chunk.n_entries) if D is None else float(D.sum())
-    c, m = design.centre, design.n_attributes
-    out = np.empty((m + 1, m + 1))
-    out[:m, :m] = gram - np.outer(c, sums) - np.outer(sums, c) + total * np.outer(c, c)
-    out[m, :m] = out[:m, m] = sums - total * c
-    out[m, m] = total
-    return out
+    return _Summed(gram.whole(), math.fsum(total), without)
 
 
 def cluster_scores(
@@ -325,20 +297,21 @@ def cluster_scores(
     return np.asarray(sums.T @ sums)
 
 
-def check_rank(gram: Float, names: list[str]) -> None:
-    """Refuse columns that are combinations of others, by name."""
+def check_rank(gram: Float, names: list[str]) -> float:
+    """Refuse columns that are combinations of others, by name; the smallest pivot of the others."""
     size = np.sqrt(gram.diagonal())
     empty = np.flatnonzero(~(size > 0))
     if len(empty):
         raise InferenceError(
             f"Standard errors do not exist: column {names[int(empty[0])]} is constant or zero. Leave it out."
         )
-    _, pivots, rank, _ = linalg.lapack.dpstrf(gram / np.outer(size, size), tol=SINGULAR * len(gram))
+    factor, pivots, rank, _ = linalg.lapack.dpstrf(gram / np.outer(size, size), tol=SINGULAR * len(gram))
     if rank < len(gram):
         raise InferenceError(
             f"Standard errors do not exist: column {names[int(pivots[rank]) - 1]} is a linear combination of the other "
             f"columns (X has rank {rank} of {len(gram)} columns, the intercept included). Leave it out."
         )
+    return float(np.diag(factor).min())
 
 
 def sandwich(H: Float, M: Float) -> Float:
