@@ -1,6 +1,7 @@
 """``fit --se``, what ``inspect`` and ``report`` show of it, and ``compare``."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from cli_support import COLUMNS, frame
 
@@ -110,3 +111,27 @@ def test_bad_options_are_told_before_the_fit(ran, table, options, words):
     assert done.code == 1
     assert words in done.err
     assert ran("fit", "svm", "table.csv", "-t", "label", "--columns", COLUMNS, "--se", "nid", "-o", "m.aid").code == 1
+
+
+def test_bands_and_joint_tests_in_the_report(ran, tmp_path):
+    rng = np.random.default_rng(0)
+    n = 800
+    frame = pd.DataFrame({"a": rng.normal(size=n), "city": rng.choice(["Wien", "Köln", "<b>"], n)})
+    frame["y"] = frame.a * 2 + (frame.city == "Wien") + rng.laplace(size=n)
+    frame.to_csv("t.csv", index=False)
+    done = ran("fit", "quantile", "t.csv", "-t", "y", "--quantile", "0.2,0.5,0.8", "--se", "nid", "-o", "m.aid")
+    assert done.code == 0, done
+    assert "city (3 levels): F(2, " in done.out
+    assert "city (3 levels): F(2, " in ran("inspect", "m.aid").out
+    assert ran("report", "m.aid", "-o", "r.html").code == 0
+    page = (tmp_path / "r.html").read_text()
+    assert "Coefficients over quantiles" in page
+    assert page.count('class="band"') >= 3
+    assert "city[Wien]" in page
+    assert "<b>" not in page.replace("&lt;b&gt;", "")
+    assert ran("fit", "lad", "t.csv", "-t", "y", "--se", "nid", "-o", "l.aid").code == 0
+    assert ran("report", "l.aid", "-o", "l.html").code == 0
+    page = (tmp_path / "l.html").read_text()
+    assert "Confidence intervals" in page
+    assert "Joint tests of factors" in page
+    assert "Coefficients over quantiles" not in page

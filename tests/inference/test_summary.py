@@ -190,8 +190,46 @@ def test_what_has_no_standard_errors_is_told(se):
     told(np.column_stack([X, np.full(200, 3.0)]), y, "column x2 is constant or zero")
     told(X, y, "penalised", alpha=0.1)
     told(X, X @ [1.0, 2.0] + 3, "fit exactly")
-    if se in ("iid", "nid"):
+    if se in ("iid", "nid", "kernel"):
         told(X, np.r_[np.zeros(150), np.ones(50)], "cannot be estimated")
+
+
+def test_a_fit_at_a_gap_between_residuals_has_no_kernel_density():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 2))
+    y = X @ [1.0, 2.0] + np.where(rng.random(2000) < 0.5, -5.0, 5.0) + 0.1 * rng.normal(size=2000)
+    with pytest.raises(ValueError, match=r"residuals below zero and [0-9]+ above, so the fit lies at a gap"):
+        LADRegressor(tol=1e-9).fit(X, y).summary(X, y, se="kernel")
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("se", ["nid", "bootstrap"])
+def test_factors_are_tested_jointly(se, intercept):
+    rng = np.random.default_rng(1)
+    n = 1200
+    X = pd.DataFrame({"x": rng.normal(size=n), "f": rng.choice(list("abcd"), n), "g": rng.choice(["u", "v"], n)})
+    y = X.x + (X.f == "c") * 2.0 + rng.laplace(size=n)
+    model = LADRegressor(tol=1e-9, fit_intercept=intercept).fit(X[["x", "f"] + ["g"] * intercept], y)
+    table = model.summary(X[["x", "f"] + ["g"] * intercept], y, se=se, random_state=0, n_replicates=60)
+    names = [name for name in table.names if name.startswith("f[")]
+    if intercept:
+        expected = table.wald_test(names)
+    else:
+        R = np.zeros((3, len(table.names)))
+        R[:, table.names.index("f[a]")] = -1.0
+        for k, name in enumerate(names[1:]):
+            R[k, table.names.index(name)] = 1.0
+        expected = table.wald_test(R)
+    found = table.tests[0]
+    assert found.name == "f (4 levels)"
+    assert (found.df, found.statistic) == (3, pytest.approx(expected.statistic, rel=1e-9))
+    assert found.p_value < 1e-6
+    if intercept:
+        assert table.tests[1].statistic == pytest.approx(table.statistics[-1] ** 2, rel=1e-9)
+        assert "g (2 levels): F(1, " in str(table)
+    again = Summary.from_dict(json.loads(json.dumps(table.to_dict())))
+    assert again.tests == table.tests
+    assert "Joint tests of factors" in again.to_html()
 
 
 def test_a_display_with_bands(rows):

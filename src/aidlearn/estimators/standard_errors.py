@@ -19,7 +19,7 @@ from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.constraints import is_constrained
 from aidlearn.estimators.fits import Fit, feature_names, fits_of
 from aidlearn.estimators.rows import cluster_codes, fitted_run, unfitted
-from aidlearn.estimators.summary import INTERCEPT, METHODS, Summary
+from aidlearn.estimators.summary import INTERCEPT, METHODS, FactorColumns, Summary
 from aidlearn.linear import inference
 from aidlearn.linear.band import Band, few_entries
 from aidlearn.linear.batch import NEAR, Batch, Member, Solved
@@ -105,6 +105,13 @@ class _Work:
         self.names = [INTERCEPT, *slopes] if model.fit_intercept else slopes
         self.internal = [*slopes, INTERCEPT] if model.fit_intercept else slopes
         """In the order of points."""
+        recipe = getattr(model, "recipe_", None)
+        found = [] if recipe is None else recipe.factors
+        place = {name: k for k, name in enumerate(self.names)}
+        self.factors = [
+            FactorColumns(factor.name, [place[name] for name in factor.names], factor.reference is not None)
+            for factor in found
+        ]
 
     def design(self, quantile: float) -> Design:
         return Design.of(pinball(quantile), self.moments, fit_intercept=self.model.fit_intercept, offset=self.offset)
@@ -155,7 +162,7 @@ class _Work:
             covariance = np.cov(replicates, rowvar=False).reshape(len(self.names), -1)
             if not (covariance.diagonal() > 0).all():
                 raise InferenceError("Every bootstrap replicate has the same coefficients: the rows fit exactly.")
-            return Summary.of_covariance(covariance, df=df, replicates=replicates, **others)
+            return Summary.of_covariance(covariance, df=df, factors=self.factors, replicates=replicates, **others)
         if request.se == "rank":
             return self._rank_tests(quantile, coefficients, df, others)
         density = self._density(design, point, seen, quantile)
@@ -174,6 +181,7 @@ class _Work:
         return Summary.of_covariance(
             inference.uncentred(design, covariance),
             df=df,
+            factors=self.factors,
             sparsity=density.sparsity,
             bandwidth=density.bandwidth,
             bread=inference.uncentred(design, inference.sandwich(density.gram, density.gram)),

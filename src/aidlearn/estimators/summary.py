@@ -56,6 +56,28 @@ class TestResult:
 
 
 @dataclass(frozen=True)
+class FactorColumns:
+    """Where the levels of a factor are among the coefficients."""
+
+    name: str
+    places: list[int]
+    has_reference: bool
+    """Whether the levels are compared with one that has no coefficient."""
+
+    def test(self, coefficients: Float, covariance: Float, df: float) -> TestResult | None:
+        """That the levels do not differ; None of a single one, or where rounding has left no covariance."""
+        R = np.eye(len(coefficients))[self.places]
+        if not self.has_reference:
+            R = R[1:] - R[0]
+        if not len(R):
+            return None
+        try:
+            return wald(f"{self.name} ({len(R) + 1} levels)", R @ coefficients, R @ covariance @ R.T, df)
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True)
 class Summary:
     """Coefficients of a quantile regression with standard errors, tests and confidence intervals.
 
@@ -83,6 +105,8 @@ class Summary:
         1 over the (mean) density of the residuals at 0, and what it was estimated with.
     objective, lower_bound, gap, status
         The certificate of the fit.
+    tests : list of TestResult
+        Of each factor: that its levels do not differ (Wald).
     notes : list of str
         What to know before trusting the numbers.
 
@@ -132,11 +156,21 @@ class Summary:
     lower_bound: float = float("nan")
     gap: float = float("nan")
     status: str = ""
+    tests: list[TestResult] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def of_covariance(cls, covariance: Float, *, coefficients: Float, df: int, alpha: float, **others: Any) -> Summary:
-        """Tests and intervals by the t distribution."""
+    def of_covariance(
+        cls,
+        covariance: Float,
+        *,
+        coefficients: Float,
+        df: int,
+        alpha: float,
+        factors: Sequence[FactorColumns] = (),
+        **others: Any,
+    ) -> Summary:
+        """Tests and intervals by the t distribution, and a joint test of each factor."""
         errors = np.sqrt(covariance.diagonal())
         with np.errstate(divide="ignore"):
             statistics = coefficients / errors
@@ -151,6 +185,7 @@ class Summary:
             covariance=covariance,
             df=df,
             alpha=alpha,
+            tests=[test for factor in factors if (test := factor.test(coefficients, covariance, df)) is not None],
             **others,
         )
 
@@ -243,6 +278,8 @@ class Summary:
         for name, row in zip(self.names, rows, strict=True):
             lines.append(f"{name:<{first}}" + "".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)))
         lines.append("=" * total)
+        if self.tests:
+            lines += ["Joint tests of factors", *(f"  {test}" for test in self.tests), "=" * total]
         lines += [f"Note: {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -262,7 +299,9 @@ class Summary:
             for name, row in zip(self.names, rows, strict=True)
         )
         notes = "".join(f"<p>Note: {escape(note)}</p>" for note in self.notes)
-        return f"<table>{facts}</table><table><tr>{top}</tr>{body}</table>{notes}"
+        tests = "".join(f"<li>{escape(str(test))}</li>" for test in self.tests)
+        joint = f"<p>Joint tests of factors</p><ul>{tests}</ul>" if tests else ""
+        return f"<table>{facts}</table><table><tr>{top}</tr>{body}</table>{joint}{notes}"
 
     def to_markdown(self) -> str:
         """The table of coefficients in Markdown."""
@@ -305,8 +344,9 @@ class Summary:
     def from_dict(cls, content: dict[str, Any]) -> Summary:
         """From what :meth:`to_dict` gave."""
         known = {item.name for item in fields(cls)}
-        texts = ("names", "notes")
+        texts = ("names", "notes", "tests")
         values: dict[str, Any] = {key: value for key, value in content.items() if key in known}
+        values["tests"] = [TestResult(**test) for test in content.get("tests", [])]
         for key, value in values.items():
             if isinstance(value, list) and key not in texts:
                 values[key] = np.array(value)

@@ -42,6 +42,8 @@ ROUNDED_PIVOT = 1e-3
 """Squared pivot from which products of columns may be rounded to float32: 1e-7 of a density becomes 1e-4 at most."""
 EXACT_FIT = 1e-10
 """Mean residual over mean target up to which residuals are rounding errors."""
+ONE_SIDED, ENOUGH_ROWS = 0.05, 40
+"""Part of the residuals near zero that lie on the rarer side of it, below which there is a gap; of so many at least."""
 NORMAL_IQR = 1.34
 """Distance between the quartiles of a normal distribution, in standard deviations."""
 
@@ -207,6 +209,7 @@ def kernel(run: Run, design: Design, point: Float, seen: Survey, quantile: float
     def density(chunk: Chunk) -> Float:
         return np.asarray(normal_density(chunk.weight * design.margins(chunk, point) / c) / c)
 
+    _check_sides(seen, c)
     found = _weighted_gram(run, design, seen, density)
     return Density(found.gram, seen.n / found.total, c)
 
@@ -227,10 +230,28 @@ def uniform(run: Run, design: Design, point: Float, seen: Survey, quantile: floa
     def density(chunk: Chunk) -> Float:
         return (np.abs(chunk.weight * design.margins(chunk, point)) < c) / (2 * c)
 
+    _check_sides(seen, c)
     found = _weighted_gram(run, design, seen, density)
-    if found.total == 0:
-        raise InferenceError(_no_density("no residual lies within the bandwidth"))
     return Density(found.gram, seen.n / found.total, c)
+
+
+def _check_sides(seen: Survey, c: float) -> None:
+    """Refuse a density that is zero on one side of the fit, or that only the rows show which the fit interpolates.
+
+    A solution lies at the edge of a gap between residuals as well as anywhere in it: a kernel sees one of its edges.
+    """
+    u = seen.residuals.values
+    least = ZERO_RESIDUAL * seen.mean_size
+    below, above = np.count_nonzero((u < -least) & (u > -c)), np.count_nonzero((u > least) & (u < c))
+    if max(below, above) == 0 or (
+        max(below, above) >= ENOUGH_ROWS and min(below, above) < ONE_SIDED * max(below, above)
+    ):
+        raise InferenceError(
+            _no_density(
+                f"within the bandwidth {c:.3g} there are {below} residuals below zero and {above} above, so the fit "
+                "lies at a gap between them"
+            )
+        )
 
 
 @dataclass(frozen=True)

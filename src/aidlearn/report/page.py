@@ -11,7 +11,7 @@ from typing import Any
 
 from aidlearn.estimators.fits import Fit, fits_of
 from aidlearn.files.whole import whole_file
-from aidlearn.report import sections
+from aidlearn.report import inference, sections
 
 
 class ReportError(ValueError):
@@ -76,7 +76,7 @@ def render(model: Any) -> str:
         script=here.joinpath("page.js").read_text(encoding="utf-8"),
         heading=escape(type(model).__name__),
         subtitle=escape(sections.subtitle(model, fits)),
-        overview=sections.overview(fits),
+        overview=sections.overview(fits) + inference.bands(model),
         tabs=_tabs(fits),
         panels="".join(_panel(model, fits, k) for k in range(len(fits))),
         facts=sections.facts(model, fits),
@@ -102,7 +102,7 @@ def _panel(model: Any, fits: list[Fit], number: int) -> str:
         sections.plots(model, fit),
         sections.pictures(model, fit, number),
         sections.coefficients(model, fit),
-        sections.standard_errors(model, number),
+        inference.standard_errors(model, number),
         sections.iterations(fit),
     ]
     return f'<section class="panel" id="panel-{number}"{role}>{name}{"".join(parts)}</section>'

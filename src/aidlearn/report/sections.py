@@ -14,7 +14,6 @@ from aidlearn.engine.result import Iteration, Status
 from aidlearn.estimators.certificate import certificate, percent, precise
 from aidlearn.estimators.fits import Fit, by_size, factor_words, feature_names
 from aidlearn.estimators.registry import model_of, one_against_one
-from aidlearn.estimators.summary import Summary
 from aidlearn.files.models import NOT_SAVED, environment_of
 from aidlearn.report.charts import Chart, axes, scatter
 from aidlearn.report.course import bounds, gaps, rates, short
@@ -155,14 +154,6 @@ def coefficients(model: Any, fit: Fit) -> str:
     rest = f"<p class='hint'>and {more:,} more, none of them larger</p>" if more > 0 else ""
     body = f'<div class="wide"><table class="coefficients"><tbody>{"".join(rows)}</tbody></table></div>{rest}'
     return f'<section class="card"><h3>Coefficients</h3><p>Intercept {fit.intercept:.6g}.</p>{body}</section>'
-
-
-def standard_errors(model: Any, number: int) -> str:
-    """The summary that was saved with the model, if one was."""
-    kept = (getattr(model, "training_", None) or {}).get("summaries", [])
-    if number >= len(kept):
-        return ""
-    return f"<h3>Standard errors</h3>{Summary.from_dict(kept[number]).to_html()}"
 
 
 def iterations(fit: Fit) -> str:

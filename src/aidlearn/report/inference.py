@@ -1,0 +1,101 @@
+"""Standard errors in a report: the table that was saved with the model, intervals, and bands over quantiles."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from aidlearn.estimators.summary import Summary
+from aidlearn.report.charts import Chart, Series, axes, lines
+
+SHOWN_BANDS = 8
+"""Coefficients with a chart over the quantiles: the intercept, and those with the largest statistics."""
+SHOWN_INTERVALS = 40
+WIDTH, HEIGHT = 260, 14
+
+
+def summaries_of(model: Any) -> list[Summary]:
+    """Those that were saved with a model."""
+    kept = (getattr(model, "training_", None) or {}).get("summaries", [])
+    return [Summary.from_dict(content) for content in kept]
+
+
+def standard_errors(model: Any, number: int) -> str:
+    """The summary of one fit, and its intervals as lines."""
+    found = summaries_of(model)
+    if number >= len(found):
+        return ""
+    summary = found[number]
+    return (
+        f'<section class="card"><h3>Standard errors</h3><div class="wide">{summary.to_html()}</div>'
+        f"{_intervals(summary)}</section>"
+    )
+
+
+def _intervals(summary: Summary) -> str:
+    """Slopes in units of their standard errors are comparable where the columns are not."""
+    slopes = [k for k, name in enumerate(summary.names) if name != "(intercept)"]
+    chosen = sorted(slopes, key=lambda k: -abs(summary.statistics[k]))[:SHOWN_INTERVALS]
+    if not chosen:
+        return ""
+    rows = []
+    for k in chosen:
+        low, high = float(summary.lower[k]), float(summary.upper[k])
+        ends = min(low, 0.0), max(high, 0.0)
+        room = (ends[1] - ends[0]) or 1.0
+        x = [4 + (WIDTH - 8) * (value - ends[0]) / room for value in (0.0, low, high, float(summary.coefficients[k]))]
+        middle = HEIGHT / 2
+        mark = "b" if summary.coefficients[k] < 0 else "a"
+        drawn = (
+            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
+            f'aria-label="{low:.4g} to {high:.4g}"><path class="axis" d="M{x[0]:.1f} 0V{HEIGHT}"/>'
+            f'<path class="line {mark}" d="M{x[1]:.1f} {middle}H{x[2]:.1f}"/>'
+            f'<circle class="dot {mark}" cx="{x[3]:.1f}" cy="{middle}" r="3.2"/></svg>'
+        )
+        rows.append(
+            f'<tr><th scope="row">{escape(summary.names[k])}</th><td>{low:.5g} to {high:.5g}</td><td>{drawn}</td></tr>'
+        )
+    left = len(slopes) - len(chosen)
+    more = f"<p class='hint'>and {left:,} more with smaller statistics</p>" if left else ""
+    words = f"{100 * (1 - summary.alpha):g}% intervals; the vertical line is zero, each row has its own scale."
+    table = f'<div class="wide"><table class="coefficients"><tbody>{"".join(rows)}</tbody></table></div>'
+    return f"<h3>Confidence intervals</h3><p>{words}</p>{table}{more}"
+
+
+def bands(model: Any) -> str:
+    """Coefficients over the quantiles with their confidence bands, where there are several."""
+    found = sorted(summaries_of(model), key=lambda summary: summary.quantile)
+    if len(found) < 2 or any(summary.names != found[0].names for summary in found):
+        return ""
+    largest = np.max([np.abs(summary.statistics) for summary in found], axis=0)
+    slopes = [k for k, name in enumerate(found[0].names) if name != "(intercept)"]
+    chosen = [k for k, name in enumerate(found[0].names) if name == "(intercept)"]
+    chosen += sorted(slopes, key=lambda k: -largest[k])[: SHOWN_BANDS - len(chosen)]
+    charts = "".join(_band(found, k) for k in sorted(chosen))
+    left = len(found[0].names) - len(chosen)
+    more = f"<p class='hint'>and {left:,} more with smaller statistics</p>" if left > 0 else ""
+    words = f"{100 * (1 - found[0].alpha):g}% confidence bands, standard errors by {found[0].se!r}."
+    return (
+        f'<section class="card"><h3>Coefficients over quantiles</h3><p>{escape(words)}</p>'
+        f'<div class="charts">{charts}</div>{more}</section>'
+    )
+
+
+def _band(found: list[Summary], k: int) -> str:
+    x = [summary.quantile for summary in found]
+    lower, upper = [float(s.lower[k]) for s in found], [float(s.upper[k]) for s in found]
+    middle = [float(s.coefficients[k]) for s in found]
+    tips = [
+        f"quantile {q:g}: {value:.5g} ({low:.5g} to {high:.5g})"
+        for q, value, low, high in zip(x, middle, lower, upper, strict=True)
+    ]
+    across, up = axes(x, [*lower, *upper])
+    chart = Chart(found[0].names[k], "quantile", "coefficient", across, up)
+    series = [
+        Series("", "a", x, lower, dashed=True),
+        Series("", "a", x, upper, dashed=True),
+        Series("", "b", x, middle, tips),
+    ]
+    return lines(chart, series, band=True)
