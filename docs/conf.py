@@ -109,7 +109,9 @@ def write_more() -> bool:
         return False
     more.parent.mkdir(exist_ok=True)
     listed = "".join(f"   {name}\n" for name in names)
-    text = f"More\n====\n\n.. currentmodule:: aidlearn\n\n.. autosummary::\n   :toctree: .\n   :nosignatures:\n\n{listed}"
+    text = (
+        f"More\n====\n\n.. currentmodule:: aidlearn\n\n.. autosummary::\n   :toctree: .\n   :nosignatures:\n\n{listed}"
+    )
     if not more.exists() or more.read_text(encoding="utf-8") != text:
         more.write_text(text, encoding="utf-8")
     return True

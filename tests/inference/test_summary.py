@@ -20,6 +20,15 @@ def rows():
     return X, pd.Series(y.to_numpy(), name="y"), pd.Series(np.arange(n) // 20, name="g")
 
 
+def test_few_rows_of_one_column_give_no_warning():
+    """Hessians of no near rows made steps that overflowed, which users saw as a warning."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, 500)[:, None]
+    y = 1 + 0.5 * x[:, 0] + (1 + 0.2 * x[:, 0]) * rng.normal(size=500)
+    summaries = QuantileRegressor(quantile=[0.1, 0.9]).fit(x, y).summary(x, y, se="nid")
+    assert all(np.isfinite(summary.standard_errors).all() for summary in summaries)
+
+
 def numbers(summary):
     return np.array([summary.coefficients, summary.standard_errors, summary.p_values, summary.lower, summary.upper])
 

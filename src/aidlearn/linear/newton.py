@@ -111,7 +111,9 @@ class Metric:
 
     def length(self, step: Float) -> float:
         """Typical ``|a_i'd| / s_i`` of a step in centred coordinates."""
-        return math.sqrt(max(float(step @ self.gram @ step), 0.0) / len(step))
+        with np.errstate(over="ignore", invalid="ignore"):  # a step from a Hessian of no rows may be of any size
+            square = float(step @ self.gram @ step)
+        return math.sqrt(max(square, 0.0) / len(step)) if math.isfinite(square) else math.inf
 
 
 def _regularised_cholesky(scaled: Float) -> Float:
