@@ -34,7 +34,7 @@ NEGATIVE = 1e-10
 class PiecewiseLinearModel(RegressorMixin, LinearEstimator):
     __doc__ = f"""A convex piecewise-linear problem over rows, solved to a certified optimality gap.
 
-    Minimises over ``v = (coef_, intercept_)``
+    Minimises over ``v = (coef_, intercept_)``::
 
         1/2 coef'P coef + q'v + l1 |coef|_1 + sum_i sample_weight_i loss(z_i),     z_i = y_i - x_i'coef - intercept
 
