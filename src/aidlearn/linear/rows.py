@@ -34,6 +34,8 @@ NO_INTERCEPT = 1e-14
 """Up to this mean of signs (of at most 1) no cluster says anything about the intercept."""
 
 
+ROUNDED = 1e-9
+"""Part of the larger margins below which others are rounding errors beside them."""
 LEAST_UNIT = 1e-4
 """Of margins, relative to the room that constraints leave."""
 
@@ -262,4 +264,7 @@ def _typical_margin(A: Matrix, e: Float, origin: Float) -> float:
     """A power of two near the median of the margins at a point that are more than rounding errors."""
     size = np.abs(e - A @ origin)
     size = size[size > 8 * EPS * (np.abs(e) + abs(A) @ np.abs(origin))]
+    if len(size):
+        # A point that puts most rows on their kink, up to errors of its own, leaves the others to measure by.
+        size = size[size >= ROUNDED * np.quantile(size, 0.9)]
     return power_of_two(float(np.median(size))) if len(size) else 1.0
