@@ -6,9 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.optimize import LinearConstraint
 from sklearn import svm
 
-from aidlearn import SVC, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, SemiSupervisedSVC
+from aidlearn import (
+    SVC,
+    LADRegressor,
+    LinearOneClassSVM,
+    LinearSVC,
+    LinearSVR,
+    PiecewiseLinearModel,
+    QuantileRegressor,
+    SemiSupervisedSVC,
+)
 from aidlearn.engine import Assignment, Clusters, Evaluation, Solution, Start
 from aidlearn.estimators import fitting
 from aidlearn.testing import check_problem
@@ -92,6 +102,25 @@ def test_passes_for_linear_svms(problem_of, init, dual):
     optimum = 0.5 * w @ w + 0.1 * np.maximum(0, 1 - label * (X @ w + b)).sum()
     check_problem(problem_of(LinearSVC(C=0.1, init=init, dual=dual), X, label), optimum=optimum)
     check_problem(problem_of(LinearSVR(C=0.1, epsilon=0.5, init=init), X, y))
+
+
+@pytest.mark.parametrize("init", ["band", "kmeans"])
+def test_passes_for_one_class_and_constrained_problems(problem_of, init):
+    X, y = regression(1200)
+    check_problem(problem_of(LinearOneClassSVM(nu=0.3, init=init), X + 5))
+    limits = {"positive": True, "constraints": LinearConstraint(np.ones(4), 2.0, 2.0), "init": init}
+    check_problem(problem_of(LADRegressor(**limits), X, y))
+    check_problem(problem_of(QuantileRegressor(alpha=0.1, l1_ratio=0.5, **limits), X, y))
+    check_problem(problem_of(LinearSVC(C=0.1, **limits), X, y > 1))
+    check_problem(problem_of(LinearSVR(C=0.1, epsilon=0.5, **limits), X, y))
+    own = PiecewiseLinearModel(kinks=[-1, 1], slopes=[-1, 0.5, 3], linear=[30, -20, 0, 0], quadratic=2.0, **limits)
+    check_problem(problem_of(own, X, y))
+
+
+def test_fails_for_a_point_that_violates_constraints(median):
+    problem = planted(median, plane()[0], feasible=lambda self, point: bool(point[0] > 10))
+    with pytest.raises(AssertionError, match="violates the problem's constraints"):
+        check_problem(problem)
 
 
 def test_passes_for_the_kernel_svm(problem_of):

@@ -187,6 +187,22 @@ def test_it_has_files_checkpoints_callbacks_and_model_files(tmp_path):
     assert np.array_equal(loaded.constraints.A, memory.constraints.A)
 
 
+def test_dask_gives_the_same_bits():
+    da = pytest.importorskip("dask.array")
+    rng = np.random.default_rng(8)
+    X, y = rng.normal(size=(4000, 3)), rng.laplace(size=4000)
+    model = PiecewiseLinearModel(
+        kinks=[0, 1],
+        slopes=[-1, 0.5, 2],
+        linear=[100.0, -50.0, 0.0, 20.0],
+        bounds=Bounds(-1, 1.5),
+        constraints=LinearConstraint(np.ones(3), 1, 1),
+    )
+    memory = model.fit(X, y).coef_
+    model.fit(da.from_array(X, chunks=(1500, 3)), da.from_array(y, chunks=1500))
+    assert np.array_equal(model.coef_, memory)
+
+
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
