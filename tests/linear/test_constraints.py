@@ -116,6 +116,36 @@ def test_constant_and_repeated_columns():
     assert model.coef_[0] - model.coef_[5] == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize("n", [40, 3000])
+def test_a_direction_that_only_a_constraint_knows_stays_of_ordinary_size(n):
+    # A constant column beside the intercept, bounded on one side: every value below is as good.
+    X, y = data(n=n, m=2)
+    X[:, 1] = 3.0
+    model = LADRegressor(bounds=Bounds([-1.5, -np.inf], [-0.1, -0.7]), tol=1e-7).fit(X, y)
+    rows = np.array([[1.0, 0, 0], [0, 1.0, 0]])
+    optimum, _ = solve_by_highs(lad_program(X, y, rows, [-1.5, -np.inf], [-0.1, -0.7]))
+    assert model.objective_ == pytest.approx(optimum, rel=1e-6)
+    assert model.gap_ <= 1e-6
+    assert np.abs(model.coef_).max() < 1e4
+
+
+def test_equations_that_leave_one_point():
+    X, y = data(n=300, m=2)
+    fixed = LinearConstraint(np.array([[1.0, 1.0, 0.0], [1.0, -1.0, 0.0], [0.0, 0.0, 1.0]]), [1, 3, 2], [1, 3, 2])
+    model = LADRegressor(constraints=fixed).fit(X, y)
+    assert np.allclose(model.coef_, [2.0, -1.0])
+    assert model.objective_ == pytest.approx(np.abs(y - X @ [2.0, -1.0] - 2.0).sum())
+    assert model.gap_ <= 1e-9
+
+
+def test_equations_on_repeated_columns():
+    X, y = data(n=30, m=2)
+    X[:, 1] = X[:, 0]
+    model = LADRegressor(constraints=LinearConstraint(np.ones(2), 0.7, 0.7), tol=1e-7).fit(X, y)
+    z = y - 0.7 * X[:, 0]
+    assert model.objective_ == pytest.approx(np.abs(z - np.median(z)).sum(), rel=1e-6)
+
+
 def test_several_quantiles_and_classes_meet_them_one_by_one():
     X, y = data(n=3000)
     model = QuantileRegressor(quantile=[0.2, 0.5, 0.8], positive=True).fit(X, y)

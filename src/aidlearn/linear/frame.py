@@ -19,13 +19,15 @@ from aidlearn.engine.problem import Solution
 from aidlearn.linear import interior_point
 from aidlearn.linear.matrix import Dense
 from aidlearn.linear.region import Region
-from aidlearn.linear.rows import HingeRows
+from aidlearn.linear.rows import EPS, HingeRows
 
 if TYPE_CHECKING:
     from aidlearn.linear.design import Design
 
 NO_CURVATURE = 1e-13
 """Part of the largest curvature up to which one is rounding."""
+ROUNDING = 4 * EPS
+"""Of a sum of products, relative to the sum of their sizes."""
 STEP_ACCURACY = 1e-6
 """Of a Newton step within a region, relative to what the step gains."""
 
@@ -79,9 +81,12 @@ class Frame:
     def apply(self, rows: HingeRows) -> HingeRows:
         """Rows in terms of y; P, q and the constant of the problem are those of the frame."""
         assert isinstance(rows.A, Dense)
+        A = rows.A.array @ self.T
+        # What is 0 but for rounding must not be taken for a column of small numbers.
+        A[np.abs(A) <= ROUNDING * (np.abs(rows.A.array) @ np.abs(self.T))] = 0.0
         return replace(
             rows,
-            A=Dense(rows.A.array @ self.T),
+            A=Dense(A),
             e=rows.margins(self.origin),
             ridge=self.ridge,
             linear=self.linear,

@@ -52,6 +52,8 @@ LEAST_SLACK = 0.1
 """Of a constraint at the beginning, in the units of scaled rows."""
 LEAST_MARGIN = 1e-2
 """Of a problem with a linear term at the beginning, relative to the room of its constraints."""
+PROXIMAL = 1e-9
+"""Of the curvature that all rows together have, what holds a point beside constraints."""
 DIVERGED = 1e12
 """Size of a scaled coordinate at which a problem falls without end."""
 FEASIBLE = 1e-9
@@ -99,7 +101,9 @@ class _Newton:
         inverse[:n] += it.xi / self.v
         # A floor against 0/0 where a row's products have reached the smallest numbers.
         self.D = 1.0 / np.maximum(inverse, TINY)
-        self.factor = _factor(rows.normal(self.D, cut), rows.ridge)
+        # Where constraints alone know a direction, their barrier would push the point along it without end.
+        held = PROXIMAL * float(rows.weight[:n].sum()) if n < len(it.u) else 0.0
+        self.factor = _factor(rows.normal(self.D, cut), rows.ridge + held)
 
     def direction(self, ut: Float | float, vxi: Float | float) -> _Iterate:
         """The step towards complementarity products ``ut`` and ``vxi``."""

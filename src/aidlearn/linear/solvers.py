@@ -46,6 +46,8 @@ def solve_aggregated(
     rows, frame = replace(design.aggregated_rows(sums, n_jobs), least_pivot=design.least_pivot), design.frame
     if frame is None:
         solution = solver(rows, point, design.fit_intercept, accuracy)
+    elif not len(frame.ridge):
+        return _only_point(rows, frame.origin)
     else:
         start = None if point is None else frame.to_coordinates(point)
         solution = frame.to_solution(solver(rows, start, frame.keeps_intercept, accuracy))
@@ -67,6 +69,14 @@ def _exactly(rows: HingeRows, solution: Solution) -> Solution:
         trial = point + rows.A.least_squares(root, rows.margins(point))
         point, value = min(((point, value), (trial, rows.value(trial))), key=lambda pair: pair[1])
     return solution if point is solution.point else replace(solution, point=point)
+
+
+def _only_point(rows: HingeRows, point: Float) -> Solution:
+    """The solution where equations leave one point: any dual that fits its margins proves its value."""
+    z, nothing = rows.margins(np.empty(0)), np.empty(0)
+    dual = np.where(z > 0, rows.upper, rows.lower)
+    dual[rows.n_soft :] = 0.0
+    return Solution(point, rows.value(nothing) - rows.rounding, True, dual)
 
 
 def _at_bounds(design: Design, rows: HingeRows, point: Float) -> Float:
