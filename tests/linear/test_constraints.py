@@ -144,6 +144,14 @@ def test_equations_on_repeated_columns():
     model = LADRegressor(constraints=LinearConstraint(np.ones(2), 0.7, 0.7), tol=1e-7).fit(X, y)
     z = y - 0.7 * X[:, 0]
     assert model.objective_ == pytest.approx(np.abs(z - np.median(z)).sum(), rel=1e-6)
+    few = X[:8].copy()
+    few = np.column_stack([few[:, 0], np.random.default_rng(1).normal(size=(8, 3)), few[:, 1]])
+    limits = LinearConstraint(
+        np.vstack([np.ones(5), [1, -1, 2, 0, 1], np.ones(5)]), [0.5, 0.2, 0.5], [0.5, np.inf, np.inf]
+    )
+    ridge = LinearSVR(C=2.0, epsilon=0.2, constraints=limits, tol=1e-7).fit(few, y[:8])
+    assert ridge.gap_ <= 1e-7
+    assert ridge.coef_[0] == pytest.approx(ridge.coef_[4], abs=1e-6)
 
 
 def test_several_quantiles_and_classes_meet_them_one_by_one():

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 NO_CURVATURE = 1e-13
 """Part of the largest curvature up to which one is rounding."""
-ROUNDING = 4 * EPS
-"""Of a sum of products, relative to the sum of their sizes."""
+ROUNDING = 32 * EPS
+"""Of a product with T, relative to the sizes of a row and of the variables."""
 STEP_ACCURACY = 1e-6
 """Of a Newton step within a region, relative to what the step gains."""
 
@@ -46,6 +46,8 @@ class Frame:
     constant: float
     keeps_intercept: bool
     """Whether the last coordinate is the intercept alone."""
+    units: Float
+    """Size that variables have in T (without the intercept, where it is apart): T is known to the rounding of these."""
 
     @classmethod
     def of(cls, design: Design) -> Frame:
@@ -76,14 +78,16 @@ class Frame:
         linear = force if design.linear is None else force + design.linear
         constant = 0.5 * float(origin @ force)
         constant += 0.0 if design.linear is None else float(design.linear @ origin)
-        return cls(origin, T, inverse, curvatures, T.T @ linear if linear.any() else None, constant, apart)
+        return cls(origin, T, inverse, curvatures, T.T @ linear if linear.any() else None, constant, apart, units[:n_rotated])
 
     def apply(self, rows: HingeRows) -> HingeRows:
         """Rows in terms of y; P, q and the constant of the problem are those of the frame."""
         assert isinstance(rows.A, Dense)
         A = rows.A.array @ self.T
-        # What is 0 but for rounding must not be taken for a column of small numbers.
-        A[np.abs(A) <= ROUNDING * (np.abs(rows.A.array) @ np.abs(self.T))] = 0.0
+        # What is 0 but for the rounding of T must not be taken for a column of small numbers.
+        noise = ROUNDING * (np.abs(rows.A.array[:, : len(self.units)]) @ self.units)
+        turned = A[:, : A.shape[1] - self.keeps_intercept]
+        turned[np.abs(turned) <= noise[:, None]] = 0.0
         return replace(
             rows,
             A=Dense(A),
