@@ -78,7 +78,8 @@ class Frame:
         linear = force if design.linear is None else force + design.linear
         constant = 0.5 * float(origin @ force)
         constant += 0.0 if design.linear is None else float(design.linear @ origin)
-        return cls(origin, T, inverse, curvatures, T.T @ linear if linear.any() else None, constant, apart, units[:n_rotated])
+        q = T.T @ linear if linear.any() else None
+        return cls(origin, T, inverse, curvatures, q, constant, apart, units[:n_rotated])
 
     def apply(self, rows: HingeRows) -> HingeRows:
         """Rows in terms of y; P, q and the constant of the problem are those of the frame."""
