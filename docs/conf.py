@@ -80,7 +80,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-light",
     "pygments_dark_style": "a11y-dark",
 }
-html_sidebars = {"index": [], "changelog": []}
+html_sidebars = {page: [] for page in ("index", "quickstart", "choosing", "changelog")}
 
 warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
 
