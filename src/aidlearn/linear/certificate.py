@@ -144,7 +144,10 @@ def _absorb(rows: HingeRows, A: Matrix, p: Float, target: Float, anchor: Float |
         if factor is None:
             break
         for _ in range(3):
-            step = room * (room * (A @ factor.solve(residual)))
+            change = factor.solve(residual)
+            if not np.isfinite(change).all():  # no row has room in some direction
+                break
+            step = room * (room * (A @ change))
             trial = p - step
             left = A.T @ trial - target
             if np.abs(left).max() >= np.abs(residual).max():
