@@ -168,8 +168,8 @@ def test_a_stop_in_the_iteration_that_reaches_the_tolerance_counts(classes):
     assert model.status_[0].reached_tolerance
     assert watcher.iterations == 3
     assert all(len(history) == 1 for history in model.history_)
-    first = QuantileRegressor(quantile=[0.1, 0.5, 0.9]).fit(X, y + X[:, 1])
-    assert model.n_passes_ < first.n_passes_  # the others began with a hasty start
+    alone = [QuantileRegressor(quantile=tau).fit(X, y + X[:, 1]).n_passes_ for tau in (0.1, 0.5, 0.9)]
+    assert model.n_passes_ < sum(alone)  # the others began with a hasty start
 
 
 class InterruptsPass:
