@@ -289,8 +289,9 @@ def _check_shapes(model: Any, largest: int) -> None:
         machines = len(MODELS[type(model).__name__].fit_names(model, model.classes_))
         if np.ndim(model.classes_) != 1 or len(model.classes_) < 2 or np.size(model.intercept_) != machines:
             raise EncodingError(f"classes_ has the shape {np.shape(model.classes_)}")
-    if np.ndim(getattr(model, "intercept_", 0.0)) > 1:
-        raise EncodingError(f"intercept_ has the shape {np.shape(model.intercept_)}")
+    for name in ("intercept_", "_offsets"):
+        if np.ndim(getattr(model, name, 0.0)) > 1:
+            raise EncodingError(f"{name} has the shape {np.shape(getattr(model, name))}")
     # A model of dense rows holds an array with as many columns; one of sparse rows may declare any number of them.
     row = np.zeros((1, n)) if n <= largest else sparse.csr_array((1, n))
     with warnings.catch_warnings():
