@@ -27,8 +27,8 @@ BLOCK_ELEMENTS = 1 << 21
 """Kernel values that are held at once where a product is made from blocks."""
 BLAS_ROWS = 16
 """Rows that are scored together, at least: in parts of a multiple of it BLAS computes each row in the same way."""
-PRODUCT_ROWS = 4096
-"""Rows of a compiled product that one thread takes at a time."""
+PRODUCT_ROWS = 1024
+"""Rows of a compiled product that one thread takes at a time: whole tiles, and few, so that all threads end alike."""
 COPIED_ROWS = 1 << 14
 """Rows that are centred or squared at once."""
 FAR_SINGLE, FAR_DOUBLE = 1e4, 1e6
