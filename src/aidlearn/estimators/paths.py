@@ -1,17 +1,17 @@
 """Cross-validation over a path of penalties: every point of every fold certified, for the price of a few fits.
 
-Along the path the model of all rows is fitted once for each penalty. The folds are its neighbours, with weights of
-zero for the rows they leave out: they share passes (:mod:`aidlearn.linear.batch`), and no row is copied.
+Along the path solutions of a sample tell where those of the folds are, which have weights of zero for the rows they
+leave out: folds and close penalties share passes (:mod:`aidlearn.linear.batch`), and no row is copied.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
+import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,20 @@ from aidlearn.data.source import DataSource
 from aidlearn.data.threads import one_blas_thread
 from aidlearn.engine.result import below, relative_gap
 from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.fitting import BatchProgress, tell_batch
 from aidlearn.estimators.linear import LinearEstimator
 from aidlearn.linear.band import Band, few_entries
 from aidlearn.linear.batch import Batch, Member, Solved
+from aidlearn.linear.corridor import Corridor
 from aidlearn.linear.design import Design
+from aidlearn.linear.sampled import Sampled, SampledSolution
 
 logger = logging.getLogger("aidlearn")
+
+DOUBT = 3.0
+"""Distance of a solution from that of a sample that near rows allow for, in typical ones."""
+MERGED = 1.5
+"""Near rows of several penalties, in those of one, up to which they share them."""
 
 CV_PARAMETERS = """
     cv : int, splitter or iterable of (train, test), default=5
@@ -119,26 +127,25 @@ class CrossValidated(LinearEstimator):
 
     def _path(self, rows: Rows, values: Sequence[float], number: int) -> list[list[Solved]]:
         """Solutions of each fold (inner) at each value (outer) for one class."""
-        found: list[list[Solved]] = []
-        start = Band()
-        metric = None
-        for value in values:
-            design = self._design(rows, value, number)
-            members = [Member(design.loss, fold) for fold in range(rows.folds.n)]
-            refit = partial(self._refitted, rows, value, number)
-            if few_entries(rows.run.n_entries, design.n_variables):
-                found.append([refit(fold, member, None) for fold, member in enumerate(members)])
-                continue
-            fitted = self._fit_design(rows.all, design, start, rows.moments).result
-            start.continue_from(fitted.point)
-            batch = Batch(rows.run, design, members, rows.folds, self.tol, given_metric=metric)
-            metric = batch.metric
-            found.append(list(batch.solve(batch.around(fitted.point), refit).values()))
-        return found
+        n_folds, n_values = rows.folds.n, len(values)
+        designs = [self._design(rows, value, number) for value in values]
+        pairs = [(k, fold) for k in range(n_values) for fold in range(n_folds)]
+        members = [Member(designs[k].loss, fold, designs[k].l1 / designs[k].weight) for k, fold in pairs]
 
-    def _refitted(
-        self, rows: Rows, value: float, number: int, fold: int, member: Member, point: Float | None
-    ) -> Solved:
+        def refit(member: int, problem: Member, point: Float | None) -> Solved:
+            return self._refitted(rows, values[pairs[member][0]], number, problem, point)
+
+        if few_entries(rows.run.n_entries, designs[0].n_variables):
+            solved = dict(enumerate(refit(k, member, None) for k, member in enumerate(members)))
+        else:
+            sampled = Sampled.of(rows.all, designs[0])
+            batch = Batch(rows.run, designs[0], members, rows.folds, self.tol, sampled.metric)
+            path = _Path(sampled, designs, n_folds)
+            progress = _Told(self._callbacks(), len(members))
+            solved = batch.solve(path.corridors(), refit, path.begin, progress)
+        return [[solved[k * n_folds + fold] for fold in range(n_folds)] for k in range(n_values)]
+
+    def _refitted(self, rows: Rows, value: float, number: int, member: Member, point: Float | None) -> Solved:
         """One fold on all rows, from a point close to it if there is one."""
         run = Reweighted(rows.run, rows.folds, member.replicate)
         moments = inspect(run, self.fit_intercept)
@@ -246,6 +253,56 @@ class CrossValidated(LinearEstimator):
         self.__dict__.update({name: value for name, value in vars(final).items() if name.endswith("_")})
         self.n_passes_ = n_passes
         return float(values[best])
+
+
+class _Path:
+    """Where the solutions of folds along a path of penalties lie: around those of a sample of all rows."""
+
+    def __init__(self, sampled: Sampled, designs: Sequence[Design], n_folds: int) -> None:
+        self.sampled, self.designs, self.n_folds = sampled, designs, n_folds
+        self.points: list[Float] = []
+
+    def corridors(self) -> list[Corridor]:
+        """Penalties whose solutions are close share near rows."""
+        found: list[SampledSolution] = []
+        for design in self.designs:
+            found.append(self.sampled.solution(design, found[-1].point if found else None))
+        self.points = [solution.point for solution in found]
+        corridors: list[Corridor] = []
+        first = 0
+        for last in range(len(found)):
+            reach = DOUBT * max(solution.error for solution in found[first : last + 1])
+            share = self.sampled.share(self.designs[first], (self.points[first], self.points[last]), reach)
+            alone = self.sampled.share(self.designs[last], (self.points[last],) * 2, DOUBT * found[last].error)
+            if first < last and share > MERGED * alone:
+                first, reach = last, DOUBT * found[last].error
+            else:
+                corridors[len(corridors) - (first < last) :] = []
+            numbers = range(first * self.n_folds, (last + 1) * self.n_folds)
+            corridors.append(Corridor(numbers, (self.points[first], self.points[last]), reach, reach / DOUBT))
+        return corridors
+
+    def begin(self, number: int, points: Mapping[int, Float]) -> Float:
+        """From the fold and the penalty before; the first fold moves along the path as the sample does."""
+        k, fold = divmod(number, self.n_folds)
+        before = number - self.n_folds
+        if fold == 0:
+            return self.points[k] if k == 0 else points[before] + (self.points[k] - self.points[k - 1])
+        return points[number - 1] if k == 0 else points[number - 1] + (points[before] - points[before - 1])
+
+
+class _Told:
+    """Tells callbacks how many points of the path are done."""
+
+    def __init__(self, callbacks: Sequence[Any], n_members: int) -> None:
+        self.callbacks, self.n_members = callbacks, n_members
+        self.done, self.worst, self.started = 0, 0.0, time.monotonic()
+
+    def __call__(self, found: Mapping[int, Solved]) -> None:
+        self.done += len(found)
+        self.worst = max(self.worst, *(_proven_gap(solved) for solved in found.values()))
+        seconds = time.monotonic() - self.started
+        tell_batch(self.callbacks, BatchProgress(self.done, self.n_members, self.worst, seconds))
 
 
 def _proven_gap(solved: Solved) -> float:

@@ -250,7 +250,7 @@ class Batch:
         self, corridor: Corridor, rows: Rows, begin: Begin | None, points: dict[int, Float], solved: dict[int, Solved]
     ) -> None:
         """The members of a corridor, one after the other; objectives are penalties only until all rows are seen."""
-        error = corridor.error
+        error, width = corridor.error, 0.0
         for number in corridor.numbers:
             member = self.members[number]
             k = rows.replicates.index(member.replicate)
@@ -260,8 +260,8 @@ class Batch:
             start = corridor.ends[0] if begin is None else begin(number, points)
             start = np.where(design.constant, 0.0, start)
             neighbour = Neighbour(design, near, self.metric, self.tol, self.run.compiled, self.run.n_jobs)
-            found = neighbour.solve(start, error)
-            error = max(min(corridor.error, ERROR_OF_NEXT * found.way), 1e-3 * corridor.error)
+            found = neighbour.solve(start, error, width)
+            error, width = min(corridor.error, ERROR_OF_NEXT * found.way), found.width
             points[number] = found.point
             penalty = design.penalty(found.point)
             solved[number] = Solved(found.point, penalty, found.lower_bound, found.profile, found.n_clusters)

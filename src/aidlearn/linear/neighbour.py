@@ -35,11 +35,17 @@ ENOUGH = 0.6
 """Part of the tolerance that the gap on near rows may be: the rest is for far rows that have changed sides."""
 FEWEST = (4, 50)
 """Rows within the width at least: so many per variable, and so many more."""
+MOST = (40, 500)
+"""And at most: a wider one would only make the bound cost more."""
 MOST_STEPS = 20
 CLOSE = 0.05
 """Length of a step, in widths, after which its dual needs no more than a small repair."""
 NARROW = 6.0
 """Distance within which rows are looked at in each step, in expected lengths of the way to the solution."""
+WIDTHS = 3.0
+"""The same in widths of the smoothing."""
+ENOUGH_ROWS = 2
+"""Rows that are looked at, at least, in the most that may lie within the width."""
 NARROWED = 4
 """Times a member may be begun again on more rows."""
 WORTH_NARROWING = 0.7
@@ -54,6 +60,8 @@ class Found:
     lower_bound: float
     way: float
     """Length of the way from the start, in leverages."""
+    width: float
+    """Of the smoothing, in leverages."""
     n_clusters: int
     profile: Profile
 
@@ -82,22 +90,25 @@ class Neighbour:
         self.sides = np.where(above, 1 - tilts, -tilts)
         """Slope of the part of each kink (over the scale) in each region."""
 
-    def solve(self, point: Float, error: float) -> Found:
-        """From a start that is about ``error`` leverages away from the solution."""
-        near = self.narrowed(self.whole, point, NARROW * error)
-        start = point
+    def solve(self, point: Float, error: float, width: float = 0.0) -> Found:
+        """From a start that is about ``error`` leverages away from the solution.
+
+        ``width`` is that of the smoothing in a problem like this one, if it is known.
+        """
+        start, reach = point, max(NARROW * error, WIDTHS * width)
+        near, reach = self.narrowed(point, reach)
         for attempt in range(NARROWED):
-            width, exact = self._width(near, point)
+            width, exact = self._width(near, point, reach / WIDTHS)
             point, length = self._descend(near, point, max(width, error / 2), width)
             way = self.metric.length(self._centred(point - start))
-            if near is self.whole or way <= NARROW * error / 3 or attempt == NARROWED - 1:
+            if near is self.whole or way <= reach / 3 or attempt == NARROWED - 1:
                 break
             error = 2 * way
-            near = self.narrowed(self.whole, point, NARROW * error)
+            near, reach = self.narrowed(point, max(NARROW * error, WIDTHS * width))
         found = None if exact else self._smoothed(near, point, width)
         if found is None:
             found = self._exact(near, point, max(width, 2 * length))
-        return replace(found, way=way)
+        return replace(found, way=way, width=width)
 
     def _centred(self, change: Float) -> Float:
         """A change of the point in centred coordinates."""
@@ -109,14 +120,20 @@ class Neighbour:
 
     # Rows
 
-    def narrowed(self, near: Near, point: Float, reach: float) -> Near:
-        """Only rows within a distance, the others in the sums; as it is where that saves too little."""
-        if not math.isfinite(reach):
-            return near
-        kept, sums, counts = self._split(near, point, reach)
-        if len(kept) > WORTH_NARROWING * near.rows.n_entries:
-            return near
-        return Near(taken(near.rows, kept), _picked(near.leverage, kept), sums, counts)
+    def narrowed(self, point: Float, reach: float) -> tuple[Near, float]:
+        """Only rows within a distance, the others in the sums, and that distance; all where that saves too little."""
+        near = self.whole
+        enough = ENOUGH_ROWS * (MOST[0] * self.design.n_variables + MOST[1])
+        for _ in range(3):
+            if not math.isfinite(reach) or near.rows.n_entries <= enough:
+                break
+            kept, sums, counts = self._split(near, point, reach)
+            if len(kept) > WORTH_NARROWING * near.rows.n_entries:
+                break
+            if len(kept) >= enough:
+                return Near(taken(near.rows, kept), _picked(near.leverage, kept), sums, counts), reach
+            reach *= min(1.5 * enough / max(len(kept), 1), 100.0)
+        return near, math.inf
 
     def _split(self, near: Near, point: Float, reach: float) -> tuple[Int, Float, Int]:
         """Rows within a distance of a kink, and the sums and counts with those of all others."""
@@ -148,7 +165,7 @@ class Neighbour:
 
     # Newton steps
 
-    def _width(self, near: Near, point: Float) -> tuple[float, bool]:
+    def _width(self, near: Near, point: Float, widest: float) -> tuple[float, bool]:
         """The smoothing width that the tolerance allows, and whether it leaves too few rows for that."""
         design, n_least = self.design, FEWEST[0] * self.design.n_variables + FEWEST[1]
         z = design.margins(near.rows, point)
@@ -162,14 +179,16 @@ class Neighbour:
             return max(float(distance.max(initial=0.0)), 1e-150), True
         allowed = SMOOTHED * self.tol * abs(objective)
         least = max(float(np.partition(distance, n_least)[n_least]), 1e-9 * float(distance.mean()), 1e-150)
-        width = least
+        n_most = MOST[0] * design.n_variables + MOST[1]
+        most = float(np.partition(distance, n_most)[n_most]) if n_most < len(distance) else math.inf
+        width, most = least, max(least, min(most, widest))
         for _ in range(12):
             inside = distance < width
             part = distance[inside]
             cost = float(weight[inside] @ (0.5 * part * (1 - part / width)))
             factor = math.sqrt(allowed / cost) if cost > 0 else 2.0
-            width = max(width * min(factor, 4.0), least)
-            if width == least or 0.8 < factor < 1.25:
+            width = min(max(width * min(factor, 4.0), least), most)
+            if width in (least, most) or 0.8 < factor < 1.25:
                 break
         few = width <= least and cost > allowed
         return width, few or design.l1 > 0
@@ -265,7 +284,7 @@ class Neighbour:
         sizes = np.append(far, np.ones(len(shown), dtype=np.int64))
         furthest = float(np.abs(z).max(initial=0.0))
         profile = Profile(sizes, np.append(np.full(len(far), furthest), shown))
-        return Found(point, bound, 0.0, len(z) + len(far), profile)
+        return Found(point, bound, 0.0, 0.0, len(z) + len(far), profile)
 
 
 def _picked(leverage: Any, rows: Any) -> Any:

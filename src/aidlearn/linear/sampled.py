@@ -9,6 +9,7 @@ import numpy as np
 from aidlearn.data.chunk import Float
 from aidlearn.data.run import Run
 from aidlearn.linear.band import _Sharpening
+from aidlearn.linear.corridor import between, planes_of
 from aidlearn.linear.design import Design
 from aidlearn.linear.newton import Metric
 
@@ -44,3 +45,11 @@ class Sampled:
         view = sharp.at(point)
         error = design.n_variables / design.effective * sharp.run.n_entries / sharp.n_sampled
         return SampledSolution(point, view.width(view.fraction(error)))
+
+    def share(self, design: Design, ends: tuple[Float, Float], reach: float) -> float:
+        """Part of the rows in a corridor."""
+        sharp = self._sharpening
+        rows = sharp.viewed
+        planes = planes_of(design, *ends)
+        near = between(design, rows, planes, sharp.viewed_leverage, reach, summed=False)[0]
+        return len(near) / rows.n_entries
