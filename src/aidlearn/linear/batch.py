@@ -39,6 +39,10 @@ WIDER = 3.0
 """Factor on the near rows in the second attempt."""
 MOST_NEAR = 0.5
 """Near rows beyond this part of all save nothing."""
+MOST_AGAIN = 0.3
+"""The same in a second attempt: what is then left of a fit on all rows costs no more."""
+VIEWED = 5_000
+"""Rows that such parts are estimated from."""
 MEMBERS_AT_ONCE = 256
 """Members that share passes: their weights of near rows are kept side by side."""
 CORRIDORS_AT_ONCE = 16
@@ -136,6 +140,15 @@ class Batch:
         leverage = np.broadcast_to(np.asarray(self.metric.leverage(design, sample), dtype=np.float64), z.shape)
         return quantile_width(design, z, leverage, fraction)
 
+    def _share(self, point: Float, reach: float) -> float:
+        """Part of the rows within a distance of a kink, by a sample."""
+        run, design = self.run, self.design
+        sample = run.sample(lambda: largest_sample(run, design.n_variables, np.random.default_rng(0)))
+        few = sample.select(slice(None, None, max(1, sample.n_entries // VIEWED)))
+        z = design.margins(few, point)
+        leverage = np.asarray(self.metric.leverage(design, few), dtype=np.float64)
+        return float(np.mean(design.loss.distance(z) <= reach * leverage))
+
     def solve(
         self,
         corridors: Sequence[Corridor],
@@ -162,14 +175,17 @@ class Batch:
         solved = dict(saved or {})
         points = {number: found.point for number, found in solved.items()}
         waiting: list[int] = []
+        hopeless = False
         self.crossings = 0 if self.ordered and not solved else None
         for corridor in corridors:
             if all(number in solved for number in corridor.numbers):
                 continue
             rows = self._pass([corridor], waiting, solved)[0]
             self._tell(done, waiting, solved)
+            # Where every neighbour failed (rows piled up on a kink, say) the others would, too.
+            hopeless = bool(waiting) and all(number in self._open(solved) for number in waiting)
             waiting = []
-            if self._ended:
+            if self._ended or hopeless:
                 break
             self._in_corridor(corridor, rows, begin, points, solved)
             waiting = list(corridor.numbers)
@@ -177,7 +193,7 @@ class Batch:
             self._pass([], waiting, solved)
             self._tell(done, waiting, solved)
         if not self._ended and self._open(solved):
-            if not any(math.isinf(corridor.reach) for corridor in corridors):
+            if not hopeless and not any(math.isinf(corridor.reach) for corridor in corridors):
                 self._again(corridors, points, solved)
             self.crossings = None
         for number, member in enumerate(self.members if refit is not None else ()):
@@ -202,8 +218,8 @@ class Batch:
 
     def _again(self, corridors: Sequence[Corridor], points: dict[int, Float], solved: dict[int, Solved]) -> None:
         """Members that are left, each around its own point and with more near rows."""
-        left = self._open(solved)
         reach = {number: WIDER * corridor.reach for corridor in corridors for number in corridor.numbers}
+        left = [k for k in self._open(solved) if self._share(points[k], reach[k]) <= MOST_AGAIN]
         for first in range(0, len(left), CORRIDORS_AT_ONCE):
             own = [
                 Corridor([k], (points[k], points[k]), reach[k], reach[k] / WIDER**2)

@@ -37,6 +37,8 @@ FEWEST = (4, 50)
 """Rows within the width at least: so many per variable, and so many more."""
 MOST = (40, 500)
 """And at most: a wider one would only make the bound cost more."""
+FINER = 20.0
+"""By which factor at most the width is made smaller for that."""
 MOST_STEPS = 20
 CLOSE = 0.05
 """Length of a step, in widths, after which its dual needs no more than a small repair."""
@@ -46,6 +48,8 @@ WIDTHS = 3.0
 """The same in widths of the smoothing."""
 ENOUGH_ROWS = 2
 """Rows that are looked at, at least, in the most that may lie within the width."""
+EXACT_ATTEMPTS, MOST_EXACT = 4, 20_000
+"""Of an interior point, and rows beyond which a further one costs more than a fit on all rows."""
 NARROWED = 4
 """Times a member may be begun again on more rows."""
 WORTH_NARROWING = 0.7
@@ -179,17 +183,19 @@ class Neighbour:
             return max(float(distance.max(initial=0.0)), 1e-150), True
         allowed = SMOOTHED * self.tol * abs(objective)
         least = max(float(np.partition(distance, n_least)[n_least]), 1e-9 * float(distance.mean()), 1e-150)
-        n_most = MOST[0] * design.n_variables + MOST[1]
-        most = float(np.partition(distance, n_most)[n_most]) if n_most < len(distance) else math.inf
-        width, most = least, max(least, min(most, widest))
-        for _ in range(12):
+        width, widest, cost = least, max(least, widest), 0.0
+        for _ in range(20):
             inside = distance < width
             part = distance[inside]
             cost = float(weight[inside] @ (0.5 * part * (1 - part / width)))
-            factor = math.sqrt(allowed / cost) if cost > 0 else 2.0
-            width = min(max(width * min(factor, 4.0), least), most)
-            if width in (least, most) or 0.8 < factor < 1.25:
+            factor = math.sqrt(allowed / cost) if cost > 0 else 10.0
+            width = min(max(width * min(factor, 10.0), least), widest)
+            if width in (least, widest) or 0.8 < factor < 1.25:
                 break
+        n_most = MOST[0] * design.n_variables + MOST[1]
+        if np.count_nonzero(distance < width) > n_most:
+            # Rows that are tied at a kink say nothing of a width.
+            width = max(float(np.partition(distance, n_most)[n_most]), width / FINER, least)
         few = width <= least and cost > allowed
         return width, few or design.l1 > 0
 
@@ -262,8 +268,10 @@ class Neighbour:
         """The aggregated problem of rows within a distance by an interior point, on more rows until it is enough."""
         design = self.design
         bound, found = -math.inf, None
-        for _ in range(6):
+        for attempt in range(EXACT_ATTEMPTS):
             rows, inside, _, _, counts = self._aggregated(near, point, reach)
+            if attempt and len(rows.e) > MOST_EXACT:
+                break
             accuracy = Accuracy(0.1 * self.tol, math.inf)
             solution = solve_by_interior_point(rows, point, design.fit_intercept, accuracy, small=0)
             bound = max(bound, solution.lower_bound)
