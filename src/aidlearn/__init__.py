@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.display import ClusterDisplay as ClusterDisplay
     from aidlearn.display import ConvergenceDisplay as ConvergenceDisplay
     from aidlearn.display import ProgressDisplay as ProgressDisplay
+    from aidlearn.display import PathDisplay as PathDisplay
     from aidlearn.display import QuantileDisplay as QuantileDisplay
     from aidlearn.engine.result import Iteration as Iteration
     from aidlearn.engine.result import Result as Result
@@ -55,6 +56,7 @@ else:
         "LinearSVCCV": "aidlearn.estimators.cross_validated",
         "PassProgress": "aidlearn.data.run",
         "ProgressDisplay": "aidlearn.display",
+        "PathDisplay": "aidlearn.display",
         "QuantileDisplay": "aidlearn.display",
         "QuantileRegressorCV": "aidlearn.estimators.cross_validated",
         "Result": "aidlearn.engine.result",

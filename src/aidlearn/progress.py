@@ -86,6 +86,7 @@ class Display:
         self.started = time.monotonic()
         self.tracks: list[FitProgress] = []
         self.progress: PassProgress | None = None
+        self.batch: Any = None
         self._heard = self.started
         self._own: dict[int, FitProgress] = {}
 
@@ -107,6 +108,15 @@ class Display:
         with self._lock:
             self.progress, self._heard = progress, time.monotonic()
             self._show(self.on_progress, progress)
+
+    def on_batch(self, progress: Any) -> None:
+        """Some of many fits are done (:class:`aidlearn.estimators.fitting.BatchProgress`)."""
+        with self._lock:
+            self.batch, self._heard = progress, time.monotonic()
+            self._show(self.on_members, progress)
+
+    def on_members(self, progress: Any) -> None:
+        """The same, for those who look on."""
 
     def _show(self, show: Callable[[Any], None], what: Any) -> None:
         """Whoever looked on may have left: that ends the display, not the fit."""
@@ -162,6 +172,10 @@ class Display:
                 since = time.monotonic() - self.started - record.seconds
                 elapsed += f", about {clock(max(0.0, remaining - since))} to the tolerance"
         iteration = "first iteration" if track is None else f"{self.number(track)}iteration {track.last.iteration}"
+        if self.batch is not None:
+            done, n = self.batch.done, self.batch.n_members
+            words = f"{count(done)} of {count(n)} done, worst gap {gap_text(self.batch.worst_gap)}"
+            rows.append(("fits", Bar(done / n, words)))
         name = "pass" if self.progress is None else f"pass {self.progress.number}"
         return [*rows, (name, self._pass()), ("elapsed", f"{elapsed}, {iteration}")]
 

@@ -167,7 +167,7 @@ def test_batches_tell_how_far_they_are():
             told.append(progress)
 
     model = QuantileRegressor(quantile=np.arange(40, 60) / 100, callbacks=Listener()).fit(X, y, weight)
-    assert [progress.done for progress in told] == list(range(1, 21))
+    assert [progress.done for progress in told] == [11, 20]  # corridor by corridor
     assert all(progress.n_members == 20 for progress in told)
     assert told[-1].worst_gap == model.gap_.max()
 

@@ -10,6 +10,7 @@ import typer
 
 import aidlearn
 from aidlearn.cli import bench, fit, generate
+from aidlearn.cli.bootstrap import bootstrap
 from aidlearn.cli.demo import demo
 from aidlearn.cli.errors import NOTHING_SAVED, STATE, USER_ERROR, tell
 from aidlearn.cli.inspect import inspect
@@ -20,7 +21,7 @@ from aidlearn.cli.statistics import compare
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(fit.app, name="fit")
-for command in (predict, inspect, compare, resume, report):
+for command in (predict, inspect, bootstrap, compare, resume, report):
     app.command()(command)
 app.add_typer(generate.app, name="generate")
 app.add_typer(bench.app, name="bench")

@@ -25,6 +25,7 @@ from aidlearn.cli.live import opening
 from aidlearn.cli.options import Data, Debug, Delimiter, Encoding, Json, ModelOutput, Quiet, option, with_options
 from aidlearn.cli.outputs import check_output
 from aidlearn.cli.parameters import OF_ALL_MODELS, described, options_of, parameters_from
+from aidlearn.cli.penalties import CV_OPTIONS, cross_validated
 from aidlearn.cli.run import OutputOptions, count_fits, fit_and_save, training_facts
 from aidlearn.cli.statistics import SE_OPTIONS, check_standard_errors, show_summaries, summaries_of, with_summary
 from aidlearn.cli.words import count
@@ -140,7 +141,12 @@ def _run(model: Model, options: dict[str, Any]) -> int:
     check_output(output.model, "model", inputs=[options["data"]])
     _check_checkpoint(options)
     check_standard_errors(options)
-    estimator = estimator_from(model, options)
+    if options.get("cv") is not None:
+        model, estimator = cross_validated(model, options, _defaults(model))
+    else:
+        if options.get("penalties") is not None:
+            raise CliError("--penalties is for --cv.")
+        estimator = estimator_from(model, options)
     with data_file(options["data"]) as path:
         columns = _columns(estimator, options)
         shown = "standard input" if options["data"] == "-" else options["data"]
@@ -222,6 +228,20 @@ def prepare_in_memory(model: Model, estimator: Any, source: FileSource, facts: d
     return PreparedFit(fit, count_fits(estimator, source))
 
 
+def _options(model: Model) -> dict[str, Any]:
+    """All options of the command of a model."""
+    own = {offered.parameter: described(offered) for offered in options_of(model)}
+    reading = {} if model.in_memory else READING_OPTIONS
+    if model.standard_errors:
+        reading = reading | SE_OPTIONS
+    choosing = CV_OPTIONS if model.cross_validated else {}
+    return DATA_OPTIONS | reading | own | choosing | OF_ALL_MODELS | OUTPUT_OPTIONS
+
+
+def _defaults(model: Model) -> dict[str, Any]:
+    return {name: default for name, (_, default) in _options(model).items()}
+
+
 def add_command(model: Model) -> None:
     """The subcommand of a model."""
 
@@ -229,13 +249,7 @@ def add_command(model: Model) -> None:
         return _run(model, options)
 
     command.__name__, command.__doc__ = model.command.replace("-", "_"), model.help
-    own = {offered.parameter: described(offered) for offered in options_of(model)}
-    reading = {} if model.in_memory else READING_OPTIONS
-    if model.standard_errors:
-        reading = reading | SE_OPTIONS
-    app.command(model.command)(
-        with_options(reported(command), DATA_OPTIONS | reading | own | OF_ALL_MODELS | OUTPUT_OPTIONS)
-    )
+    app.command(model.command)(with_options(reported(command), _options(model)))
 
 
 for _model in MODELS.values():

@@ -21,7 +21,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from aidlearn.cli.words import console, short_count
+from aidlearn.cli.words import console, count, gap_text, short_count
 from aidlearn.progress import Bar, Display, FitProgress
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ class LineDisplay(Display):
         if time.monotonic() - self._said >= EVERY and progress.rows < progress.n_rows:
             part = 100 * progress.rows // progress.n_rows
             self._say(f"pass {progress.number}: {part}% of the rows, {short_count(progress.rows_per_second)} rows/s")
+
+    def on_members(self, progress: Any) -> None:
+        done, n = count(progress.done), count(progress.n_members)
+        self._say(f"{done} of {n} fits done, worst gap {gap_text(progress.worst_gap)}")
 
     def _say(self, line: str) -> None:
         self._said = time.monotonic()

@@ -24,17 +24,38 @@ class ParameterOption:
     """``{choices}`` stands for the values that a model knows by name."""
     choices: tuple[str, ...] = ()
     flag: str = ""
-    """By default the name of the parameter."""
+    """By default the name of the parameter; several are separated by spaces."""
     parameters: Callable[[Any], dict[str, Any]] | None = None
     """What a value sets; by default the parameter to the value."""
 
 
+MOST_IN_RANGE = 100_000
+"""Numbers that a range may hold."""
+
+
 def _quantile(text: str) -> dict[str, Any]:
-    try:
-        values = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise CliError(f"--quantile must be a number or several separated by commas, got {text!r}.") from None
-    return {"quantile": values[0] if len(values) == 1 else values}
+    """A number, several of them, or ranges ``first:last:step`` (the last included)."""
+    values: list[float] = []
+    for part in text.split(","):
+        try:
+            numbers = [float(number) for number in part.split(":")]
+        except ValueError:
+            numbers = []
+        if len(numbers) == 1:
+            values.append(numbers[0])
+            continue
+        if len(numbers) != 3 or not numbers[2] > 0 or not numbers[0] <= numbers[1] <= 1:
+            raise CliError(
+                "--quantile must be numbers separated by commas or ranges first:last:step, as in 0.1,0.5 or "
+                f"0.01:0.99:0.01, got {text!r}."
+            )
+        first, last, step = numbers
+        n = (last - first) / step * (1 + 1e-12) + 1e-9
+        if n >= MOST_IN_RANGE:
+            raise CliError(f"--quantile {part} has more than {MOST_IN_RANGE} numbers.")
+        # Of 0.01:0.99:0.01 the third is 0.03, not 0.01 + 2 * 0.01.
+        values += [round(first + k * step, 12) for k in range(int(n) + 1)]
+    return {"quantile": values[0] if len(values) == 1 and ":" not in text else values}
 
 
 def _listed(name: str) -> Callable[[str], dict[str, Any]]:
@@ -114,7 +135,13 @@ PARAMETERS = {
         str, "error", "Missing cells: {choices}: refuse, leave out their rows, or a level of their own in factors."
     ),
     "positive": ParameterOption(bool, False, "Keep the coefficients (not the intercept) at 0 or above."),
-    "quantile": ParameterOption(str, "0.5", "One quantile or several, as in 0.1,0.5,0.9.", parameters=_quantile),
+    "quantile": ParameterOption(
+        str,
+        "0.5",
+        "One quantile or several, as in 0.1,0.5 or 0.01:0.99:0.01.",
+        flag="--quantile --quantiles",
+        parameters=_quantile,
+    ),
     "refine": ParameterOption(bool, False, "Local search on the true objective at the end."),
     "slopes": ParameterOption(
         str,
@@ -148,7 +175,8 @@ def described(offered: Option) -> Described:
     choices = offered.choices or known.choices
     default = offered.choices[0] if offered.choices else offered.default or known.default
     text = (offered.help or known.help).format(choices=", ".join(choices))
-    return option(known.kind, default, known.flag or option_name(offered.parameter), help=text, complete=choices)
+    flags = known.flag.split() or [option_name(offered.parameter)]
+    return option(known.kind, default, *flags, help=text, complete=choices)
 
 
 def parameters_from(model: Model, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from rich.text import Text
 from aidlearn.cli.errors import DONE, STOPPED, CliError, ignoring_closed_output
 from aidlearn.cli.live import watching
 from aidlearn.cli.outputs import write_json
+from aidlearn.cli.penalties import chosen_rows
 from aidlearn.cli.words import console, count, duration, enclosing, enclosing_all, facts, gap_text, percent
 from aidlearn.estimators.registry import model_of
 
@@ -177,7 +178,7 @@ def tell_fit(model: Any, title: str, seconds: float, output: str) -> None:
 
     screen = console()
     screen.print(Text(title, style="bold"))
-    rows = [*factor_rows(model), *certificate_rows(model)]
+    rows = [*factor_rows(model), *chosen_rows(model), *certificate_rows(model)]
     rows.append(("time", f"{duration(seconds)}, {iterations(fits_of(model))}, {count(model.n_passes_)} passes"))
     rows.append(("model", output))
     screen.print(facts(rows))

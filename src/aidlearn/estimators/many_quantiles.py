@@ -129,6 +129,9 @@ class ManyQuantiles:
         for k, solved in found.items():
             if solved.gap <= self.model.tol:
                 self._keep(k, solved)
+        if self.fits:
+            worst, seconds = max(fit.result.gap for fit in self.fits.values()), time.monotonic() - self.started
+            tell_batch(self.model._callbacks(), BatchProgress(len(self.fits), len(self.designs), worst, seconds))
         self._save()
 
     def _keep(self, k: int, found: Solved) -> None:
@@ -148,12 +151,9 @@ class ManyQuantiles:
             seconds=time.monotonic() - self.started,
         )
         self._take(k, solved, record)
-        callbacks = self.model._callbacks()
-        answers = [callback(record) for callback in callbacks]
+        answers = [callback(record) for callback in self.model._callbacks()]
         if any(answers):
             self.run.stop()
-        worst = max(fit.result.gap for fit in self.fits.values())
-        tell_batch(callbacks, BatchProgress(len(self.fits), len(self.designs), worst, record.seconds))
 
     def _take(self, k: int, solved: Solved, record: Iteration) -> None:
         result = Result(

@@ -99,6 +99,8 @@ class Model:
     """Whether rows have a target; the others leave one out that is named."""
     standard_errors: bool = False
     """Whether it has a ``summary``."""
+    cross_validated: str = ""
+    """Name of the model that chooses its penalty by cross-validation (``CROSS_VALIDATED``)."""
 
     @property
     def name(self) -> str:
@@ -167,6 +169,7 @@ _DECLARED = (
         ),
         fit_names=each_quantile,
         standard_errors=True,
+        cross_validated="QuantileRegressorCV",
     ),
     Model(
         "aidlearn.estimators.svm:LinearSVC",
@@ -182,6 +185,7 @@ _DECLARED = (
             *_LINEAR,
         ),
         fit_names=one_against_rest,
+        cross_validated="LinearSVCCV",
     ),
     Model(
         "aidlearn.estimators.svm:LinearSVR",
@@ -280,12 +284,33 @@ _DECLARED = (
 )
 MODELS: Mapping[str, Model] = {model.name: model for model in _DECLARED}
 """By the names of their classes."""
+CROSS_VALIDATED: Mapping[str, Model] = {
+    model.name: model
+    for model in (
+        Model(
+            "aidlearn.estimators.cross_validated:LinearSVCCV",
+            command="svm",
+            help="C by cross-validation: aidlearn fit svm --cv 5.",
+            options=(Option("class_weight"), _INTERCEPT, *_TABLE),
+            fit_names=one_against_rest,
+        ),
+        Model(
+            "aidlearn.estimators.cross_validated:QuantileRegressorCV",
+            command="quantile",
+            help="alpha by cross-validation: aidlearn fit quantile --cv 5.",
+            options=(Option("quantile"), _INTERCEPT, *_TABLE),
+        ),
+    )
+}
+"""Models that choose the penalty of another one; they have its command, with ``--cv``."""
+IN_FILES: Mapping[str, Model] = {**MODELS, **CROSS_VALIDATED}
+"""Models that files may hold."""
 
 
 def model_of(estimator: Any) -> Model | None:
     """The declaration of an estimator's class or of the nearest class it derives from; None of any other object."""
     for kind in type(estimator).__mro__:
-        model = MODELS.get(kind.__name__)
+        model = MODELS.get(kind.__name__) or CROSS_VALIDATED.get(kind.__name__)
         if model is not None and model.module == kind.__module__:
             return model
     return None

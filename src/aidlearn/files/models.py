@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from aidlearn import archive
 from aidlearn.estimators.fits import fits_of
-from aidlearn.estimators.registry import MODELS
+from aidlearn.estimators.registry import IN_FILES
 from aidlearn.files.encoding import TYPE, EncodingError, decode, encode
 
 KIND, VERSION = "aidlearn model", 2
@@ -91,8 +91,8 @@ def save_model(model: Any, path: str | os.PathLike[str], *, training: Mapping[st
     array([6.])
     """
     name = type(model).__name__
-    if name not in MODELS or MODELS[name].estimator is not type(model):
-        raise ModelFileError(f"A model file holds one estimator of aidlearn ({', '.join(MODELS)}), got {name}.")
+    if name not in IN_FILES or IN_FILES[name].estimator is not type(model):
+        raise ModelFileError(f"A model file holds one estimator of aidlearn ({', '.join(IN_FILES)}), got {name}.")
     check_is_fitted(model)
     if hasattr(model, "formula_rows_"):
         raise ModelFileError(
@@ -173,7 +173,7 @@ def _described(model: Any, training: Mapping[str, Any] | None, arrays: dict[str,
         facts = json.loads(json.dumps(training))
     except (TypeError, ValueError) as error:
         raise ModelFileError(f"training must hold what JSON can hold: {error}.") from None
-    stored, fitted = MODELS[name].file_state, _fitted(model)
+    stored, fitted = IN_FILES[name].file_state, _fitted(model)
     state = stored.of(model) if stored and fitted else {}
     parameters = _parameters(model, state)
     try:
@@ -234,19 +234,19 @@ def _fitted(model: Any) -> dict[str, Any]:
 
 def _restored(content: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     name = content["estimator"]
-    if name not in MODELS:
+    if name not in IN_FILES:
         raise EncodingError(f"it holds an estimator that this version of aidlearn does not know, {name!r}")
     values = {
         part: {key: decode(value, arrays) for key, value in content[part].items()}
         for part in ("parameters", "fitted", "private")
     }
-    model = MODELS[name].estimator(**values["parameters"])
+    model = IN_FILES[name].estimator(**values["parameters"])
     wrong = [key for key in values["fitted"] if not key.endswith("_") or key.startswith("_")]
     if wrong:
         raise EncodingError(f"{wrong[0]!r} is no fitted attribute")
     for key, value in values["fitted"].items():
         setattr(model, key, value)
-    stored = MODELS[name].file_state
+    stored = IN_FILES[name].file_state
     if stored:
         stored.restore(model, values["private"])
     model._environment = dict(content["environment"])
@@ -259,7 +259,7 @@ def _restored(content: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
 def _check_complete(model: Any, linear: bool, arrays: Mapping[str, Any]) -> None:
     """Name the first attribute that predictions or the certificate would miss."""
     needed = ["n_features_in_", "intercept_", "objective_", "lower_bound_", "gap_", "status_", "history_"]
-    needed += ["classes_"] if MODELS[type(model).__name__].classifies else []
+    needed += ["classes_"] if IN_FILES[type(model).__name__].classifies else []
     needed += ["coef_"] if linear else []
     for name in needed:
         if not hasattr(model, name):
@@ -286,7 +286,7 @@ def _check_shapes(model: Any, largest: int) -> None:
     if hasattr(model, "feature_names_in_") and np.shape(model.feature_names_in_) != (n,):
         raise EncodingError(f"feature_names_in_ does not name {n} features")
     if hasattr(model, "classes_"):
-        machines = len(MODELS[type(model).__name__].fit_names(model, model.classes_))
+        machines = len(IN_FILES[type(model).__name__].fit_names(model, model.classes_))
         if np.ndim(model.classes_) != 1 or len(model.classes_) < 2 or np.size(model.intercept_) != machines:
             raise EncodingError(f"classes_ has the shape {np.shape(model.classes_)}")
     for name in ("intercept_", "_offsets"):

@@ -43,6 +43,8 @@ MOST_AGAIN = 0.3
 """The same in a second attempt: what is then left of a fit on all rows costs no more."""
 VIEWED = 5_000
 """Rows that such parts are estimated from."""
+SEVERAL = 3
+"""Neighbours in a corridor whose failure says something of others."""
 MEMBERS_AT_ONCE = 256
 """Members that share passes: their weights of near rows are kept side by side."""
 CORRIDORS_AT_ONCE = 16
@@ -183,7 +185,7 @@ class Batch:
             rows = self._pass([corridor], waiting, solved)[0]
             self._tell(done, waiting, solved)
             # Where every neighbour failed (rows piled up on a kink, say) the others would, too.
-            hopeless = bool(waiting) and all(number in self._open(solved) for number in waiting)
+            hopeless = len(waiting) >= SEVERAL and set(waiting) <= set(self._open(solved))
             waiting = []
             if self._ended or hopeless:
                 break

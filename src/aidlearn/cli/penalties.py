@@ -1,0 +1,59 @@
+"""``aidlearn fit svm --cv 5``: the penalty of a model by cross-validation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aidlearn.cli.errors import CliError, option_name
+from aidlearn.cli.options import option
+from aidlearn.cli.parameters import options_of, parameters_from
+from aidlearn.estimators.registry import CROSS_VALIDATED, Model
+
+CV_OPTIONS = {
+    "cv": option(int | None, None, "--cv", help="Choose the penalty by cross-validation with so many folds."),
+    "penalties": option(
+        str | None, None, "--penalties", help="With --cv: how many penalties, or which, as in 0.01,0.1,1."
+    ),
+}
+"""Of models whose penalty can be chosen."""
+VALUES = {"LinearSVCCV": ("Cs", "C"), "QuantileRegressorCV": ("alphas", "alpha")}
+"""Parameter that holds the penalties, and the one that they are values of."""
+NOT_OFFERED = ("time_limit", "se", "clusters", "memory_limit")
+
+
+def cross_validated(model: Model, options: dict[str, Any], defaults: dict[str, Any]) -> tuple[Model, Any]:
+    """The declaration and the estimator that ``--cv`` asks for; options that it does not know are refused."""
+    chosen = CROSS_VALIDATED[model.cross_validated]
+    known = {offered.parameter for offered in chosen.options}
+    own = [offered.parameter for offered in options_of(model) if offered.parameter not in known]
+    for name in (*own, *NOT_OFFERED):
+        if name in options and options[name] != defaults.get(name):
+            raise CliError(f"{option_name(name)} is not for --cv: leave it out.")
+    given = {**options, "checkpoint": None}
+    parameters = parameters_from(chosen, given)
+    parameters.pop("time_limit", None)
+    parameters["cv"] = options["cv"]
+    if options["cv"] < 2:
+        raise CliError(f"--cv must be at least 2, got {options['cv']}.")
+    if options["penalties"] is not None:
+        parameters[VALUES[chosen.name][0]] = _penalties(options["penalties"])
+    return chosen, chosen.estimator(**parameters)
+
+
+def _penalties(text: str) -> Any:
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise CliError(f"--penalties must be a whole number or values separated by commas, got {text!r}.") from None
+    return int(values[0]) if len(values) == 1 and values[0].is_integer() and values[0] >= 2 else values
+
+
+def chosen_rows(model: Any) -> list[tuple[str, str]]:
+    """Which penalty a model has chosen, and by what."""
+    if type(model).__name__ not in VALUES:
+        return []
+    _many, one = VALUES[type(model).__name__]
+    n_folds, n = model.scores_.shape
+    score = model.scores_.mean(axis=0).max()
+    words = f"{getattr(model, one + '_'):g}, the best of {n} over {n_folds} folds: mean score {score:.6g}"
+    return [(one, words), ("folds", f"every point certified, largest gap {model.gaps_.max():.1e}")]
