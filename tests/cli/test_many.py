@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from aidlearn import LinearSVCCV, PathDisplay, QuantileRegressorCV, load_model, save_model
+from aidlearn import LADRegressor, LinearSVCCV, PathDisplay, QuantileRegressorCV, load_model, save_model
 from aidlearn.cli.app import run
 
 
@@ -15,7 +15,10 @@ def folder(tmp_path_factory):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 3))
     y = X @ [1.0, -1.0, 0.5] + rng.laplace(size=1500)
-    rows = [f"{a!r},{b!r},{c!r},{t!r},{'yes' if t > 0 else 'no'}" for (a, b, c), t in zip(X.tolist(), y.tolist())]
+    rows = [
+        f"{a!r},{b!r},{c!r},{t!r},{'yes' if t > 0 else 'no'}"
+        for (a, b, c), t in zip(X.tolist(), y.tolist(), strict=True)
+    ]
     (path / "rows.csv").write_text("a,b,c,y,k\n" + "\n".join(rows) + "\n")
     return path
 
@@ -104,7 +107,6 @@ def test_models_with_a_path_are_saved_and_drawn(tmp_path):
         mean = display.ax_.lines[3].get_ydata()
         assert np.allclose(np.sort(mean), np.sort(model.scores_.mean(axis=0)))
         assert display.gap_ax_.get_yscale() == "log"
+    other = LADRegressor().fit(X, y)
     with pytest.raises(TypeError, match="PathDisplay draws"):
-        from aidlearn import LADRegressor
-
-        PathDisplay.from_estimator(LADRegressor().fit(X, y))
+        PathDisplay.from_estimator(other)

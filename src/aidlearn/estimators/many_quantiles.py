@@ -118,9 +118,9 @@ class ManyQuantiles:
         if number - 1 not in points or (number in self.knots and number - 2 not in points):
             return self.knots[number]
         last, step = points[number - 1], self.quantiles[number] - self.quantiles[number - 1]
-        if number - 2 not in points or step > SPAN:
+        before = self.quantiles[number - 1] - self.quantiles[number - 2] if number >= 2 else 0.0
+        if number - 2 not in points or max(step, before) > SPAN:
             return self.knots.get(number, last)
-        before = self.quantiles[number - 1] - self.quantiles[number - 2]
         return last + (step / before) * (last - points[number - 2]) if before > 0 else last
 
     def _done(self, found: Mapping[int, Solved]) -> None:

@@ -39,12 +39,10 @@ WIDER = 3.0
 """Factor on the near rows in the second attempt."""
 MOST_NEAR = 0.5
 """Near rows beyond this part of all save nothing."""
-MOST_AGAIN = 0.3
+MOST_AGAIN = 0.8
 """The same in a second attempt: what is then left of a fit on all rows costs no more."""
 VIEWED = 5_000
 """Rows that such parts are estimated from."""
-SEVERAL = 3
-"""Neighbours in a corridor whose failure says something of others."""
 MEMBERS_AT_ONCE = 256
 """Members that share passes: their weights of near rows are kept side by side."""
 CORRIDORS_AT_ONCE = 16
@@ -184,8 +182,7 @@ class Batch:
                 continue
             rows = self._pass([corridor], waiting, solved)[0]
             self._tell(done, waiting, solved)
-            # Where every neighbour failed (rows piled up on a kink, say) the others would, too.
-            hopeless = len(waiting) >= SEVERAL and set(waiting) <= set(self._open(solved))
+            hopeless = self._is_hopeless(corridors, waiting, points, solved)
             waiting = []
             if self._ended or hopeless:
                 break
@@ -212,6 +209,20 @@ class Batch:
 
     def _open(self, solved: Mapping[int, Solved]) -> list[int]:
         return [number for number in solved if not solved[number].gap <= self.tol]
+
+    def _is_hopeless(
+        self,
+        corridors: Sequence[Corridor],
+        numbers: Sequence[int],
+        points: Mapping[int, Float],
+        solved: Mapping[int, Solved],
+    ) -> bool:
+        """Whether neighbours failed where rows are piled up on a kink: others would, too, and more near rows are all."""
+        left = set(self._open(solved))
+        if not numbers or not left.issuperset(numbers):
+            return False
+        reach = max(WIDER * corridor.reach for corridor in corridors if numbers[0] in corridor.numbers)
+        return all(self._share(points[k], reach) > MOST_AGAIN for k in numbers)
 
     @staticmethod
     def _tell(done: Done | None, numbers: Sequence[int], solved: Mapping[int, Solved]) -> None:

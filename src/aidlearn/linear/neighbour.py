@@ -281,7 +281,7 @@ class Neighbour:
             found = self._found(point, bound, design.margins(inside, point), counts)
             if before - bound <= ENOUGH * self.tol * abs(before) or inside.n_entries == near.rows.n_entries:
                 break
-            reach *= 2
+            reach *= 3
         assert found is not None
         return found
 
