@@ -217,7 +217,7 @@ class Batch:
         points: Mapping[int, Float],
         solved: Mapping[int, Solved],
     ) -> bool:
-        """Whether neighbours failed where rows are piled up on a kink: others would, too, and more near rows are all."""
+        """Whether neighbours failed where rows are piled up on a kink: others would, too, with all rows near."""
         left = set(self._open(solved))
         if not numbers or not left.issuperset(numbers):
             return False
