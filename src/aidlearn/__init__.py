@@ -16,8 +16,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.data.run import PassProgress as PassProgress
     from aidlearn.display import ClusterDisplay as ClusterDisplay
     from aidlearn.display import ConvergenceDisplay as ConvergenceDisplay
-    from aidlearn.display import ProgressDisplay as ProgressDisplay
     from aidlearn.display import PathDisplay as PathDisplay
+    from aidlearn.display import ProgressDisplay as ProgressDisplay
     from aidlearn.display import QuantileDisplay as QuantileDisplay
     from aidlearn.engine.result import Iteration as Iteration
     from aidlearn.engine.result import Result as Result
