@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from aidlearn.estimators.bootstrapping import Bootstrap
 
 KINDS = ("exponential", "multinomial", "cluster")
+LINEAR = ("LADRegressor", "QuantileRegressor", "LinearSVC", "LinearSVR")
+"""Models that have replicates."""
 
 
 @reported
@@ -66,7 +68,7 @@ def bootstrap(
     if replicates < 2:
         raise CliError(f"--replicates must be at least 2, got {replicates}.")
     fitted = open_model(model)
-    if not hasattr(fitted, "_fitted_losses"):
+    if type(fitted).__name__ not in LINEAR:
         raise CliError(f"bootstrap is for linear models with a fixed penalty; {model} is a {type(fitted).__name__}.")
     training = getattr(fitted, "training_", None) or {}
     if "columns" not in training:
