@@ -1,0 +1,196 @@
+"""How many iterations and passes fits of many kinds take, worst over seeds: python -m benchmarks.start [--liblinear].
+
+Each kind imitates a real table that once took many iterations. A seed draws new data and another random state of the
+fit; the worst of all seeds is reported, and the sum of CPU seconds, one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from aidlearn import LADRegressor, LinearSVC
+
+Rng = np.random.Generator
+Data = tuple[Any, NDArray[np.float64]]
+
+
+def levels(rng: Rng, n: int, k: int, power: float) -> NDArray[np.intp]:
+    """Levels of a factor whose frequencies fall like a power of their rank, so that some are rare."""
+    frequency = 1 / np.arange(1, k + 1) ** power
+    return rng.choice(k, size=n, p=frequency / frequency.sum())
+
+
+def dummies(codes: NDArray[np.intp], k: int) -> sparse.csr_array:
+    """One column for each level but the first."""
+    rows = np.flatnonzero(codes)
+    return sparse.csr_array((np.ones(len(rows)), (rows, codes[rows] - 1)), shape=(len(codes), k - 1))
+
+
+def joined(*blocks: Any) -> sparse.csr_array:
+    X = sparse.csr_array(sparse.hstack([sparse.csr_array(block) for block in blocks]))
+    X.sort_indices()
+    return X
+
+
+def flights(rng: Rng, n: int, tied: bool = True) -> Data:
+    """Delays by origin, destination (228 levels each) and carrier; whole minutes, 15 % of them with a long tail."""
+    origin, destination, carrier = levels(rng, n, 228, 0.9), levels(rng, n, 228, 0.9), levels(rng, n, 10, 0.5)
+    distance = rng.gamma(2.2, 0.33, n)
+    effects = (
+        4 * rng.normal(size=228)[origin] + 4 * rng.normal(size=228)[destination] + 3 * rng.normal(size=10)[carrier]
+    )
+    y = -6 + effects + 2 * distance + 8 * rng.standard_t(3, n) + (rng.random(n) < 0.15) * rng.exponential(45, n)
+    X = joined(distance[:, None], dummies(origin, 228), dummies(destination, 228), dummies(carrier, 10))
+    return X, np.round(y) if tied else y
+
+
+def shots(rng: Rng, n: int) -> Data:
+    """Whether a shot scores, by player (480), action (57), zone, teams and season: a weak signal in 650 columns."""
+    sizes = (480, 57, 15, 30, 30, 40)
+    codes = [levels(rng, n, k, 0.6) for k in sizes]
+    distance = rng.gamma(1.6, 8, n)
+    score = 0.35 - 0.045 * (distance - 5) + 0.15 * rng.normal(size=480)[codes[0]] + 0.8 * rng.normal(size=57)[codes[1]]
+    y = np.where(rng.random(n) < 1 / (1 + np.exp(-score)), 1.0, -1.0)
+    return joined(distance[:, None] / 10 - 1.3, *(dummies(c, k) for c, k in zip(codes, sizes, strict=True))), y
+
+
+def separable(rng: Rng, n: int) -> Data:
+    """Connections: heavy-tailed counts and services (60 levels) that tell the classes but for half a percent."""
+    service = levels(rng, n, 60, 1.0)
+    counts = rng.lognormal(0, 1.5, size=(n, 20))
+    score = 2 * rng.normal(size=60)[service] + np.log(counts) @ rng.normal(size=20)
+    y = np.where((score > 0) != (rng.random(n) < 0.005), 1.0, -1.0)
+    return joined((counts - counts.mean(axis=0)) / counts.std(axis=0), dummies(service, 60)), y
+
+
+def rare_class(rng: Rng, n: int) -> Data:
+    """Incomes: six percent positives, seven factors of 5 to 50 levels and five numbers."""
+    sizes = (50, 45, 25, 17, 10, 8, 5)
+    codes = [levels(rng, n, k, 0.8) for k in sizes]
+    numbers = rng.normal(size=(n, 5))
+    score = numbers @ np.array([1.0, 0.5, 0.5, 0.2, 0.0]) + sum(
+        rng.normal(size=k)[c] for c, k in zip(codes, sizes, strict=True)
+    )
+    score = score + rng.logistic(size=n)
+    y = np.where(score > np.quantile(score, 0.94), 1.0, -1.0)
+    return joined(numbers, *(dummies(c, k) for c, k in zip(codes, sizes, strict=True))), y
+
+
+def few_columns(rng: Rng, n: int, m: int, positives: float, apart: float, tied: bool) -> Data:
+    """A class of wider spread beside a common one, in few columns; tied values are rounded to a fifth."""
+    y = np.where(rng.random(n) < positives, 1.0, -1.0)
+    X = rng.normal(size=(n, m)) * (1 + (y > 0)[:, None])
+    X[:, :2] += apart * (y > 0)[:, None]
+    return np.round(5 * X) / 5 if tied else X, y
+
+
+def wide_classes(rng: Rng, n: int, m: int) -> Data:
+    """Gaussian rows, a linear rule with noise."""
+    X = rng.normal(size=(n, m))
+    score = X @ rng.normal(size=m) / np.sqrt(m)
+    return X, np.where(score + 0.5 * rng.normal(size=n) > 0, 1.0, -1.0)
+
+
+def wide_target(rng: Rng, n: int, m: int) -> Data:
+    X = rng.normal(size=(n, m))
+    return X, X @ rng.normal(size=m) + rng.laplace(size=n)
+
+
+def heavy_tails(rng: Rng, n: int) -> Data:
+    """Columns of infinite variance: single rows carry coefficients."""
+    X = rng.standard_t(1.5, size=(n, 30))
+    return X, X @ rng.normal(size=30) + rng.standard_t(2, n)
+
+
+def no_density(rng: Rng, n: int) -> Data:
+    """Residuals of at least 1 in size: none is near its kink, and the median is hardly determined."""
+    X = rng.normal(size=(n, 10))
+    return X, X @ rng.normal(size=10) + np.where(rng.random(n) < 0.5, 1, -1) * (1 + rng.exponential(size=n))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A generator, the rows it is asked for, and the penalty of its SVM (None: LAD)."""
+
+    draw: Callable[[Rng, int], Data]
+    n: int
+    C: float | None = None
+
+
+KINDS = {
+    "flights, tied": Kind(flights, 1_000_000),
+    "flights, not tied": Kind(lambda rng, n: flights(rng, n, tied=False), 1_000_000),
+    "shots": Kind(shots, 220_000, 1.0),
+    "nearly separable": Kind(separable, 400_000, 1.0),
+    "rare class": Kind(rare_class, 200_000, 1.0),
+    "8 columns, rare class": Kind(lambda rng, n: few_columns(rng, n, 8, 0.01, 2.1, True), 400_000, 1.0),
+    "3 columns, ties": Kind(lambda rng, n: few_columns(rng, n, 3, 0.1, 0.7, True), 600_000, 1.0),
+    "10 columns, separable": Kind(lambda rng, n: few_columns(rng, n, 10, 0.0005, 4.2, False), 250_000, 1.0),
+    "wide, classes": Kind(lambda rng, n: wide_classes(rng, n, n // 15), 30_000, 0.1),
+    "wide, LAD": Kind(lambda rng, n: wide_target(rng, n, n // 15), 30_000),
+    "heavy tails": Kind(heavy_tails, 300_000),
+    "no density at the kink": Kind(no_density, 300_000),
+}
+
+
+def measure(kind: Kind, seed: int, scale: float, liblinear: bool) -> dict[str, float]:
+    X, y = kind.draw(np.random.default_rng(seed), int(kind.n * scale))
+    model: Any = LADRegressor if kind.C is None else LinearSVC
+    settings = {} if kind.C is None else {"C": kind.C}
+    began = time.process_time()
+    fitted = model(tol=1e-4, n_jobs=1, random_state=seed, **settings).fit(X, y)
+    found = {
+        "cpu": time.process_time() - began,
+        "iterations": fitted.n_iter_,
+        "passes": fitted.n_passes_,
+        "rate": fitted.aggregation_rate_,
+        "gap": fitted.gap_,
+    }
+    if liblinear and kind.C is not None:
+        from sklearn.svm import LinearSVC as Peer
+
+        if sparse.issparse(X):
+            X = sparse.csr_matrix((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
+        began = time.process_time()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            Peer(C=kind.C, loss="hinge", tol=1e-4, max_iter=1000, random_state=seed).fit(X, y)
+        found["peer"] = time.process_time() - began
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--scale", type=float, default=1.0, help="part of the rows of each kind")
+    parser.add_argument("--only", default="", help="kinds whose name has this text")
+    parser.add_argument(
+        "--liblinear", action="store_true", help="beside scikit-learn's LinearSVC(loss='hinge', tol=1e-4)"
+    )
+    options = parser.parse_args()
+    print(f"Worst of {options.seeds} seeds, certified 1e-4, one thread; CPU seconds are medians.\n")
+    print("| kind | rows | iterations | passes | clusters / rows | CPU s | liblinear / ours |")
+    print("|---|---|---|---|---|---|---|")
+    for name, kind in KINDS.items():
+        if options.only not in name:
+            continue
+        runs = [measure(kind, seed, options.scale, options.liblinear) for seed in range(options.seeds)]
+        worst = {key: max(run[key] for run in runs) for key in ("iterations", "passes", "rate", "gap")}
+        ratio = f"{np.median([run['peer'] / run['cpu'] for run in runs]):.1f}" if "peer" in runs[0] else ""
+        cpu = float(np.median([run["cpu"] for run in runs]))
+        cells = [name, f"{int(kind.n * options.scale):,}", worst["iterations"], worst["passes"], f"{worst['rate']:.3f}"]
+        missed = "" if worst["gap"] <= 1e-4 else f" gap {worst['gap']:.1g}"
+        print("| " + " | ".join(map(str, [*cells, f"{cpu:.2f}", ratio])) + " |" + missed, flush=True)
+
+
+if __name__ == "__main__":
+    main()
