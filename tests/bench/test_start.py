@@ -1,7 +1,6 @@
 """The benchmark of starts: every kind can be drawn and fitted."""
 
 import pytest
-
 from benchmarks.start import KINDS, measure
 
 

@@ -21,6 +21,7 @@ from aidlearn.engine.splits import Assignment
 from aidlearn.linear.design import Design
 from aidlearn.linear.frame import nearest
 from aidlearn.linear.hasty import HURRY, few_rows, hasty, out_of_time
+from aidlearn.linear.layout import rows_for_passes
 from aidlearn.linear.newton import (
     HEAVY,
     Damping,
@@ -61,8 +62,8 @@ BALANCED_ROWS = 2000
 # Newton steps
 MAX_FULL_STEPS = 6
 """On all rows."""
-FIRST_STEPS = 8
-"""On the smallest sample."""
+FIRST_STEPS = 40
+"""On the smallest sample, where they cost next to nothing; nearly separable classes take most of them."""
 FIRST_ERROR = 0.25
 """Assumed error (p over rows) of a cheap starting point."""
 ERROR_AFTER_STEP = 1 / 16
@@ -89,6 +90,8 @@ CHEAP_SINGLE = 5.0
 """Single rows over n / p that cost no more than so many passes."""
 PASSES_FOR_SINGLE = 10.0
 """Passes that single rows may cost to solve for where they are sparse: about those of the start."""
+PASSES_OF_ITERATION = 2.0
+"""What another iteration costs at least, beside its solve."""
 MOST_BINS = 32
 """Far clusters of a region: their rows seldom violate, and those that do split off anyway."""
 BINNED = 0.98
@@ -134,8 +137,8 @@ class Band:
                 sharp.let_go()
             if out_of_time(problem.run):
                 return hasty(problem, point)
-            point, reach = sharp.on_all_entries(point)
-            return hasty(problem, point) if out_of_time(problem.run) else _cluster(problem, sharp, point, reach)
+            found = sharp.on_all_entries(point)
+            return hasty(problem, found.point) if out_of_time(problem.run) else _cluster(problem, sharp, found)
         finally:
             # The run ends with the fit: a way back would keep its rows until the garbage collector comes.
             del sharp.run
@@ -199,6 +202,17 @@ class _Level:
     run: Run
     leverages: list[Any] | None = None
     is_sample: bool = True
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """Where Newton steps have ended."""
+
+    point: Float
+    reach: float
+    """Distance (in leverages) within which rows may still change sides."""
+    refused: float = 0.0
+    """Length of the last step that was too long: the optimum may be as far; damped steps are short wherever it is."""
 
 
 class _Sharpening:
@@ -275,12 +289,12 @@ class _Sharpening:
                 ArraySource(sample.X, sample.y, sample.weight), n_jobs=self.run.n_jobs, compiled=self.run.compiled
             )
             smallest = p / design.effective * self.run.n_entries / sample.n_entries
-            point, _ = self._descend(_Level(rows), point, max(error, smallest), smallest, steps)
+            point = self._descend(_Level(rows), point, max(error, smallest), smallest, steps).point
             error, steps = 4 * smallest, 1 if self.metric.constant is not None else 2
         return point
 
-    def on_all_entries(self, point: Float) -> tuple[Float, float]:
-        """Newton steps on all rows; the point, and a distance within which rows may still change sides."""
+    def on_all_entries(self, point: Float) -> _Reached:
+        """Newton steps on all rows."""
         everything = _Level(self.run, self.leverages, is_sample=False)
         smallest = self.design.n_variables / self.design.effective
         error = 4 * smallest * self.run.n_entries / self.n_sampled
@@ -292,12 +306,11 @@ class _Sharpening:
         """A sample seen from a point."""
         return _View(self.design, self.design.margins(self.viewed, point), self.viewed_leverage)
 
-    def _descend(self, level: _Level, point: Float, error: float, smallest: float, steps: int) -> tuple[Float, float]:
+    def _descend(self, level: _Level, point: Float, error: float, smallest: float, steps: int) -> _Reached:
         """Damped Newton steps on the rows of a level until the next one would be short.
 
         ``error`` is the assumed error of the point (p over rows), ``smallest`` that of the level's optimum: the
-        smoothing width follows the length of the steps from one to the other. Returns the point and a distance
-        (in leverages) within which rows may still change sides.
+        smoothing width follows the length of the steps from one to the other.
         """
         design, previous = self.design, math.inf
         damping = Damping(least=DAMPED_ON_SAMPLES) if level.is_sample else Damping()
@@ -317,7 +330,7 @@ class _Sharpening:
             # What is left to go after this step, if the next one shrinks as this one did.
             left = length * min(1.0, max(LEAST_CONTRACTION, length / previous))
             if damping.negligible and (left <= short * unit or (remaining == 0 and level.is_sample)):
-                return trial, max(length, view.width(UNSURE * view.fraction(smallest)))
+                return _Reached(trial, max(length, view.width(UNSURE * view.fraction(smallest))))
             previous = max(length, 1e-300)  # a step of no length: constraints leave no other
             error = max(smallest, error * ERROR_AFTER_STEP)
             # An undamped step leaves a fraction of its length to go, a damped one as much again.
@@ -329,8 +342,7 @@ class _Sharpening:
                 continue
             damping.less()
             point, model, kappa = trial, there, width
-        # Steps that were too long say how far the optimum may be; damped ones are short wherever it is.
-        return point, max(length, 2 * unit, refused)
+        return _Reached(point, max(length, 2 * unit), refused)
 
     def _model(self, level: _Level, point: Float, kappa: float, fraction: float) -> Model:
         """The model at a point, where about a given fraction of the rows is near a kink."""
@@ -357,8 +369,11 @@ class _Sharpening:
         self.steps.append(StartStep(n_rows, objective, time.monotonic(), self.run.n_passes))
 
 
-def _near_distance(problem: PiecewiseLinear, sharp: _Sharpening, view: _View, reach: float) -> float:
-    """Distance (in leverages) up to which rows stay alone: ``reach``, within what pays and what memory allows."""
+def _near_distance(problem: PiecewiseLinear, sharp: _Sharpening, view: _View, found: _Reached) -> float:
+    """Distance (in leverages) up to which rows stay alone: ``reach``, within what pays and what memory allows.
+
+    Up to the length of a refused step, more rows may be worth what they cost: the passes of another iteration.
+    """
     n, p = problem.run.n_entries, problem.design.n_variables
     rate = problem.procedure.initial_rate
     if rate is not None:
@@ -373,14 +388,19 @@ def _near_distance(problem: PiecewiseLinear, sharp: _Sharpening, view: _View, re
             fewest, most = max(least, min(doubt, affordable)), max(least, min(most, affordable))
         most = max(least, min(most, problem.run.budget.clusters / (p * n)))
         fewest = min(fewest, most)
-    return min(max(reach, view.width(fewest)), view.width(most))
+    near = min(max(found.reach, view.width(fewest)), view.width(most))
+    if found.refused <= near or rate is not None:
+        return near
+    more = rows_for_passes(n, p, problem.design.layout, PASSES_OF_ITERATION) / n
+    return max(near, min(found.refused, view.width(min(most, view.share(near) + more))))
 
 
-def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, point: Float, reach: float) -> Start:
+def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, found: _Reached) -> Start:
     """Label all rows at a point; the objective there comes with the same pass."""
     design, loss, n_regions = problem.design, problem.design.loss, problem.n_regions
+    point = found.point
     view = sharp.at(point)
-    near = _near_distance(problem, sharp, view, reach)
+    near = _near_distance(problem, sharp, view, found)
     nearness = loss.distance(view.z) / view.leverage
     far = nearness[nearness > near]
     n_bins = max(1, min(MOST_BINS, design.n_variables, len(far) // 4))

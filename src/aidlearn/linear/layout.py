@@ -115,3 +115,10 @@ class Layout:
         position[self.dense] = -1 - np.arange(len(self.dense))
         position[self.n_variables :] = -1 - np.arange(len(self.dense), n_columns - len(self.sparse))
         return position
+
+
+def rows_for_passes(n: int, p: int, layout: Layout | None, n_passes: float) -> float:
+    """Single rows that take no longer to solve for than n rows of p variables in some passes, sparse or dense."""
+    if layout is not None:
+        return layout.rows_for_passes(n, n_passes)
+    return n * n_passes * (PASS_NS + PASS_NS_STORED * p) / (SOLVER_STEPS * (ROW_NS + DENSE_NS * p * p))
