@@ -39,11 +39,11 @@ class Warm(Band):
                 # As good as all rows can tell: more steps would only walk around the optimum.
                 smallest = problem.design.n_variables / problem.design.effective
                 everything = _Level(sharp.run, sharp.leverages, is_sample=False)
-                point, reach = sharp._descend(everything, given, smallest, smallest, 1)
+                found = sharp._descend(everything, given, smallest, smallest, 1)
                 sharp.leverages = everything.leverages
             else:
-                point, reach = sharp.on_all_entries(sampled)
-            return _cluster(problem, sharp, point, reach)
+                found = sharp.on_all_entries(sampled)
+            return _cluster(problem, sharp, found)
         finally:
             del sharp.run  # as in Band
 
