@@ -6,6 +6,7 @@ and functions are named and imported when they are used, so that the command lin
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -303,7 +304,7 @@ CROSS_VALIDATED: Mapping[str, Model] = {
     )
 }
 """Models that choose the penalty of another one; they have its command, with ``--cv``."""
-IN_FILES: Mapping[str, Model] = {**MODELS, **CROSS_VALIDATED}
+IN_FILES: Mapping[str, Model] = ChainMap(MODELS, CROSS_VALIDATED)
 """Models that files may hold."""
 
 
