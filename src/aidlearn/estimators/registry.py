@@ -283,9 +283,9 @@ _DECLARED = (
         unlabelled_rows=True,
     ),
 )
-MODELS: Mapping[str, Model] = {model.name: model for model in _DECLARED}
+MODELS: dict[str, Model] = {model.name: model for model in _DECLARED}
 """By the names of their classes."""
-CROSS_VALIDATED: Mapping[str, Model] = {
+CROSS_VALIDATED: dict[str, Model] = {
     model.name: model
     for model in (
         Model(
