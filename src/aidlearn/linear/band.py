@@ -62,8 +62,12 @@ BALANCED_ROWS = 2000
 # Newton steps
 MAX_FULL_STEPS = 6
 """On all rows."""
-FIRST_STEPS = 40
-"""On the smallest sample, where they cost next to nothing; nearly separable classes take most of them."""
+FIRST_STEPS = 8
+"""On the smallest sample."""
+MORE_STEPS = 32
+"""There, as long as each gains: they cost next to nothing, and nearly separable classes take most of them."""
+GAINS = 1e-2
+"""Part of the objective; what gains less on a small sample says nothing of all rows."""
 FIRST_ERROR = 0.25
 """Assumed error (p over rows) of a cheap starting point."""
 ERROR_AFTER_STEP = 1 / 16
@@ -281,7 +285,7 @@ class _Sharpening:
             point = at_quantile(design, self.samples[0], self.least_squares if point is None else point)
             if design.region is not None:
                 point = nearest(design, design.region, self.metric.gram, point)
-        error, steps = FIRST_ERROR, FIRST_STEPS
+        error, steps = FIRST_ERROR, FIRST_STEPS + MORE_STEPS
         for sample in self.samples:
             if out_of_time(self.run):
                 break
@@ -320,7 +324,10 @@ class _Sharpening:
         model = self._model(level, point, kappa, view.fraction(error))
         length = unit = kappa
         refused = 0.0
+        gained = math.inf
         for remaining in reversed(range(steps)):
+            # The first steps of a sample that may have more: those after them have to gain.
+            final = remaining == 0 or (steps > FIRST_STEPS and remaining <= MORE_STEPS and gained < GAINS)
             if time.monotonic() > self.run.deadline:
                 break
             step, length = bounded_step(design, point, model, kappa, damping, self.metric)
@@ -329,7 +336,7 @@ class _Sharpening:
             unit = view.width(view.fraction(smallest))
             # What is left to go after this step, if the next one shrinks as this one did.
             left = length * min(1.0, max(LEAST_CONTRACTION, length / previous))
-            if damping.negligible and (left <= short * unit or (remaining == 0 and level.is_sample)):
+            if damping.negligible and (left <= short * unit or (final and level.is_sample)):
                 return _Reached(trial, max(length, view.width(UNSURE * view.fraction(smallest))))
             previous = max(length, 1e-300)  # a step of no length: constraints leave no other
             error = max(smallest, error * ERROR_AFTER_STEP)
@@ -338,10 +345,13 @@ class _Sharpening:
             there = self._model(level, trial, width, view.share(width))
             if there.objective > model.objective:
                 damping.more()
-                refused = length
-                continue
-            damping.less()
-            point, model, kappa = trial, there, width
+                refused, gained = length, 0.0
+            else:
+                damping.less()
+                gained = 1 - there.objective / model.objective if model.objective > 0 else 0.0
+                point, model, kappa = trial, there, width
+            if final:
+                break
         return _Reached(point, max(length, 2 * unit), refused)
 
     def _model(self, level: _Level, point: Float, kappa: float, fraction: float) -> Model:

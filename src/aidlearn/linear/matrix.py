@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from aidlearn.data.chunk import Float
-from aidlearn.linear.gram import weighted_gram
+from aidlearn.linear.gram import block_rows, weighted_gram
 from aidlearn.linear.normal import DenseNormal, Normal
 
 WELL_CONDITIONED = 1e-5
@@ -249,7 +249,8 @@ class Dense(Matrix):
     def dependent(self, scale: Float) -> tuple[NDArray[np.intp], float]:
         used = np.flatnonzero(scale)
         gram = np.zeros((len(used), len(used)))
-        for rows in blocks(self.array):
+        size = max(1, block_rows(self.shape[0], len(used)))  # adding a matrix of all columns has to be small beside computing it
+        for rows in (slice(first, first + size) for first in range(0, max(1, self.shape[0]), size)):
             scaled = self.array[rows][:, used] if len(used) < self.shape[1] else self.array[rows]
             scaled = scaled / scale[used]
             gram += scaled.T @ scaled
