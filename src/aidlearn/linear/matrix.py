@@ -249,7 +249,9 @@ class Dense(Matrix):
     def dependent(self, scale: Float) -> tuple[NDArray[np.intp], float]:
         used = np.flatnonzero(scale)
         gram = np.zeros((len(used), len(used)))
-        size = max(1, block_rows(self.shape[0], len(used)))  # adding a matrix of all columns has to be small beside computing it
+        size = max(
+            1, block_rows(self.shape[0], len(used))
+        )  # adding a matrix of all columns has to be small beside computing it
         for rows in (slice(first, first + size) for first in range(0, max(1, self.shape[0]), size)):
             scaled = self.array[rows][:, used] if len(used) < self.shape[1] else self.array[rows]
             scaled = scaled / scale[used]
