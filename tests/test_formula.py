@@ -64,6 +64,11 @@ def test_transformations_are_formulaics(table):
     assert model.predict(table[:7]) == pytest.approx(model.predict(table)[:7])
     with pytest.raises(ValueError, match="cannot be saved in a file without code"):
         save_model(model, "never.aid")
+    unseen = table[:3].assign(b=["u", "new", "v"])
+    with pytest.raises(ValueError, match=r"'new'.*unknown='reference'"):
+        model.predict(unseen)
+    lenient = formula.fit("y ~ np.log(`odd name`) + C(b)", table, unknown="reference")
+    assert lenient.predict(unseen)[1] == lenient.predict(unseen.assign(b="u"))[1]
     logged = formula.fit("np.exp(a) ~ month", table)
     assert logged.coefficient_names_ == ["month"]
 

@@ -7,6 +7,7 @@ codes. One with transformations or interactions is made a sparse matrix in memor
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -230,7 +231,7 @@ def _fit_matrix(estimator: Any, formula: str, parsed: Any, data: Any, sample_wei
     kept = [k for k, name in enumerate(names) if name != "Intercept"]
     recipe = Recipe(tuple(InputColumn(names[k]) for k in kept))
     estimator.fit(EncodedRows(sparse.csr_array(made.rhs)[:, kept], recipe), y, sample_weight=weight)
-    estimator.formula_rows_ = FormulaRows(spec, kept, recipe)
+    estimator.formula_rows_ = FormulaRows(spec, kept, recipe, estimator.unknown)
 
 
 @dataclass(frozen=True)
@@ -241,10 +242,26 @@ class FormulaRows:
     kept: list[int]
     """Columns of formulaic's matrix other than the intercept."""
     recipe: Recipe
+    unknown: str = "error"
+    """What becomes of levels that were not seen in training."""
 
     def __call__(self, data: Any) -> EncodedRows:
-        matrix = sparse.csr_array(self.spec.get_model_matrix(_table(data), output="sparse"))
-        return EncodedRows(matrix[:, self.kept], self.recipe)
+        from formulaic.errors import DataMismatchWarning
+
+        with warnings.catch_warnings():
+            # Formulaic warns of levels it has not seen, and takes the reference in their place.
+            if self.unknown == "reference":
+                warnings.simplefilter("ignore")
+            else:
+                warnings.simplefilter("error", DataMismatchWarning)
+            try:
+                made = self.spec.get_model_matrix(_table(data), output="sparse")
+            except DataMismatchWarning as warning:
+                said = str(warning).partition(". They are")[0]
+                raise ValueError(
+                    f"{said}. Leave these rows out, or fit with unknown='reference' to predict them as the reference."
+                ) from None
+        return EncodedRows(sparse.csr_array(made)[:, self.kept], self.recipe)
 
 
 def _renamed(name: str) -> str:
