@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.estimators.bootstrapping import bootstrap as bootstrap
     from aidlearn.estimators.cross_validated import LinearSVCCV as LinearSVCCV
     from aidlearn.estimators.cross_validated import QuantileRegressorCV as QuantileRegressorCV
+    from aidlearn.estimators.hypotheses import TestResult as TestResult
+    from aidlearn.estimators.hypotheses import equal_slopes as equal_slopes
+    from aidlearn.estimators.hypotheses import likelihood_ratio_test as likelihood_ratio_test
     from aidlearn.estimators.kernel_svm import SVC as SVC
     from aidlearn.estimators.kernel_svr import SVR as SVR
     from aidlearn.estimators.one_class import LinearOneClassSVM as LinearOneClassSVM
@@ -35,9 +38,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.estimators.quantile import QuantileRegressor as QuantileRegressor
     from aidlearn.estimators.semi_supervised import SemiSupervisedSVC as SemiSupervisedSVC
     from aidlearn.estimators.summary import Summary as Summary
-    from aidlearn.estimators.summary import TestResult as TestResult
-    from aidlearn.estimators.summary import equal_slopes as equal_slopes
-    from aidlearn.estimators.summary import likelihood_ratio_test as likelihood_ratio_test
     from aidlearn.estimators.svm import LinearSVC as LinearSVC
     from aidlearn.estimators.svm import LinearSVR as LinearSVR
     from aidlearn.files.models import load_model as load_model
@@ -63,11 +63,11 @@ else:
         "StartStep": "aidlearn.engine.result",
         "Status": "aidlearn.engine.result",
         "Summary": "aidlearn.estimators.summary",
-        "TestResult": "aidlearn.estimators.summary",
+        "TestResult": "aidlearn.estimators.hypotheses",
         "as_source": "aidlearn.data",
         "bootstrap": "aidlearn.estimators.bootstrapping",
-        "equal_slopes": "aidlearn.estimators.summary",
-        "likelihood_ratio_test": "aidlearn.estimators.summary",
+        "equal_slopes": "aidlearn.estimators.hypotheses",
+        "likelihood_ratio_test": "aidlearn.estimators.hypotheses",
         "load_model": "aidlearn.files.models",
         "open_source": "aidlearn.data.open",
         "save_model": "aidlearn.files.models",

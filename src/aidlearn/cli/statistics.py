@@ -16,7 +16,8 @@ from aidlearn.cli.words import console
 
 if TYPE_CHECKING:
     from aidlearn.data.files import FileSource
-    from aidlearn.estimators.summary import Summary, TestResult
+    from aidlearn.estimators.hypotheses import TestResult
+    from aidlearn.estimators.summary import Summary
 
 SE_OPTIONS = {
     "se": option(
@@ -118,7 +119,7 @@ def compare(
 
 def tests_between(summaries: list[Summary]) -> list[TestResult]:
     """The tests that a set of summaries allows; an error that says why there is none."""
-    from aidlearn.estimators.summary import equal_slopes, likelihood_ratio_test
+    from aidlearn.estimators.hypotheses import equal_slopes, likelihood_ratio_test
 
     if all(summary.names == summaries[0].names for summary in summaries):
         return [equal_slopes(summaries)]

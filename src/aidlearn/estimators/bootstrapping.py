@@ -18,8 +18,8 @@ from aidlearn.data.threads import one_blas_thread
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.constraints import is_constrained
 from aidlearn.estimators.fits import feature_names
+from aidlearn.estimators.hypotheses import INTERCEPT
 from aidlearn.estimators.rows import cluster_codes, fitted_run, unfitted
-from aidlearn.estimators.summary import INTERCEPT
 from aidlearn.linear.band import Band
 from aidlearn.linear.batch import Batch, Member, Solved
 from aidlearn.linear.design import Design

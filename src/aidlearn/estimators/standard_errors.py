@@ -18,8 +18,9 @@ from aidlearn.estimators.bootstrapping import replicated
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.constraints import is_constrained
 from aidlearn.estimators.fits import Fit, feature_names, fits_of
+from aidlearn.estimators.hypotheses import INTERCEPT
 from aidlearn.estimators.rows import cluster_codes, fitted_run, unfitted
-from aidlearn.estimators.summary import INTERCEPT, METHODS, FactorColumns, Summary
+from aidlearn.estimators.summary import METHODS, FactorColumns, Summary
 from aidlearn.linear import inference
 from aidlearn.linear.band import Band, few_entries
 from aidlearn.linear.batch import NEAR, Batch, Member, Solved
