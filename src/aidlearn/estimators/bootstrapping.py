@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,8 @@ from aidlearn.estimators.fits import feature_names
 from aidlearn.estimators.hypotheses import INTERCEPT
 from aidlearn.estimators.rows import cluster_codes, fitted_run, unfitted
 from aidlearn.linear.band import Band
-from aidlearn.linear.batch import Batch, Member, Solved
+from aidlearn.linear.batch import NEAR, Batch, Member, Solved
+from aidlearn.linear.dependence import design_effect
 from aidlearn.linear.design import Design
 from aidlearn.linear.inference import ClusterCodes
 
@@ -154,7 +156,7 @@ def replicated(
 ) -> Bootstrap:
     """The same on a run over the rows of the fit."""
     weights = _weights(kind, run.source, clusters, random_state)
-    work = _Replicates(model, run, weights, n_replicates)
+    work = _Replicates(model, run, weights, n_replicates, clusters)
     with one_blas_thread():
         fits = work.solve()
     several = len(fits) > 1
@@ -193,8 +195,10 @@ def _weights(kind: str, source: DataSource, clusters: ClusterCodes | None, rando
 class _Replicates:
     """The replicates of all fits (quantiles, classes) of a model."""
 
-    def __init__(self, model: Any, run: Run, weights: Weights, n_replicates: int) -> None:
-        self.model, self.run, self.weights, self.n = model, run, weights, n_replicates
+    def __init__(
+        self, model: Any, run: Run, weights: Weights, n_replicates: int, clusters: ClusterCodes | None
+    ) -> None:
+        self.model, self.run, self.weights, self.n, self.clusters = model, run, weights, n_replicates, clusters
         slopes = feature_names(model)
         self.names = [INTERCEPT, *slopes] if model.fit_intercept else slopes
         self.n_refitted = 0
@@ -228,8 +232,15 @@ class _Replicates:
             )
             members = [Member(loss, replicate) for replicate in range(self.n)]
             batch = Batch(run, design, members, self.weights, tol)
-            found.append(list(batch.solve(batch.around(point), self._refit).values()))
+            found.append(list(batch.solve(batch.around(point, self._near(batch, point)), self._refit).values()))
         return found
+
+    def _near(self, batch: Batch, point: Float) -> float | None:
+        """Part of the rows that may change sides: more where clusters move a fit further than so many rows would."""
+        if self.clusters is None:
+            return None
+        effect = design_effect(self.run, batch.design, point, batch.metric, self.clusters)
+        return NEAR * math.sqrt(effect * batch.design.n_variables / batch.design.effective)
 
     def _refit(self, number: int, member: Member, point: Float | None) -> Solved:
         """One replicate on all rows."""

@@ -62,6 +62,13 @@ class Loss:
             total += part if jump == 1 else jump * part
         return total if self.scale == 1 else self.scale * total
 
+    def slopes(self, z: Float) -> Float:
+        """Slope of the loss at each margin; on a kink that of the piece below it."""
+        total = np.zeros_like(z)
+        for kink, tilt, jump in self.parts:
+            total += jump * ((z > kink) - tilt)
+        return self.scale * total
+
     def regions(self, z: Float) -> NDArray[np.int8]:
         """Index of the linear piece; a margin on a kink belongs to the piece below it."""
         pieces = (z > self.kinks[0]).astype(np.int8)
