@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from aidlearn.engine.checkpoint import Checkpoint, Snapshot
 from aidlearn.engine.clusters import Clusters, near_and_far
 from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution, Trial
 from aidlearn.engine.result import Iteration, Result, StartStep, Status, below, relative_gap
-from aidlearn.engine.splits import Check
+from aidlearn.engine.splits import Check, Values
 
 logger = logging.getLogger("aidlearn")
 
@@ -63,6 +65,8 @@ class _Progress:
     proven: float = -math.inf
     """The best bound as it was proven; what it is worth beside the incumbent is ``lower_bound``."""
     stalled: bool = False
+    late: bool = False
+    """Whether time was over when the last solution was looked at."""
     passes_before: int = 0
     """Of the run, for other problems than this one."""
     history: list[Iteration] = field(default_factory=list)
@@ -125,10 +129,21 @@ class _Progress:
             self.incumbent = Incumbent(points[best], float(check.objectives[best]))
         return before
 
-    def settle(self, solution: Solution) -> None:
+    def known(self, solution: Solution, clusters: Clusters) -> Values | None:
+        """What a pass would tell of a solution that came too late to be another point than the incumbent.
+
+        Which clusters lie in several regions is not known then: all, unless the bound is met.
+        """
+        if not solution.out_of_time or self.incumbent is None or solution.point is not self.incumbent.point:
+            return None
+        met = solution.lower_bound >= self.objective
+        return Values(np.array([self.objective]), 0 if met else clusters.n_clusters)
+
+    def settle(self, solution: Solution, before: Incumbent | None) -> None:
         """Where time is over and what there is may be worse than nothing, take what the problem has for that case."""
-        late = time.monotonic() >= self.deadline and solution.point is not (self.incumbent and self.incumbent.point)
-        if late and relative_gap(self.objective, max(self.proven, solution.lower_bound)) > USELESS:
+        self.late = time.monotonic() >= self.deadline
+        new = bool(self.history) or solution.point is not (before and before.point)  # a start has looked at that case
+        if self.late and new and relative_gap(self.objective, max(self.proven, solution.lower_bound)) > USELESS:
             cheap = self.problem.last_resort()
             if cheap is not None and cheap.objective < self.objective:
                 self.incumbent = cheap
@@ -142,7 +157,7 @@ class _Progress:
             self.proven = solution.lower_bound
         return proven
 
-    def record(self, clusters: Clusters, solution: Solution, check: Check) -> bool:
+    def record(self, clusters: Clusters, solution: Solution, check: Values) -> bool:
         """Keep the iteration, tell observer and callbacks; whether one of them asked to stop."""
         proven = self.prove(solution)
         distances = clusters.problem.distances(clusters, solution.point)
@@ -185,7 +200,7 @@ class _Progress:
             )
         )
 
-    def status(self, problem: Problem, solution: Solution, check: Check) -> Status | None:
+    def status(self, problem: Problem, solution: Solution, check: Values) -> Status | None:
         """Why to stop after this iteration, or None to go on."""
         in_one_region = problem.one_region(solution, self.gap, self.limits.tol) if check.n_violated == 0 else None
         if in_one_region is not None:
@@ -198,7 +213,7 @@ class _Progress:
             if self.stalled:
                 return Status.numerical
             self.stalled = True  # only the solver's accuracy is left to improve
-        if time.monotonic() >= self.deadline:
+        if self.late:
             return Status.time_limit
         if len(self.history) >= self.limits.max_iter:
             return Status.iteration_limit
@@ -276,10 +291,16 @@ def aid(
             certified = None
             solution = problem.solve_aggregated(clusters, progress.incumbent, progress.accuracy())
             certified = solution
+            known = progress.known(solution, clusters)
+            if known is not None:
+                progress.settle(solution, progress.incumbent)
+                stop = progress.record(clusters, solution, known) or run.stopped
+                status = progress.status(problem, solution, known)
+                continue
             trial = progress.trial(solution, clusters)
             check = clusters.check(trial)
             before = progress.improve(trial.points, check)
-            progress.settle(solution)
+            progress.settle(solution, before)
             stop = progress.record(clusters, solution, check) or solution.interrupted or run.stopped
             status = progress.status(problem, solution, check) or (Status.interrupted if stop else None)
             if status is None:

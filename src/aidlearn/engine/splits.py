@@ -44,12 +44,18 @@ NOTHING = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class Check:
-    """What one pass at a trial found: objectives, and the clusters its regions would split."""
+class Values:
+    """What is known of all entries at the points of a trial."""
 
     objectives: Float
     n_violated: int
     """Clusters with entries in several regions at the first of the points."""
+
+
+@dataclass(frozen=True)
+class Check(Values):
+    """What one pass at a trial found: objectives, and the clusters its regions would split."""
+
     states: list[ChunkLabels]
     renaming: Renaming
     born: Born

@@ -15,7 +15,7 @@ from aidlearn.data.run import Run
 from aidlearn.engine.checkpoint import Snapshot
 from aidlearn.engine.result import Iteration, Result, Status, below, relative_gap
 from aidlearn.estimators.fitting import BatchProgress, Fitted, checkpoint_of, tell_batch
-from aidlearn.estimators.hasty_quantiles import hasty_quantiles
+from aidlearn.estimators.hasty_fits import hasty_quantiles
 from aidlearn.linear.band import Band
 from aidlearn.linear.batch import Batch, Member, Solved
 from aidlearn.linear.corridor import Corridor

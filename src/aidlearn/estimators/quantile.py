@@ -18,7 +18,7 @@ from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.conditioning import Attempt, in_good_coordinates
 from aidlearn.estimators.constraints import CONSTRAINTS
 from aidlearn.estimators.fitting import Fitted
-from aidlearn.estimators.hasty_quantiles import hasty_quantiles
+from aidlearn.estimators.hasty_fits import hasty_quantiles
 from aidlearn.estimators.linear import WARM_START, LinearEstimator
 from aidlearn.estimators.many_quantiles import ManyQuantiles
 from aidlearn.estimators.standard_errors import Request, summarise

@@ -24,6 +24,7 @@ from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number, class_of
 from aidlearn.estimators.constraints import CONSTRAINTS
 from aidlearn.estimators.fitting import Fitted
+from aidlearn.estimators.hasty_fits import hasty_classes
 from aidlearn.estimators.linear import WARM_START, LinearEstimator
 from aidlearn.linear.design import Design
 from aidlearn.linear.losses import Loss, epsilon_insensitive, hinge
@@ -183,8 +184,14 @@ class LinearSVC(LinearClassifier):
             positives = [1.0] if n_classes == 2 else [float(k) for k in range(n_classes)]
             fits: list[Fitted] = []
             duals: list[tuple[Int, Float]] | None = []
-            for group in batched(list(zip(positives, points, strict=True)), run.classes_at_once or n_classes):
-                fits += run_together(run, [self._one(positive, point, moments, region) for positive, point in group])
+            designs = [self._design(positive, moments, region) for positive in positives]
+            numbers = [None] if n_fits == 1 else list(range(n_fits))
+            to_fit = list(zip(numbers, designs, points, strict=True))
+            if n_fits > 1 and self.checkpoint is None and self._is_late(run, designs[0]):
+                fits, to_fit = hasty_classes(run, designs, self._callbacks()), []
+                duals = [self._duals(run, fit.result) for fit in fits]
+            for group in batched(to_fit, run.classes_at_once or n_classes):
+                fits += run_together(run, [self._one(k, design, point, moments) for k, design, point in group])
                 for fit in fits[-len(group) :]:
                     duals = self._with_duals(run, duals, fit.result, n_fits)
             self._store_duals(duals, n_fits, run)
@@ -217,15 +224,17 @@ class LinearSVC(LinearClassifier):
     def _three_way(self) -> bool:
         return bool(self.dual)
 
+    def _design(self, positive: float, moments: Moments, region: Region | None) -> Design:
+        """One class against the rest."""
+        loss = hinge(float(self.C), positive)
+        return Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0, region=region)
+
     def _one(
-        self, positive: float, point: Float | None, moments: Moments, region: Region | None
+        self, number: int | None, design: Design, point: Float | None, moments: Moments
     ) -> Callable[[Run], Fitted]:
         """The fit of one class against the rest."""
 
         def fit(run: Run) -> Fitted:
-            loss = hinge(float(self.C), positive)
-            number = None if len(self.classes_) == 2 else int(positive)
-            design = Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0, region=region)
             return self._fit_design(run, design, self._start_from(point), moments, number)
 
         return fit

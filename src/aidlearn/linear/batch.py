@@ -180,6 +180,8 @@ class Batch:
         for corridor in corridors:
             if all(number in solved for number in corridor.numbers):
                 continue
+            if self._ended:
+                break  # without the pass of further rows; what waits is looked at below
             rows = self._pass([corridor], waiting, solved)[0]
             self._tell(done, waiting, solved)
             hopeless = self._is_hopeless(corridors, waiting, points, solved)

@@ -62,16 +62,26 @@ def levels(run: Run, designs: list[Design], point: Float) -> list[Float]:
     return [_levelled(design, rows, point) for design in designs]
 
 
-def cheap(run: Run, design: Design) -> Incumbent:
-    """The best of no slopes and least squares on a few rows, evaluated on all of them by one pass."""
-    point = _best(design, _sample(run, design), [])
-    parts: list[float] = []
+def cheap_ones(run: Run, designs: list[Design]) -> list[Incumbent]:
+    """For each of several designs the best of no slopes and least squares on a few rows, evaluated on all of them.
 
-    def measure(chunk: Chunk, state: Any) -> tuple[float, None]:
-        return design.objective_at(chunk, point, design.margins(chunk, point)), None
+    One pass for all.
+    """
+    rows = _sample(run, designs[0])
+    points = [_best(design, rows, []) for design in designs]
+    total = np.array([design.penalty(point) for design, point in zip(designs, points, strict=True)])
 
-    run.map(measure, collect=parts.append)
-    return Incumbent(point, sum(parts) + design.penalty(point))
+    def measure(chunk: Chunk, state: Any) -> tuple[Float, None]:
+        pairs = zip(designs, points, strict=True)
+        return np.array(
+            [design.objective_at(chunk, point, design.margins(chunk, point)) for design, point in pairs]
+        ), None
+
+    def collect(part: Float) -> None:
+        total[:] += part
+
+    run.map(measure, collect=collect)
+    return [Incumbent(point, float(value)) for point, value in zip(points, total, strict=True)]
 
 
 def hasty(problem: PiecewiseLinear, point: Float | None = None) -> Start:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from scipy.spatial import cKDTree
 from sklearn.cluster import Birch
 
 from aidlearn.data.chunk import Chunk, Float
-from aidlearn.data.run import Systematic
+from aidlearn.data.run import Run, Systematic
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Start
 from aidlearn.engine.splits import Assignment
@@ -28,6 +29,9 @@ ROWS_PER_VARIABLE, FEWEST_ROWS = 10, 1000
 NO_SPREAD = 1e-12
 """Part of its mean below which the spread of a coordinate is rounding."""
 
+TRIED = 1000
+"""Rows by which the time of all is estimated, where time is limited."""
+
 Centres = Callable[[Float, int], Float]
 
 
@@ -40,15 +44,16 @@ def birch(problem: PiecewiseLinear) -> Start:
     """BIRCH subclusters of (residual, y) instead of random centres."""
 
     def centres(points: Float, k: int) -> Float:
-        if time.monotonic() > problem.run.deadline:
-            return points[:k]  # random centres: a tree takes longer than all the rest
         some = points[:BIRCH_ROWS]
         # Centred, and a coordinate without spread (a constant y) left as it is: nothing is divided by almost zero.
         middle, spread = some.mean(axis=0), some.std(axis=0)
         spread[spread <= NO_SPREAD * np.abs(middle)] = 1.0
         # k balls of this radius cover the bulk of standardised points.
-        radius = 2.0 / np.sqrt(k)
-        tree = Birch(threshold=radius, n_clusters=None, compute_labels=False).fit((some - middle) / spread)
+        tree = Birch(threshold=2.0 / np.sqrt(k), n_clusters=None, compute_labels=False)
+        few = ((some - middle) / spread)[:TRIED]
+        if not _in_time(problem.run, lambda: tree.fit(few), len(some) / len(few)):
+            return points[:k]  # random centres: a tree takes longer than all the rest
+        tree.fit((some - middle) / spread)
         return np.asarray(tree.subcluster_centers_) * spread + middle
 
     return _by_distance(problem, centres)
@@ -99,6 +104,10 @@ def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
         trees[group] = (cKDTree(found), total)
         total += len(found)
 
+    few = shuffled[:TRIED, 1:]
+    if not _in_time(run, lambda: [tree.query(few) for tree, _ in trees.values()], n / len(few) / len(trees)):
+        return hasty(problem, point)
+
     def assign(chunk: Chunk, state: Any) -> Assignment:
         position = loss.position(chunk.y, design.margins(chunk, point))
         labels = np.empty(chunk.n_entries, dtype=np.int32)
@@ -108,6 +117,18 @@ def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
         return Assignment(labels)
 
     return Start(Clusters.build(problem, assign, total)[0])
+
+
+def _in_time(run: Run, work: Callable[[], Any], times: float) -> bool:
+    """Whether the same on so many times the rows ends before the deadline; nothing is tried without one."""
+    if math.isinf(run.deadline):
+        return True
+    began = time.monotonic()
+    if began > run.deadline:
+        return False
+    work()
+    now = time.monotonic()
+    return now + times * (now - began) <= run.deadline
 
 
 def _sample_solution(problem: PiecewiseLinear, rng: np.random.Generator) -> Float:

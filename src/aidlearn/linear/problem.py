@@ -28,7 +28,7 @@ from aidlearn.engine.problem import (
     Trial,
 )
 from aidlearn.linear.design import NOISE, Design
-from aidlearn.linear.hasty import cheap, hasty, out_of_time
+from aidlearn.linear.hasty import cheap_ones, hasty, out_of_time
 from aidlearn.linear.passes import passes_of
 from aidlearn.linear.solvers import AggregatedSolver, solve_aggregated
 from aidlearn.linear.unbounded import far_point
@@ -138,7 +138,7 @@ class PiecewiseLinear(Problem):
             found = found if far is None else replace(found, point=far, verified=False)
         if incumbent is not None and late:
             # Too late for another point: what is left to have of few groups is their bound.
-            return replace(found, point=point, verified=False)
+            return replace(found, point=point, verified=False, out_of_time=True)
         return found
 
     def _without_effort(self, point: Float, clusters: Clusters) -> Solution:
@@ -216,7 +216,7 @@ class PiecewiseLinear(Problem):
         return regions
 
     def last_resort(self) -> Incumbent | None:
-        return cheap(self.run, self.design)
+        return cheap_ones(self.run, [self.design])[0]
 
     def objective_error(self, point: Float) -> float:
         return self.design.objective_error(point)

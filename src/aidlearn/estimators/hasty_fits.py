@@ -1,7 +1,8 @@
-"""Several quantiles of a fit whose time is over before the first: parallel planes and one set of groups for all.
+"""Several models of a fit whose time is over before the first: few passes for all of them together.
 
-Any partition bounds every quantile (Jensen), so the groups around one plane serve all of them: one pass for the groups
-and one for the objectives, however many quantiles there are.
+Quantiles are parallel planes. Any partition bounds every one of them (Jensen), so the groups around one plane serve
+all: one pass for the groups and one for the objectives. The planes of classes have nothing in common but the rows:
+one pass for their objectives, and no bound but the trivial one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aidlearn.engine.problem import Accuracy, Incumbent
 from aidlearn.engine.result import Iteration, Result, Status, below, relative_gap
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.linear.design import Design
-from aidlearn.linear.hasty import hasty, levels
+from aidlearn.linear.hasty import cheap_ones, hasty, levels
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.trace import Profile
 
@@ -39,35 +40,50 @@ def hasty_quantiles(
         solution = problem.solve_aggregated(start.clusters, incumbent, Accuracy(0.0, run.deadline))
         bound = max(below(solution.lower_bound, incumbent.objective, problem.objective_error(point)), 0.0)
         distances = problem.distances(start.clusters, point)
-        # Groups are those of another plane: they are not looked at for entries on both sides of this one.
-        record = Iteration(
-            iteration=1,
-            n_clusters=start.clusters.n_clusters,
-            aggregation_rate=start.clusters.aggregation_rate,
-            lower_bound=bound,
-            objective=incumbent.objective,
-            best_objective=incumbent.objective,
-            best_lower_bound=bound,
-            gap=relative_gap(incumbent.objective, bound),
-            n_violated=start.clusters.n_clusters if incumbent.objective > bound else 0,
-            seconds=time.monotonic() - began,
-        )
-        answers = [callback(record) for callback in callbacks]
-        if any(answers):
-            run.stop()
-        status = Status.gap if incumbent.objective == bound else Status.time_limit
-        result = Result(
-            point,
-            incumbent.objective,
-            bound,
-            status,
-            record.n_clusters,
-            record.aggregation_rate,
-            run.n_passes,
-            [record],
-        )
+        result = _result(run, incumbent, bound, start.clusters.n_clusters, began, callbacks)
         fits.append(Fitted(result, Profile(start.clusters.counts, distances), []))
     return fits
+
+
+def hasty_classes(run: Run, designs: list[Design], callbacks: list[Callable[[Iteration], Any]]) -> list[Fitted]:
+    """The best plane of a few rows for each class against the rest."""
+    began = time.monotonic()
+    fits = []
+    for design, incumbent in zip(designs, cheap_ones(run, designs), strict=True):
+        # The trivial bound is that of the entries on either side as two clusters.
+        result = _result(run, incumbent, design.trivial_bound, 2, began, callbacks)
+        fits.append(Fitted(result, None, []))
+    return fits
+
+
+def _result(
+    run: Run,
+    incumbent: Incumbent,
+    bound: float,
+    n_clusters: int,
+    began: float,
+    callbacks: list[Callable[[Iteration], Any]],
+) -> Result:
+    """A fit of one iteration, that callbacks were told of."""
+    # Clusters are not looked at for entries on both sides of a plane: all, unless the bound is met.
+    record = Iteration(
+        iteration=1,
+        n_clusters=n_clusters,
+        aggregation_rate=n_clusters / run.n_entries,
+        lower_bound=bound,
+        objective=incumbent.objective,
+        best_objective=incumbent.objective,
+        best_lower_bound=bound,
+        gap=relative_gap(incumbent.objective, bound),
+        n_violated=n_clusters if incumbent.objective > bound else 0,
+        seconds=time.monotonic() - began,
+    )
+    answers = [callback(record) for callback in callbacks]
+    if any(answers):
+        run.stop()
+    status = Status.gap if incumbent.objective == bound else Status.time_limit
+    objective, rate = incumbent.objective, record.aggregation_rate
+    return Result(incumbent.point, objective, bound, status, n_clusters, rate, run.n_passes, [record])
 
 
 def _objectives(run: Run, designs: list[Design], points: list[Float]) -> Float:
