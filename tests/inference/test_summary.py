@@ -203,14 +203,6 @@ def test_what_has_no_standard_errors_is_told(se):
         told(X, np.r_[np.zeros(150), np.ones(50)], "cannot be estimated")
 
 
-def test_a_fit_at_a_gap_between_residuals_has_no_kernel_density():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(2000, 2))
-    y = X @ [1.0, 2.0] + np.where(rng.random(2000) < 0.5, -5.0, 5.0) + 0.1 * rng.normal(size=2000)
-    with pytest.raises(ValueError, match=r"residuals below zero and [0-9]+ above, so the fit lies at a gap"):
-        LADRegressor(tol=1e-9).fit(X, y).summary(X, y, se="kernel")
-
-
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("se", ["nid", "bootstrap"])
 def test_factors_are_tested_jointly(se, intercept):

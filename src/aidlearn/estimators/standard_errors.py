@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from aidlearn.estimators.fits import Fit, feature_names, fits_of
 from aidlearn.estimators.hypotheses import INTERCEPT
 from aidlearn.estimators.rows import cluster_codes, fitted_run, unfitted
 from aidlearn.estimators.summary import METHODS, FactorColumns, Summary
-from aidlearn.linear import inference
+from aidlearn.linear import gaps, inference
 from aidlearn.linear.band import Band, few_entries
 from aidlearn.linear.batch import NEAR, Batch, Member, Solved
 from aidlearn.linear.design import Design
@@ -226,16 +227,18 @@ class _Work:
     def _density(self, design: Design, point: Float, seen: Survey, quantile: float) -> Density:
         request, run = self.request, self.run
         h = inference.inside(quantile, BANDWIDTHS[request.bandwidth](quantile, seen.n, 0.05))
+        neighbours = cache(lambda: self._neighbours(point, seen, quantile, h))
+        if gaps.is_likely(seen, quantile, h):
+            gaps.check(run, design, *neighbours(), seen, quantile, h)
         if request.se == "iid":
             return inference.siddiqui(run, design, point, seen, quantile, h)
         if request.se == "kernel":
             return inference.kernel(run, design, point, seen, quantile, h)
         if request.se == "cluster":
             return inference.uniform(run, design, point, seen, quantile, h)
-        low, high = self._neighbours(point, seen, quantile, h)
-        return inference.neighbours(run, design, low, high, seen, h)
+        return inference.neighbours(run, design, *neighbours(), seen, h)
 
-    def _neighbours(self, point: Float, seen: Survey, quantile: float, h: float) -> list[Float]:
+    def _neighbours(self, point: Float, seen: Survey, quantile: float, h: float) -> tuple[Float, Float]:
         """The fits at ``quantile - h`` and ``quantile + h``, as neighbours of the model."""
         ratio = len(point) / seen.n
         # A fit of sparse rows is a few passes, and groups of them would be dense; one of few rows is a small problem.
@@ -251,11 +254,12 @@ class _Work:
 
         members = [Member(pinball(quantile - h)), Member(pinball(quantile + h))]
         if apart:
-            return [refit(k, member, point).point for k, member in enumerate(members)]
+            return refit(0, members[0], point).point, refit(1, members[1], point).point
         # Rows between the two planes change sides, and so may those that sampling errors leave in doubt.
         near = 2 * h + NEAR * math.sqrt(ratio)
         batch = Batch(self.run, self.design(quantile), members, tol=tol)
-        return [solved.point for solved in batch.solve(batch.around(point, near), refit).values()]
+        solved = batch.solve(batch.around(point, near), refit)
+        return solved[0].point, solved[1].point
 
     def _notes(self, fit: Fit, seen: Survey, unit: float) -> list[str]:
         objective = unit * seen.loss

@@ -42,8 +42,6 @@ ROUNDED_PIVOT = 1e-3
 """Squared pivot from which products of columns may be rounded to float32: 1e-7 of a density becomes 1e-4 at most."""
 EXACT_FIT = 1e-10
 """Mean residual over mean target up to which residuals are rounding errors."""
-ONE_SIDED, ENOUGH_ROWS = 0.05, 40
-"""Part of the residuals near zero that lie on the rarer side of it, below which there is a gap; of so many at least."""
 NORMAL_IQR = 1.34
 """Distance between the quartiles of a normal distribution, in standard deviations."""
 
@@ -172,11 +170,11 @@ def siddiqui(run: Run, design: Design, point: Float, seen: Survey, quantile: flo
     zeros = 1 - few.n / seen.residuals.n
     if zeros > 2 * h + design.n_variables / seen.n:
         # More than the rows that a solution interpolates: the residuals have an atom where their density is wanted.
-        raise InferenceError(_no_density(f"{100 * zeros:.0f}% of the residuals are zero"))
+        raise InferenceError(no_density(f"{100 * zeros:.0f}% of the residuals are zero"))
     low, high = quantiles(run, values, few, [quantile - h, quantile + h])
     sparsity = (high - low) / (2 * h)
     if not sparsity > least:
-        raise InferenceError(_no_density(f"the residuals are tied around their {quantile:g} quantile"))
+        raise InferenceError(no_density(f"the residuals are tied around their {quantile:g} quantile"))
     return Density(seen.gram / sparsity, sparsity, h)
 
 
@@ -193,7 +191,7 @@ def neighbours(run: Run, design: Design, low: Float, high: Float, seen: Survey, 
 
     found = _weighted_gram(run, design, seen, density)
     if found.total == 0:
-        raise InferenceError(_no_density("the fits at the two neighbouring quantiles coincide or cross everywhere"))
+        raise InferenceError(no_density("the fits at the two neighbouring quantiles coincide or cross everywhere"))
     return Density(found.gram, seen.n / found.total, h, found.without)
 
 
@@ -204,12 +202,12 @@ def kernel(run: Run, design: Design, point: Float, seen: Survey, quantile: float
     scale = min(seen.deviation, (high - low) / NORMAL_IQR)
     c = scale * float(ndtri(quantile + h) - ndtri(quantile - h))
     if not c > ZERO_RESIDUAL * seen.mean_size or c == 0:
-        raise InferenceError(_no_density("half of the residuals are equal"))
+        raise InferenceError(no_density("half of the residuals are equal"))
 
     def density(chunk: Chunk) -> Float:
         return np.asarray(normal_density(chunk.weight * design.margins(chunk, point) / c) / c)
 
-    _check_sides(seen, c)
+    _check_inside(seen, c)
     found = _weighted_gram(run, design, seen, density)
     return Density(found.gram, seen.n / found.total, c)
 
@@ -225,33 +223,21 @@ def uniform(run: Run, design: Design, point: Float, seen: Survey, quantile: floa
     (scale,) = quantiles(run, lambda chunk: np.abs(values(chunk) - middle), few, [0.5])
     c = scale * float(ndtri(quantile + h) - ndtri(quantile - h))
     if not c > ZERO_RESIDUAL * seen.mean_size or c == 0:
-        raise InferenceError(_no_density("half of the residuals are equal"))
+        raise InferenceError(no_density("half of the residuals are equal"))
 
     def density(chunk: Chunk) -> Float:
         return (np.abs(chunk.weight * design.margins(chunk, point)) < c) / (2 * c)
 
-    _check_sides(seen, c)
+    _check_inside(seen, c)
     found = _weighted_gram(run, design, seen, density)
     return Density(found.gram, seen.n / found.total, c)
 
 
-def _check_sides(seen: Survey, c: float) -> None:
-    """Refuse a density that is zero on one side of the fit, or that only the rows show which the fit interpolates.
-
-    A solution lies at the edge of a gap between residuals as well as anywhere in it: a kernel sees one of its edges.
-    """
-    u = seen.residuals.values
-    least = ZERO_RESIDUAL * seen.mean_size
-    below, above = np.count_nonzero((u < -least) & (u > -c)), np.count_nonzero((u > least) & (u < c))
-    if max(below, above) == 0 or (
-        max(below, above) >= ENOUGH_ROWS and min(below, above) < ONE_SIDED * max(below, above)
-    ):
-        raise InferenceError(
-            _no_density(
-                f"within the bandwidth {c:.3g} there are {below} residuals below zero and {above} above, so the fit "
-                "lies at a gap between them"
-            )
-        )
+def _check_inside(seen: Survey, c: float) -> None:
+    """Refuse a bandwidth within which there are the rows only that the fit interpolates."""
+    size = np.abs(seen.residuals.values)
+    if not ((size > ZERO_RESIDUAL * seen.mean_size) & (size < c)).any():
+        raise InferenceError(no_density(f"no residual lies within the bandwidth {c:.3g}"))
 
 
 @dataclass(frozen=True)
@@ -263,7 +249,9 @@ class _Summed:
 
 def _weighted_gram(run: Run, design: Design, seen: Survey, density: Callable[[Chunk], Float]) -> _Summed:
     """``sum_i f_i w_i^2 x_i x_i'``, by one pass over the rows whose density is not zero."""
-    rounded = seen.weakest**2 >= ROUNDED_PIVOT
+    # Sums about zero lose the digits that squared means have more than variances.
+    lost = design.weight * design.centre**2 / np.maximum(design.column_squares[: design.n_attributes], 1e-300)
+    rounded = seen.weakest**2 >= ROUNDED_PIVOT * (1 + lost.max(initial=0.0))
     gram, without = Products(run, design, rounded), 0
     total: list[float] = []
 
@@ -339,15 +327,15 @@ def sandwich(H: Float, M: Float) -> Float:
     """``H^-1 M H^-1``; an error where H is singular."""
     size = np.sqrt(np.maximum(H.diagonal(), 0.0))
     if not (size > 0).all():
-        raise InferenceError(_no_density("some column has no row with a positive density"))
+        raise InferenceError(no_density("some column has no row with a positive density"))
     try:
         factor = linalg.cho_factor(H / np.outer(size, size))
     except linalg.LinAlgError:
-        raise InferenceError(_no_density("the density is zero in some direction of the columns")) from None
+        raise InferenceError(no_density("the density is zero in some direction of the columns")) from None
     half = linalg.cho_solve(factor, M / np.outer(size, size))
     found = linalg.cho_solve(factor, half.T) / np.outer(size, size)
     if not np.isfinite(found).all() or (found.diagonal() <= 0).any():
-        raise InferenceError(_no_density("the density is zero in some direction of the columns"))
+        raise InferenceError(no_density("the density is zero in some direction of the columns"))
     return np.asarray((found + found.T) / 2)
 
 
@@ -373,5 +361,5 @@ def uncentred_gram(design: Design, gram: Float) -> Float:
     return np.asarray(rows @ gram @ rows.T)
 
 
-def _no_density(why: str) -> str:
+def no_density(why: str) -> str:
     return f'The density of the residuals cannot be estimated: {why}. Use se="bootstrap", or another bandwidth.'
