@@ -15,7 +15,7 @@ from aidlearn.linear.products import Products
 def columns(n=3000, seed=0):
     """Of sizes from 1e-9 to 1e9, with means up to five deviations, one of them with rows far out."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 5)) + [0.0, 5.0, 0.0, -2.0, 1.0]
+    X = rng.normal([0.0, 5.0, 0.0, -2.0, 1.0], size=(n, 5))
     X[:, 2] = rng.standard_t(2, size=n)
     return X * [1.0, 1e-9, 1.0, 1e9, 30.0]
 
