@@ -58,6 +58,6 @@ def check(run: Run, design: Design, low: Float, high: Float, seen: Survey, quant
     if middle < EMPTY * expected:
         raise InferenceError(
             f"The density of the residuals cannot be estimated: they leave a gap at their {quantile:g} quantile (of "
-            f"{expected:.0f} rows between the fits at the quantiles {quantile - h:.3g} and {quantile + h:.3g}, {middle} "
+            f"{expected:.0f} rows between the fits at quantiles {quantile - h:.3g} and {quantile + h:.3g}, {middle} "
             'lie in the middle half). Use se="rank" (of few rows) or se="bootstrap"; add a jitter to rounded targets.'
         )
