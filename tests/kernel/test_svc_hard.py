@@ -353,3 +353,39 @@ def test_dates_are_named_as_what_they_are(machine):
     days = np.array([date(2024, 1, 1 + k % 3) for k in range(30)], dtype=object)
     with pytest.raises(ValueError, match="The target holds dates, which are no classes: make texts or whole numbers"):
         machine().fit(np.arange(60.0).reshape(30, 2), days)
+
+
+@pytest.mark.parametrize("init", ["auto", "band", "kmeans", "kernel-kmeans", "rows", "labels"])
+@pytest.mark.parametrize("n", [500, 2500])
+def test_a_machine_without_time_is_that_of_a_few_rows(init, n):
+    """Before, some starts took no notice of the limit and others left the machine without any row."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    y = (X**2).sum(axis=1) > 2
+    given = np.arange(n) % 100 if init == "labels" else init
+    late = SVC(init=given, time_limit=1e-9).fit(X, y)
+    best = SVC(tol=1e-7).fit(X, y)
+    assert late.status_ is Status.time_limit
+    assert late.score(X, y) > 0.8
+    assert late.lower_bound_ <= best.objective_
+    assert late.objective_ >= best.lower_bound_
+    f = late.decision_function(X)
+    square = late.dual_coef_[0] @ rbf_kernel(late.support_vectors_, gamma=1 / (3 * X.var())) @ late.dual_coef_[0]
+    assert late.objective_ == pytest.approx(0.5 * square + np.maximum(0, 1 - np.where(y, 1, -1) * f).sum(), rel=1e-9)
+
+
+def test_the_machines_of_a_fit_share_its_time(monkeypatch):
+    """Before, each of them had all of it."""
+    X, y = four_classes(400)
+    limits = []
+    original = kernel_machine.fit_problem
+
+    def spied(problem, given, *more, **named):
+        limits.append(given.time_limit)
+        return original(problem, given, *more, **named)
+
+    monkeypatch.setattr(kernel_machine, "fit_problem", spied)
+    SVC(time_limit=600).fit(X, y)
+    assert len(limits) == 6
+    assert limits[0] <= 100
+    assert 300 < limits[-1] <= 600

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from aidlearn import LinearSVC, SemiSupervisedSVC, Status
+from aidlearn.estimators.semi_supervised import certified_kernel
 from aidlearn.linear import budget
-from aidlearn.semisupervised.features import EIGENVECTORS, HURRIED_VECTORS, graph_features
+from aidlearn.semisupervised.features import EIGENVECTORS, HURRIED_LANDMARKS, HURRIED_VECTORS, graph_features
 
 
 class Clock:
@@ -76,3 +77,18 @@ def test_features_of_a_graph_make_do_with_what_there_is():
     model = SemiSupervisedSVC(kernel="graph", C_unlabeled=0.01, time_limit=0.1).fit(X, labels)
     assert np.mean(model.transduction_ == truth) > 0.85
     assert EIGENVECTORS > HURRIED_VECTORS
+
+
+def test_kernels_as_features_make_do_with_few_rows_once_time_is_over():
+    """Before, a factor of 1,000 rows was computed and ten iterations of k-means followed, whatever the limit."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(400, 3)), rng.normal(size=(400, 3)) + 3])
+    truth = np.repeat([0, 1], 400)
+    labels = np.where(rng.random(800) < 0.1, truth, -1)
+    late = SemiSupervisedSVC(kernel="rbf", C_unlabeled=0.01, time_limit=1e-9).fit(X, labels)
+    assert np.mean(late.transduction_ == truth) > 0.85
+    assert certified_kernel(late) == f"Nystroem approximation by {HURRIED_LANDMARKS} rows"
+    asked = SemiSupervisedSVC(kernel="rbf", C_unlabeled=0.01, n_components=300, time_limit=1e-9).fit(X, labels)
+    assert certified_kernel(asked) == "Nystroem approximation by 300 rows"
+    free = SemiSupervisedSVC(kernel="rbf", C_unlabeled=0.01, max_iter=1).fit(X, labels)
+    assert certified_kernel(free) == "exact"

@@ -65,6 +65,8 @@ class _Progress:
     proven: float = -math.inf
     """The best bound as it was proven; what it is worth beside the incumbent is ``lower_bound``."""
     stalled: bool = False
+    in_time: bool = True
+    """Whether there was time left after the start."""
     late: bool = False
     """Whether time was over when the last solution was looked at."""
     passes_before: int = 0
@@ -98,6 +100,7 @@ class _Progress:
             start = problem.start()
             self.incumbent, self.proven = start.incumbent, problem.trivial_bound
             self.steps = [replace(step, seconds=step.seconds - self.started) for step in start.steps]
+            self.in_time = time.monotonic() < self.deadline
             self.save(start.clusters)
             return start.clusters
         logger.info("going on from a checkpoint, after iteration %d", len(saved.history))
@@ -142,7 +145,8 @@ class _Progress:
     def settle(self, solution: Solution, before: Incumbent | None) -> None:
         """Where time is over and what there is may be worse than nothing, take what the problem has for that case."""
         self.late = time.monotonic() >= self.deadline
-        new = bool(self.history) or solution.point is not (before and before.point)  # a start has looked at that case
+        # A start that ended too late has looked at that case.
+        new = bool(self.history) or self.in_time or solution.point is not (before and before.point)
         if self.late and new and relative_gap(self.objective, max(self.proven, solution.lower_bound)) > USELESS:
             cheap = self.problem.last_resort()
             if cheap is not None and cheap.objective < self.objective:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -276,11 +278,15 @@ class AIDEstimator(BaseEstimator, ABC):
         """The one fit of this estimator to a source."""
         callbacks = self._callbacks()
         tell_of_fit(self, callbacks, source.n_entries)
-        return Run(source, targets, self.n_jobs, pass_listener(callbacks))
+        run = Run(source, targets, self.n_jobs, pass_listener(callbacks))
+        run.end = math.inf if self.time_limit is None else time.monotonic() + self.time_limit
+        return run
 
-    def _limits(self) -> Limits:
+    def _limits(self, run: Run, n_left: int = 1) -> Limits:
+        """Of one of ``n_left`` problems that are still to be solved: its share of the time."""
         assert self.max_iter is not None
-        return Limits(self.tol, int(self.max_iter), self.time_limit)
+        left = None if math.isinf(run.end) else max(run.end - time.monotonic(), 0.0) / n_left
+        return Limits(self.tol, int(self.max_iter), left)
 
     def _callbacks(self) -> list[Any]:
         return listed_callbacks(self.callbacks, self.verbose)

@@ -149,9 +149,11 @@ class KernelMachine(AIDEstimator):
             initial_rate=self.initial_rate,
         )
 
-    def _certified(self, problem: KernelHinge, checkpoint: Checkpoint | None) -> tuple[Fitted, KernelPoint]:
-        """Solve a machine; its objective is that of the point, in float64 and rounded up."""
-        fit = fit_problem(problem, self._limits(), self._callbacks(), checkpoint=checkpoint)
+    def _certified(
+        self, problem: KernelHinge, checkpoint: Checkpoint | None, n_left: int = 1
+    ) -> tuple[Fitted, KernelPoint]:
+        """Solve one of ``n_left`` machines; its objective is that of the point, in float64 and rounded up."""
+        fit = fit_problem(problem, self._limits(problem.run, n_left), self._callbacks(), checkpoint=checkpoint)
         result = fit.result
         point: KernelPoint = result.point
         point = point if point.exact else problem.values.recomputed(point)
@@ -203,10 +205,16 @@ class KernelMachine(AIDEstimator):
         return ArraySource(features, y, box, rows.n_jobs)
 
     def _approximated(
-        self, problem: Problem, rows: KernelRows, landmarks: Int, mapping: Float, checkpoint: Checkpoint | None
+        self,
+        problem: Problem,
+        rows: KernelRows,
+        landmarks: Int,
+        mapping: Float,
+        checkpoint: Checkpoint | None,
+        n_left: int = 1,
     ) -> tuple[Fitted, Float, float]:
         """The linear machine on the features of landmark rows."""
-        fit = fit_problem(problem, self._limits(), self._callbacks(), checkpoint=checkpoint)
+        fit = fit_problem(problem, self._limits(problem.run, n_left), self._callbacks(), checkpoint=checkpoint)
         point = fit.result.point
         coef = np.zeros(rows.n)
         coef[landmarks] = mapping @ point[:-1]

@@ -180,7 +180,7 @@ class SVC(ClassifierMixin, KernelMachine):
             machines = []
             for k, pair in enumerate(pairs):
                 checkpoint = checkpoint_of(self, run.source.recipe, digest, k if len(pairs) > 1 else None)
-                machines.append(self._fit_pair(run, kernel, rows, codes, weight, pair, checkpoint))
+                machines.append(self._fit_pair(run, kernel, rows, codes, weight, pair, checkpoint, len(pairs) - k))
         self._store_model(kernel, rows, codes, machines)
         self.class_weight_ = np.ones(len(self.classes_)) if factors is None else factors
         self._store_certificate([machine.fit for machine in machines], len(machines) > 1, run)
@@ -195,8 +195,9 @@ class SVC(ClassifierMixin, KernelMachine):
         weight: Float,
         pair: tuple[int, int],
         checkpoint: Checkpoint | None,
+        n_left: int,
     ) -> Machine:
-        """The machine of two classes."""
+        """The machine of two classes, one of so many that are still to be fitted."""
         here = np.flatnonzero(((codes == pair[0]) | (codes == pair[1])) & (weight > 0))
         y = np.where(codes[here] == pair[1], 1.0, -1.0)
         box = float(self.C) * weight[here]
@@ -206,11 +207,11 @@ class SVC(ClassifierMixin, KernelMachine):
             landmarks, mapping = self._landmarks(rows)
             source = self._landmark_source(rows, y, box, landmarks, mapping)
             problem = svm_problem(run.of(source), 1.0, generator(self.random_state))
-            fit, coef, intercept = self._approximated(problem, rows, landmarks, mapping, checkpoint)
+            fit, coef, intercept = self._approximated(problem, rows, landmarks, mapping, checkpoint, n_left)
         else:
             rng = generator(self.random_state)
             exact = KernelHinge(run.of(ArraySource(part, y, box)), rows, y, box, self._settings(rows, here), rng)
-            fit, point = self._certified(exact, checkpoint)
+            fit, point = self._certified(exact, checkpoint, n_left)
             coef, intercept = point.coef, point.intercept
         used = np.flatnonzero(coef)
         plane = None

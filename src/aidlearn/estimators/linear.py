@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,8 +15,6 @@ from aidlearn.data.chunk import Float
 from aidlearn.data.dask import lazy_scores
 from aidlearn.data.moments import Moments, inspect, scaled
 from aidlearn.data.run import Run
-from aidlearn.data.source import DataSource
-from aidlearn.data.targets import Targets
 from aidlearn.estimators.base import AIDEstimator
 from aidlearn.estimators.checks import generator
 from aidlearn.estimators.constraints import check_constraints, is_constrained, region_of
@@ -98,11 +95,6 @@ class LinearEstimator(AIDEstimator):
         start = self._start_method()
         return Warm(point) if point is not None and isinstance(start, Band) else start
 
-    def _run(self, source: DataSource, targets: Targets | None = None) -> Run:
-        run = super()._run(source, targets)
-        run.end = math.inf if self.time_limit is None else time.monotonic() + self.time_limit
-        return run
-
     def _three_way(self) -> bool:
         """Whether clusters are split below, on and above the kink (the paper's dual procedure)."""
         return False
@@ -153,9 +145,9 @@ class LinearEstimator(AIDEstimator):
         )
 
     @staticmethod
-    def _is_late(run: Run, design: Design) -> bool:
-        """Whether the time of the fit is over before anything was solved (and rows can be grouped)."""
-        return time.monotonic() > run.end and not (design.layout is not None and design.layout.levels)
+    def _is_late(run: Run, design: Design, needed: float = 0.0) -> bool:
+        """Whether less time is left than needed before anything was solved (and rows can be grouped)."""
+        return time.monotonic() + needed > run.end and not (design.layout is not None and design.layout.levels)
 
     def _fit_design(
         self,
@@ -181,10 +173,7 @@ class LinearEstimator(AIDEstimator):
         problem = PiecewiseLinear(run, design, self._procedure(start))
         # Pictures are of the data as they are, and scaled rows are not.
         draw = None if self.standardize or not self._drawn else frame
-        limits = self._limits()
-        if math.isfinite(run.end):
-            limits = replace(limits, time_limit=max(run.end - time.monotonic(), 0.0) / n_left)
-        return fit_problem(problem, limits, self._callbacks(), draw, checkpoint)
+        return fit_problem(problem, self._limits(run, n_left), self._callbacks(), draw, checkpoint)
 
     def _decided(self, X: Any, decide: Callable[[Float], Any] = lambda scores: scores) -> Any:
         """``decide`` on the scores; lazy, block by block, if X is a Dask collection."""

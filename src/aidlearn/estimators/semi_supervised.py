@@ -343,7 +343,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, weight, (*NAMES, "graph", "auto"))
         if kernel.precomputed and rows.shape[0] != rows.shape[1]:
             raise ValueError(f"A precomputed kernel must be a square matrix, got shape {rows.shape}.")
-        self._representation = kernel_features(kernel, rows, self.n_components, generator(self.random_state))
+        self._representation = kernel_features(kernel, rows, self.n_components, generator(self.random_state), deadline)
         return self._representation.features
 
     def _fit_one(
@@ -445,7 +445,8 @@ def restore_file_state(model: SemiSupervisedSVC, state: Mapping[str, Any]) -> No
 def certified_kernel(model: SemiSupervisedSVC) -> str:
     """Which kernel objective and bound belong to: "exact", or its approximation."""
     n = len(model.transduction_)
-    n_landmarks = model.n_components or (LANDMARKS if n > EXACT_ROWS else n)
+    sampled = getattr(model._representation, "n_sampled", 0)
+    n_landmarks = sampled or model.n_components or (LANDMARKS if n > EXACT_ROWS else n)
     if model.kernel in ("linear", "graph", "auto") or n_landmarks >= n:
         return "exact"
     return f"Nystroem approximation by {n_landmarks:,} rows"

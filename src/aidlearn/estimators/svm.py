@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,8 @@ from aidlearn.linear.losses import Loss, epsilon_insensitive, hinge
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.region import Region
 
+PASSES = 2
+"""Fewest over the rows that the fit of a class is worth beginning with."""
 DUAL_BYTES = 16
 """Of a dual with the number of its row."""
 
@@ -176,7 +179,9 @@ class LinearSVC(LinearClassifier):
         region = self._region(run)
         n_classes = len(self.classes_)
         with one_blas_thread():
+            began = time.monotonic()
             moments = self._measure(run)
+            one_pass = time.monotonic() - began
             region = self._in_units(region, moments)
             same = before is not None and np.array_equal(before, self.classes_)
             n_fits = 1 if n_classes == 2 else n_classes
@@ -187,7 +192,7 @@ class LinearSVC(LinearClassifier):
             designs = [self._design(positive, moments, region) for positive in positives]
             numbers = [None] if n_fits == 1 else list(range(n_fits))
             to_fit = list(zip(numbers, designs, points, strict=True))
-            if n_fits > 1 and self.checkpoint is None and self._is_late(run, designs[0]):
+            if n_fits > 1 and self.checkpoint is None and self._is_late(run, designs[0], PASSES * n_fits * one_pass):
                 fits, to_fit = hasty_classes(run, designs, self._callbacks()), []
                 duals = [self._duals(run, fit.result) for fit in fits]
             for group in batched(to_fit, run.classes_at_once or n_classes):

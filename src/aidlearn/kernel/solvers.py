@@ -50,6 +50,8 @@ LIBSVM_CACHE = 500
 """Megabytes."""
 FIRST_STEPS = 200
 """Of libsvm, where a time limit decides how many more there will be."""
+VALUES_AT_ONCE = 2e6
+"""Of kernels that the first of these steps compute, two columns each."""
 SECONDS_AT_ONCE = 0.1
 """Between two looks at the clock, about, where there is a time limit."""
 BEGIN_BY_LIBSVM = 2000
@@ -78,7 +80,9 @@ def solve_smo(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy)
     solver = _SMO.of(dual, alpha, scores)
     total, limit = 0, _step_limit(len(alpha))
     hurried = math.isfinite(accuracy.deadline)
-    most = STEPS_AT_ONCE if hurried else limit
+    most = limit
+    if hurried:
+        most = STEPS_AT_ONCE if dual.columns is None else min(STEPS_AT_ONCE, int(VALUES_AT_ONCE / len(alpha)) + 1)
     try:
         while solver.gap() > accuracy.relative and total < limit and time.monotonic() < accuracy.deadline:
             began = time.monotonic()

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.chunk import Chunk, Float, Int
+from aidlearn.data.chunk import Chunk, Int
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import Limits, aid
-from aidlearn.engine.problem import Accuracy, Incumbent, Start
+from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.engine.splits import Assignment
-from aidlearn.kernel.dual import KernelDual, best_intercept
+from aidlearn.kernel.dual import best_intercept
+from aidlearn.kernel.hasty import LEAST_SHARE, of_sample, restored, sample_solution
 from aidlearn.kernel.nystroem import landmark_features, landmark_map
 from aidlearn.kernel.problem import LOSS, NO_LOSS, KernelHinge, StartMethod
 from aidlearn.kernel.values import KernelPoint
@@ -35,14 +36,10 @@ MANY_ROWS = 60_000
 """Beyond this number of rows that does not count: a cluster that is split late has still saved most of the work."""
 SAMPLE = 2000
 """Rows of the sample that the paper's procedure and the choice of a start go by."""
-SAMPLE_GAP = 1e-2
-"""Relative gap at which a sample is solved: it tells no more than that about the other rows."""
 FEWEST_LANDMARKS, MOST_LANDMARKS = 120, 300
 """Rows that span the quick solution: their product with all rows is the work of the start."""
 ROWS_PER_LANDMARK = 400
 """In between one landmark stands for so many rows."""
-LEAST_SHARE = 4
-"""A class has at least one row in four of a sample, if it has as many."""
 QUICK_GAP = 1e-2
 """Relative gap of the quick solution, or what one iteration reaches: the aggregated problems go on from there."""
 AT_BOUND = 1e-9
@@ -108,11 +105,7 @@ def band(problem: KernelHinge) -> Start:
 def kmeans(problem: KernelHinge) -> Start:
     """The paper: distances to the hyperplane of a sample, one k-means iteration on them in each class."""
     sample = problem.sample(SAMPLE, SAMPLE // LEAST_SHARE)
-    box = problem.box[sample].copy()
-    for label in (-1.0, 1.0):  # weights that restore the totals of the classes
-        here = problem.y[sample] == label
-        box[here] *= problem.box[problem.y == label].sum() / box[here].sum()
-    coef = problem.y[sample] * _sample_solution(problem, sample, box)
+    coef = problem.y[sample] * sample_solution(problem, sample, restored(problem, sample), problem.run.deadline)
     scores = problem.rows.times(np.arange(len(problem.y)), sample, coef[:, None])[:, 0]
     places = problem.position(scores)
 
@@ -124,11 +117,7 @@ def kmeans(problem: KernelHinge) -> Start:
     if math.isinf(problem.run.deadline):
         return start
     # Of some use if the time is over before the first aggregated problem is solved.
-    everywhere = np.zeros(len(problem.y))
-    everywhere[sample] = coef
-    found = problem.values.point(everywhere, scores, feasible=False)
-    known = Incumbent(found, problem.objective(found))
-    return Start(start.clusters, known if known.objective < problem.nothing().objective else None)
+    return Start(start.clusters, of_sample(problem, sample, coef, scores))
 
 
 def kernel_kmeans(problem: KernelHinge) -> Start:
@@ -201,19 +190,12 @@ def _per_class(problem: KernelHinge, nearest: Callable[[Int, int], Int]) -> Star
     return Start(_build(problem, groups, first))
 
 
-def _sample_solution(problem: KernelHinge, sample: Int, box: Float) -> Float:
-    """The dual solution of some rows alone."""
-    dual = KernelDual(problem.y[sample], box, problem.edge[sample], matrix=problem.rows.block(sample, sample))
-    nothing = np.zeros(len(sample))
-    return problem.settings.solver(dual, nothing, nothing, Accuracy(SAMPLE_GAP, problem.run.deadline))
-
-
 def _clusters_pay(problem: KernelHinge) -> bool:
     """Going by a sample: whether there are many support vectors, and many of them at their bound."""
     n = len(problem.y)
     sample = problem.sample(min(2 * SAMPLE, n), 0)
     box = problem.box[sample]
-    alpha = _sample_solution(problem, sample, box)
+    alpha = sample_solution(problem, sample, box, problem.run.deadline)
     support = alpha > 0
     bounded = float(box[alpha >= (1 - AT_BOUND) * box].sum())
     few = n * float(support.mean()) <= DIRECT_SUPPORT

@@ -29,6 +29,14 @@ BLOCK_ROWS = 4096
 """Rows whose kernel with the landmarks is held at once."""
 HURRIED_VECTORS, HURRIED_PRODUCTS = 30, 30
 """Eigenvectors, roughly, where time is over: enough for a usable machine."""
+HURRIED_LANDMARKS = 200
+"""Rows that represent the others then."""
+FACTOR_SECONDS = 5e-11
+"""Of features, for each row and pair of landmarks, about."""
+HURRIED_TURNS = 6
+"""Products after which the subspace is made orthogonal again."""
+TREE_COLUMNS = 6
+"""Most columns of rows whose neighbours are found by a tree."""
 DENSE_ROWS = 4000
 """Up to this number of rows all eigenvectors of the graph are computed."""
 DENSE_SECONDS = 5e-10
@@ -50,6 +58,8 @@ class KernelFeatures:
     landmarks: Any
     """Rows of the pivots (their indices if the kernel is precomputed)."""
     triangle: Float
+    n_sampled: int = 0
+    """Rows that the kernel was factored of; 0 in files that do not say so."""
 
     def scores(self, X: Any, expansion: Float) -> Float:
         """``K(X, landmarks) @ expansion'``, a block of rows at a time."""
@@ -61,11 +71,19 @@ class KernelFeatures:
         return linalg.solve_triangular(self.triangle, w, check_finite=False)
 
 
-def kernel_features(kernel: Kernel, X: Any, n_components: int | None, rng: np.random.Generator) -> KernelFeatures:
-    """Factor the Gram matrix of the rows of X, or of a sample of them."""
+def kernel_features(
+    kernel: Kernel, X: Any, n_components: int | None, rng: np.random.Generator, deadline: float = math.inf
+) -> KernelFeatures:
+    """Factor the Gram matrix of the rows of X, or of a sample of them: a small one once the deadline is over.
+
+    What the caller asks for by ``n_components`` is not made smaller.
+    """
     n = X.shape[0]
-    everything = n <= EXACT_ROWS if n_components is None else n_components >= n
-    rows = np.arange(n) if everything else np.sort(rng.choice(n, n_components or LANDMARKS, replace=False))
+    wanted = n_components or (n if n <= EXACT_ROWS else LANDMARKS)
+    if n_components is None and FACTOR_SECONDS * n * wanted**2 > deadline - time.monotonic():
+        wanted = min(wanted, HURRIED_LANDMARKS)
+    everything = wanted >= n
+    rows = np.arange(n) if everything else np.sort(rng.choice(n, wanted, replace=False))
     gram = gram_matrix(kernel, X, rows)
     factor = factor_gram(gram)
     pivots, triangle = factor.pivots, factor.triangle
@@ -77,7 +95,7 @@ def kernel_features(kernel: Kernel, X: Any, n_components: int | None, rng: np.ra
         parts = [X[k : k + BLOCK_ROWS] for k in range(0, n, BLOCK_ROWS)]
         columns = np.concatenate([kernel.block(part, landmarks) for part in parts])
     features = linalg.solve_triangular(triangle, columns.T, trans="T", check_finite=False).T
-    return KernelFeatures(kernel, np.ascontiguousarray(features), landmarks, triangle)
+    return KernelFeatures(kernel, np.ascontiguousarray(features), landmarks, triangle, len(rows))
 
 
 @dataclass(frozen=True)
@@ -96,6 +114,12 @@ class GraphFeatures:
         squares = (distances / self.width) ** 2
         weights = np.exp(squares.min(axis=1, keepdims=True) - squares)
         return np.asarray((weights * values[rows]).sum(axis=1) / weights.sum(axis=1))
+
+
+def neighbour_index(X: Any, n_neighbors: int) -> NearestNeighbors:
+    """Trees of more than a few columns take longer than to compare all rows (scikit-learn's choice: up to 15)."""
+    algorithm = "brute" if X.shape[1] > TREE_COLUMNS else "auto"
+    return NearestNeighbors(n_neighbors=n_neighbors, algorithm=algorithm).fit(X)
 
 
 class _Late(Exception):
@@ -117,8 +141,10 @@ def _leading(smooth: Any, n_kept: int, deadline: float) -> tuple[Float, Float]:
         return sparse.linalg.eigsh(operator, n_kept, which="LA", v0=rng.standard_normal(n), tol=EIGENVALUE_ACCURACY)
     except _Late:
         basis = rng.standard_normal((n, min(HURRIED_VECTORS, n_kept)))
-        for _ in range(HURRIED_PRODUCTS):  # (I + S) / 2 has no negative eigenvalues to be mistaken for large ones
-            basis = linalg.qr(0.5 * (basis + smooth @ basis), mode="economic", check_finite=False)[0]
+        for k in range(HURRIED_PRODUCTS):  # (I + S) / 2 has no negative eigenvalues to be mistaken for large ones
+            basis = 0.5 * (basis + smooth @ basis)
+            if (k + 1) % HURRIED_TURNS == 0:
+                basis = linalg.qr(basis, mode="economic", check_finite=False)[0]
         values, turned = linalg.eigh(basis.T @ (smooth @ basis), check_finite=False)
         return values, basis @ turned
 
@@ -139,7 +165,7 @@ class Spectrum:
         """Of the rows of X, as far as times of at least ``least_diffusion`` need it; less once the deadline is over."""
         n = X.shape[0]
         k = min(n_neighbors, n - 1)
-        index = NearestNeighbors(n_neighbors=max(1, k)).fit(X)
+        index = neighbour_index(X, max(1, k))
         graph = index.kneighbors_graph(mode="distance") if k else sparse.csr_array((n, n))
         positive = graph.data[graph.data > 0]
         width = float(np.median(positive)) if len(positive) else 1.0

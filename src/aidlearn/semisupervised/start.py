@@ -6,6 +6,7 @@ others of each class are binned by their distance to it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -76,8 +77,11 @@ def by_kmeans(iterations: int, careful: bool) -> SemiSupervisedStart:
             n = problem.run.n_entries
             rate = problem.settings.initial_rate or (INITIAL_RATE if n <= MANY_ENTRIES else INITIAL_RATE_OF_MANY)
             k = min(candidates.n_entries, max(FEWEST_CLUSTERS, round(rate * n)))
-            centres = _first_centres(problem, candidates, k, careful)
+            late = time.monotonic() > problem.run.deadline
+            centres = _first_centres(problem, candidates, min(k, FEWEST_CLUSTERS) if late else k, careful and not late)
             for _ in range(iterations - 1):
+                if time.monotonic() > problem.run.deadline:
+                    break
                 centres = _lloyd(problem, centres)
         return _build(problem, groups, gathered.labelled_before, centres)
 

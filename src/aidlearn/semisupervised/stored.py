@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
 
 from aidlearn.kernel.stored import kernel_of, kernel_values
 from aidlearn.semisupervised.choice import Projection
-from aidlearn.semisupervised.features import GraphFeatures, KernelFeatures, LinearFeatures
+from aidlearn.semisupervised.features import GraphFeatures, KernelFeatures, LinearFeatures, neighbour_index
 
 
 def feature_values(
@@ -41,7 +40,8 @@ def _own_values(features: KernelFeatures | GraphFeatures | LinearFeatures) -> di
     if isinstance(features, LinearFeatures):
         return {"linear_scale": features.scale}
     if isinstance(features, KernelFeatures):
-        return {**kernel_values(features.kernel), "landmarks": features.landmarks}
+        sampled = {"sampled": features.n_sampled} if features.n_sampled else {}
+        return {**kernel_values(features.kernel), "landmarks": features.landmarks, **sampled}
     return {"rows": features.index._fit_X, "width": features.width, "neighbors": features.n_neighbors}
 
 
@@ -51,8 +51,8 @@ def features_of(values: Mapping[str, Any]) -> KernelFeatures | GraphFeatures | L
     if "linear_scale" in values:
         return LinearFeatures(nothing, float(values["linear_scale"]))
     if "rows" in values:
-        index = NearestNeighbors(n_neighbors=values["neighbors"]).fit(values["rows"])
+        index = neighbour_index(values["rows"], values["neighbors"])
         return GraphFeatures(nothing, index, values["width"], values["neighbors"])
     if "landmarks" in values:
-        return KernelFeatures(kernel_of(values), nothing, values["landmarks"], nothing)
+        return KernelFeatures(kernel_of(values), nothing, values["landmarks"], nothing, int(values.get("sampled", 0)))
     return None
