@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from aidlearn.data.arrays import ArraySource
@@ -25,6 +26,7 @@ from aidlearn.estimators.base import AIDEstimator
 from aidlearn.estimators.checks import check_number, generator
 from aidlearn.estimators.fitting import Fitted, fit_problem
 from aidlearn.estimators.one_against_one import Plane
+from aidlearn.kernel.careful import UNIT, more_digits
 from aidlearn.kernel.dual import best_intercept
 from aidlearn.kernel.functions import Kernel
 from aidlearn.kernel.matrix import CHECKED_ROWS, check_kernel_matrix, check_whole_matrix
@@ -158,7 +160,8 @@ class KernelMachine(AIDEstimator):
         point: KernelPoint = result.point
         point = point if point.exact else problem.values.recomputed(point)
         result.objective = problem.values.reached(point)
-        if problem.values.square_error(point) > UNRELIABLE * result.objective:
+        fewer = 1.0 if point.reached is None else UNIT / EPS
+        if fewer * problem.values.square_error(point) > UNRELIABLE * result.objective:
             warnings.warn(
                 "The values of this kernel are so large that rounding hides the objective: centre and scale X, or "
                 "choose a smaller gamma or degree.",
@@ -173,6 +176,16 @@ class KernelMachine(AIDEstimator):
         if result.status in (Status.gap, Status.numerical):
             result.status = Status.gap if result.gap <= self.tol else Status.numerical
 
+    @staticmethod
+    def _slopes(kernel: Kernel, X: Any, coef: Float) -> Float:
+        """Of the linear kernel, from the coefficients of all rows."""
+        used = np.flatnonzero(coef)
+        wide = more_digits(X)
+        if wide is None:
+            return np.asarray(kernel.centred(X[used]).T @ coef[used])
+        centred = wide[used] if kernel.centre is None or sparse.issparse(X) else wide[used] - kernel.centre
+        return np.asarray(centred.T @ coef[used], dtype=np.float64)
+
     def _plane(self, slopes: Float, X: Any, y: Float, box: Float, edge: Float, result: Result | None) -> Plane:
         """The hyperplane with the best intercept, and its objective (rounded up) as that of the result.
 
@@ -180,14 +193,16 @@ class KernelMachine(AIDEstimator):
         reported belongs to what is returned. Entries may be both sides of the rows of X.
         """
         sides = len(y) // X.shape[0]
-        scores = np.tile(linear_scores(X, slopes[None], 0.0)[:, 0], sides)
+        wide = more_digits(X)
+        scores = np.tile(linear_scores(X, slopes[None], 0.0)[:, 0] if wide is None else wide @ slopes, sides)
         plane = Plane(slopes, best_intercept(scores, y, box, edge))
         if result is not None and result.objective > 0:
             z = edge - y * (scores + plane.intercept)
             size = np.tile(linear_scores(abs(X), np.abs(slopes)[None], abs(plane.intercept))[:, 0], sides)
-            error = 4.0 * EPS * (size + np.abs(edge))
-            reached = 0.5 * float(slopes @ slopes) + float(box @ np.maximum(0.0, z + error))
-            result.objective = reached * (1.0 + 64.0 * EPS)
+            error = (4.0 * EPS if wide is None else (X.shape[1] + 4.0) * UNIT) * (size + np.abs(edge))
+            losses = float(np.sum(box * np.maximum(0.0, z + error)))
+            reached = 0.5 * float(slopes @ slopes) + losses
+            result.objective = reached * (1.0 + (64.0 if wide is None else 4.0 + X.shape[1]) * EPS)
             self._reconsider(result)
         return plane
 

@@ -216,7 +216,7 @@ class SVC(ClassifierMixin, KernelMachine):
         used = np.flatnonzero(coef)
         plane = None
         if kernel.name == "linear":
-            slopes = np.asarray(kernel.centred(part[used]).T @ coef[used])
+            slopes = self._slopes(kernel, part, coef)
             plane = self._plane(slopes, part, y, box, np.ones(len(y)), None if self.approximation else fit.result)
         return Machine(fit, here[used], coef[used], intercept, plane)
 

@@ -174,8 +174,7 @@ class SVR(RegressorMixin, KernelMachine):
                 fit, point = self._certified(problem, checkpoint)
                 coef, intercept = problem.row_coef(point.coef), point.intercept
                 if kernel.name == "linear":
-                    used = np.flatnonzero(coef)
-                    slopes = np.asarray(kernel.centred(part[used]).T @ coef[used])
+                    slopes = self._slopes(kernel, part, coef)
                     plane = self._plane(slopes, part, problem.y, problem.box, problem.edge, fit.result)
                 if offset and fit.result.objective > 0:
                     # Adding it to the intercept and taking it off again rounds every prediction.

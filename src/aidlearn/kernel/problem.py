@@ -25,6 +25,7 @@ from aidlearn.data.run import Run
 from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
+from aidlearn.kernel.careful import PreciseKernel, careful
 from aidlearn.kernel.clusters import KernelClusters, OutOfTime
 from aidlearn.kernel.dual import KernelDual, best_intercept
 from aidlearn.kernel.functions import TINY
@@ -146,6 +147,8 @@ class KernelHinge(Problem):
         self._coef = np.zeros(len(y))
         self._scores = np.zeros(len(y))
         self._width_at: _Width | None = None
+        self._precise: tuple[PreciseKernel | None] | None = None
+        """The kernel to more digits, once it was asked for (and None if it cannot be had)."""
 
     # 1. Aggregated data
 
@@ -223,7 +226,25 @@ class KernelHinge(Problem):
             # Only digits of the solution are missing: on from exact scores.
             relative = max(SOLVER_SHARE * tol, SOLVER_SHARE * self._hidden_gap, LEAST_ACCURACY)
             last = gap
+        if done and not interrupted and time.monotonic() < accuracy.deadline:
+            point = self._to_the_last_digit(point)
         return _Reached(point, alpha, interrupted)
+
+    def _to_the_last_digit(self, point: KernelPoint) -> KernelPoint:
+        """A point whose gap only rounding leaves open, in more digits where that is affordable."""
+        values, tol = self.values, self.settings.tol
+        if not point.exact or not point.feasible:
+            return point
+        reached = values.reached(point)
+        if reached - values.proven(point, values.square_error(point)) <= tol * reached:
+            return point
+        if self._precise is None:
+            self._precise = (PreciseKernel.of(self.rows),)
+        kernel = self._precise[0]
+        if kernel is None:
+            return point
+        found = careful(values, kernel, point, tol)
+        return found if values.reached(found) <= reached else point
 
     def _solved_dual(self, dual: KernelDual, alpha: Float, accuracy: Accuracy) -> tuple[Float, bool]:
         """A solution of the aggregated dual; if the user stops the solver, what it had."""

@@ -46,17 +46,23 @@ class KernelPoint:
     """Whether the scores of all rows that can have a loss were computed in float64."""
     feasible: bool = True
     """Whether the coefficients are a dual-feasible point. One that is not leads the way, but does not end a run."""
+    reached: float | None = None
+    """The objective, rounded up, where it is known to more digits than float64 (:mod:`aidlearn.kernel.careful`)."""
+    proven: float | None = None
+    """The value of the dual, rounded down, in the same case."""
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """The point as arrays for a file."""
         numbers = [self.intercept, self.square, self.region_intercept, self.exact, self.feasible]
+        if self.reached is not None and self.proven is not None:
+            numbers += [self.reached, self.proven]
         return {f"{prefix}coef": self.coef, f"{prefix}scores": self.scores, f"{prefix}numbers": np.array(numbers)}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str) -> KernelPoint:
-        intercept, square, region_intercept, exact, feasible = arrays[f"{prefix}numbers"].tolist()
+        intercept, square, region_intercept, exact, feasible, *known = arrays[f"{prefix}numbers"].tolist()
         coef, scores = arrays[f"{prefix}coef"], arrays[f"{prefix}scores"]
-        return cls(coef, intercept, scores, square, region_intercept, bool(exact), bool(feasible))
+        return cls(coef, intercept, scores, square, region_intercept, bool(exact), bool(feasible), *known)
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,8 @@ class Values:
 
         The heavier class, times what lets the coefficients sum to zero exactly, is a feasible point nearby.
         """
+        if point.proven is not None:
+            return point.proven
         coef = point.coef
         surplus = math.fsum(coef)
         heavy = coef * np.sign(surplus) > 0
@@ -119,6 +127,10 @@ class Values:
         Scores in float32, which never end a run, add part of the expected errors of all rows with a loss. Where the
         intercept alone leaves no loss at all, slacks below their own rounding count as none.
         """
+        if point.reached is not None:
+            # What float64 has computed, which may be above it, is taken back; sums over chunks round once more.
+            value = self.value(point)
+            return point.reached - value + SCORE_OPERATIONS * EPS * value
         if not point.coef.any() and self.value(point) == 0:
             return 0.0
         z = self.slacks(point)
