@@ -26,6 +26,7 @@ from aidlearn.linear.batch import NEAR, Batch, Member, Solved
 from aidlearn.linear.dependence import design_effect
 from aidlearn.linear.design import Design
 from aidlearn.linear.inference import ClusterCodes
+from aidlearn.linear.vertices import Vertices, suits
 
 KINDS = ("exponential", "multinomial", "cluster")
 GAP = 1e-5
@@ -231,8 +232,21 @@ class _Replicates:
                 offset=self.offset,
             )
             members = [Member(loss, replicate) for replicate in range(self.n)]
+            few = Vertices.of(run, design, point) if suits(run, design) else None
+            if few is not None:
+                found.append(self._of_few(few, members))
+                continue
             batch = Batch(run, design, members, self.weights, tol)
             found.append(list(batch.solve(batch.around(point, self._near(batch, point)), self._refit).values()))
+        return found
+
+    def _of_few(self, few: Vertices, members: list[Member]) -> list[Solved]:
+        """All replicates on all rows, which are few."""
+        found = []
+        for member in members:
+            factor = self.weights(0, self.run.n_entries, [member.replicate])[0]
+            solved = few.solve(few.chunk.weight * factor)
+            found.append(self._refit(member.replicate, member, None) if solved is None else solved)
         return found
 
     def _near(self, batch: Batch, point: Float) -> float | None:
