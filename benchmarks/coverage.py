@@ -1,13 +1,17 @@
 """Coverage of nominal 95 % intervals in a simulation: ``python -m benchmarks.coverage [--samples N] [--bootstrap N]``.
 
 Rows y = 1 + 2 x1 - x2 + error with n = 2,000 at the median and the 0.9 quantile; the error is iid, heteroscedastic
-(its scale grows with x1, so that quantiles are linear in x) or shared by clusters of 20 rows.
+(its scale grows with x1, so that quantiles are linear in x) or shared by clusters of 20 rows. With ``--quantreg``
+R's standard errors of the same name are tried on the same samples.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import subprocess
+import tempfile
+from pathlib import Path
 
 import numpy as np
 from scipy import stats
@@ -50,12 +54,34 @@ def covered(design, se, quantile, n_samples, seed=0):
     return hits / n_samples
 
 
+QUANTREG = {"iid": "iid", "nid": "nid", "kernel": "ker"}
+"""Its names of the methods."""
+
+
+def covered_by_quantreg(design, se, quantile, n_samples, seed=0):
+    """The same of R's ``summary.rq`` on the same samples, with t quantiles as it has them."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, truths = Path(folder) / "samples", []
+        with open(path, "wb") as file:
+            for k in range(n_samples):
+                X, y, _, truth = sample(design, quantile, np.random.default_rng([seed, k]))
+                np.concatenate([y, *X.T]).tofile(file)
+                truths.append(truth)
+        program = Path(__file__).with_suffix(".R")
+        call = ["Rscript", program, path, str(N), str(quantile), QUANTREG[se]]
+        told = subprocess.run(call, check=True, capture_output=True, text=True).stdout
+    table = np.array([line.split() for line in told.splitlines()], dtype=float)
+    reach = stats.t.ppf(0.975, N - 3) * table[:, 3:]
+    return (np.abs(table[:, :3] - truths) <= reach).mean(axis=0)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--bootstrap", type=int, default=500, help="samples for the bootstrap")
     parser.add_argument("--quantiles", type=float, nargs="+", default=[0.5, 0.9])
     parser.add_argument("--se", nargs="+", help="methods, by default all that a design is made for")
+    parser.add_argument("--quantreg", action="store_true", help="beside them those of R quantreg")
     given = parser.parse_args()
     logging.getLogger("aidlearn").setLevel(logging.WARNING)
     print("| errors | quantile | se | samples | (intercept) | x1 | x2 | 3 binomial s.e. |", flush=True)
@@ -64,9 +90,13 @@ def main():
         for quantile in given.quantiles:
             for se in [se for se in methods if given.se is None or se in given.se]:
                 n = given.bootstrap if se == "bootstrap" else given.samples
-                cells = " | ".join(f"{100 * part:.1f}" for part in covered(design, se, quantile, n))
-                reach = 300 * np.sqrt(0.95 * 0.05 / n)
-                print(f"| {design} | {quantile:g} | {se} | {n} | {cells} | {reach:.1f} |", flush=True)
+                found = {se: covered(design, se, quantile, n)}
+                if given.quantreg and se in QUANTREG:
+                    found[f"R {QUANTREG[se]}"] = covered_by_quantreg(design, se, quantile, n)
+                for name, parts in found.items():
+                    cells = " | ".join(f"{100 * part:.1f}" for part in parts)
+                    reach = 300 * np.sqrt(0.95 * 0.05 / n)
+                    print(f"| {design} | {quantile:g} | {name} | {n} | {cells} | {reach:.1f} |", flush=True)
 
 
 if __name__ == "__main__":
