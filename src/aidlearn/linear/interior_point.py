@@ -78,85 +78,113 @@ class AggregatedSolution:
 
 @dataclass
 class _Iterate:
-    """w, u = p + c s, and the two parts of the margins z = xi - t; also used for steps."""
+    """w, and two vectors of which every product is to vanish: S = (u, v) with v = s - u, and Z = (t, xi).
+
+    Constraints have neither v nor xi. Also used for steps.
+    """
 
     w: Float
-    u: Float
-    xi: Float
-    t: Float
+    S: Float
+    Z: Float
 
 
 class _Newton:
-    """The Newton system of the optimality conditions at an iterate, factored once."""
+    """The Newton system of the optimality conditions, factored once at every iterate."""
 
-    def __init__(self, rows: HingeRows, it: _Iterate, linear: Float, cut: float = 0.0) -> None:
-        self.rows, self.it, self.n = rows, it, rows.n_soft
-        n = self.n
+    it: _Iterate
+    factor: Factor | None
+    primal_residual: Float
+    dual_residual: Float
+    inverse: Float
+    """``1 / S``"""
+    ratio: Float
+    """``Z / S``"""
+    D: Float
+
+    def __init__(self, rows: HingeRows) -> None:
+        self.rows, self.K, self.n = rows, len(rows.e), rows.n_soft
+        product = rows.A.T @ -rows.lower
+        self.linear = product if rows.linear is None else product + rows.linear
         self.coupled = bool(rows.ridge.any())
-        self.v = rows.weight[:n] - it.u[:n]
-        self.primal_residual = rows.e - rows.A @ it.w + it.t
-        self.primal_residual[:n] -= it.xi
-        self.dual_residual = rows.A.T @ it.u - rows.ridge * it.w - linear
-        inverse = it.t / it.u
-        inverse[:n] += it.xi / self.v
-        # A floor against 0/0 where a row's products have reached the smallest numbers.
-        self.D = 1.0 / np.maximum(inverse, TINY)
         # Where constraints alone know a direction, their barrier would push the point along it without end.
-        held = PROXIMAL * float(rows.weight[:n].sum()) if n < len(it.u) else 0.0
-        self.factor = _factor(rows.normal(self.D, cut), rows.ridge + held)
+        held = PROXIMAL * float(rows.weight[: self.n].sum()) if self.n < self.K else 0.0
+        self.ridge = rows.ridge + held
 
-    def direction(self, ut: Float | float, vxi: Float | float) -> _Iterate:
-        """The step towards complementarity products ``ut`` and ``vxi``."""
-        it, v, A, D, n = self.it, self.v, self.rows.A, self.D, self.n
-        shift = self.primal_residual + (ut / it.u - it.t)
-        shift[:n] -= vxi / v - it.xi
+    def move_to(self, it: _Iterate, cut: float) -> None:
+        rows, K, n = self.rows, self.K, self.n
+        self.it, w, u, t, xi = it, it.w, it.S[:K], it.Z[:K], it.Z[K:]
+        self.primal_residual = rows.e - rows.A @ w
+        self.primal_residual += t
+        self.primal_residual[:n] -= xi
+        self.dual_residual = rows.A.T @ u - rows.ridge * w - self.linear
+        self.inverse = 1.0 / it.S
+        self.ratio = it.Z * self.inverse
+        D = self.ratio[:K].copy()
+        D[:n] += self.ratio[K:]
+        # A floor against 0/0 where a row's products have reached the smallest numbers.
+        self.D = np.divide(1.0, np.maximum(D, TINY, out=D), out=D)
+        self.factor = _factor(rows.normal(self.D, cut), self.ridge)
+
+    def direction(self, products: Float | float) -> _Iterate:
+        """The step towards some complementarity products."""
+        it, K, n, A, D = self.it, self.K, self.n, self.rows.A, self.D
+        alone = products * self.inverse  # what Z is to be where S stays
+        alone -= it.Z
+        shift = self.primal_residual + alone[:K]
+        shift[:n] -= alone[K:]
         assert self.factor is not None
         dw = self.factor.solve(self.dual_residual + A.T @ (D * shift))
-        du = D * (shift - A @ dw)
-        return _Iterate(dw, du, (vxi - v * it.xi + it.xi * du[:n]) / v, (ut - it.u * it.t - it.t * du) / it.u)
+        shift -= A @ dw
+        dS = np.empty_like(it.S)
+        du = np.multiply(D, shift, out=dS[:K])
+        np.negative(du[:n], out=dS[K:])
+        alone -= self.ratio * dS
+        return _Iterate(dw, dS, alone)
 
     def longest(self, step: _Iterate, fraction: float) -> tuple[float, float]:
         """Longest primal and dual steps that stay inside; one common length when P couples the two."""
-        it = self.it
-        steepest = min((step.xi / it.xi).min(initial=0.0), (step.t / it.t).min())
-        primal = _longest(steepest, fraction)
-        steepest = min((step.u / it.u).min(), -(step.u[: self.n] / self.v).max(initial=0.0))
-        dual = _longest(steepest, fraction)
+        primal = _longest(float(np.minimum.reduce(step.Z / self.it.Z)), fraction)
+        dual = _longest(float(np.minimum.reduce(step.S * self.inverse)), fraction)
         return (min(primal, dual),) * 2 if self.coupled else (primal, dual)
 
-    def corrected(self, mu: float) -> _Iterate:
-        """Mehrotra's direction: predict with no centring, then centre as much as the prediction needs."""
-        it, v, n = self.it, self.v, self.n
-        ahead = self.direction(0.0, 0.0)
-        primal, dual = self.longest(ahead, 1.0)
-        after = (it.u + dual * ahead.u) @ (it.t + primal * ahead.t)
-        after += (v - dual * ahead.u[:n]) @ (it.xi + primal * ahead.xi)
-        centred = mu * (float(after) / ((len(it.u) + n) * mu)) ** 3
-        return self._lengthened(centred, centred - ahead.u * ahead.t, centred + ahead.u[:n] * ahead.xi)
+    def ahead(self, step: _Iterate, lengths: tuple[float, float]) -> tuple[Float, Float]:
+        """S and Z after a step."""
+        primal, dual = lengths
+        S, Z = dual * step.S, primal * step.Z
+        S += self.it.S
+        Z += self.it.Z
+        return S, Z
 
-    def _lengthened(self, centred: float, ut: Float, vxi: Float) -> _Iterate:
-        """The step towards some products, and Gondzio's corrections of it for as long as they pay.
+    def corrected(self, mu: float) -> tuple[_Iterate, tuple[float, float]]:
+        """Mehrotra's direction: predict with no centring, then centre as much as the prediction needs."""
+        predicted = self.direction(0.0)
+        S, Z = self.ahead(predicted, self.longest(predicted, 1.0))
+        centred = mu * (float(S @ Z) / (len(S) * mu)) ** 3
+        return self._lengthened(centred, centred - predicted.S * predicted.Z)
+
+    def _lengthened(self, centred: float, products: Float) -> tuple[_Iterate, tuple[float, float]]:
+        """The step towards some products with its lengths, after Gondzio's corrections for as long as they pay.
 
         Products that a longer step would take far from their centre are led back to within a factor of it; each
         correction takes one more solution with the same factor.
         """
-        it, v, least, most = self.it, self.v, centred / CENTRAL, centred * CENTRAL
-        step = self.direction(ut, vxi)
+        least, most = centred / CENTRAL, centred * CENTRAL
+        step = self.direction(products)
         reached = self.longest(step, STEP_TO_BOUNDARY)
         for _ in range(CORRECTIONS):
             if min(reached) > 1 - LONGER:
                 break
-            primal, dual = (min(1.0, length + LONGER) for length in reached)
-            there = (it.u + dual * step.u) * (it.t + primal * step.t)
-            ut = ut + np.maximum(np.clip(there, least, most) - there, -most)
-            there = (v - dual * step.u[: self.n]) * (it.xi + primal * step.xi)
-            vxi = vxi + np.maximum(np.clip(there, least, most) - there, -most)
-            trial = self.direction(ut, vxi)
+            S, Z = self.ahead(step, (min(1.0, reached[0] + LONGER), min(1.0, reached[1] + LONGER)))
+            there = S * Z
+            change = np.minimum(np.maximum(there, least), most)
+            change -= there
+            products = products + np.maximum(change, -most)
+            trial = self.direction(products)
             further = self.longest(trial, STEP_TO_BOUNDARY)
             if min(further) < min(reached) + WORTHWHILE * LONGER:
                 break
             step, reached = trial, further
-        return step
+        return step, reached
 
 
 def solve(
@@ -221,15 +249,14 @@ def _iterate(
     max_iterations: int,
 ) -> tuple[AggregatedSolution, Float]:
     """Predictor-corrector steps; the best certified pair and the last (uncertified) dual."""
-    n = rows.n_soft
-    s, lower = rows.weight[:n], rows.lower
-    linear = rows.A.T @ -lower if rows.linear is None else rows.A.T @ -lower + rows.linear
+    K, n = len(rows.e), rows.n_soft
+    newton, least = _Newton(rows), np.full(K + n, TINY)
+    least[:n] = least[K:] = EPS * EPS * rows.weight[:n]
     left = math.inf
     best = _at(rows, it.w, trivial(rows))
     without_progress = 0
     for iteration in range(max_iterations):
-        v = s - it.u[:n]
-        complementarity = float(it.u @ it.t + v @ it.xi)
+        complementarity = float(it.S @ it.Z)
         last = iteration == max_iterations - 1 or time.monotonic() > deadline
         # Beside constraints the best may not be feasible yet, and have no value to compare with.
         size = abs(best.value if best.violation <= FEASIBLE else rows.value(it.w))
@@ -239,30 +266,22 @@ def _iterate(
             without_progress = 0 if best.gap < 0.5 * gap else without_progress + 1
             if last or best.gap <= target * abs(best.value) + rounding or without_progress > 3:
                 break
-        newton = _Newton(rows, it, linear, cut)
+        newton.move_to(it, cut)
         residual = float(np.abs(newton.dual_residual).max())
         if residual > left:
             cut *= CUT_LESS
         if newton.factor is None:
             break
-        step = newton.corrected(complementarity / (len(it.u) + n))
-        if not (np.isfinite(step.w).all() and np.isfinite(step.u).all()) or np.abs(it.w).max(initial=0.0) > DIVERGED:
+        step, (primal, dual) = newton.corrected(complementarity / (K + n))
+        if not math.isfinite(float(step.w.sum() + step.S.sum())) or np.abs(it.w).max(initial=0.0) > DIVERGED:
             break
-        primal, dual = newton.longest(step, STEP_TO_BOUNDARY)
         left = (1 - 0.5 * dual) * residual
         if max(primal, dual) < 1e-3:
             without_progress += 1
             cut *= CUT_LESS
-        u = it.u + dual * step.u
-        np.clip(u[:n], EPS * EPS * s, s * (1 - EPS), out=u[:n])
-        np.maximum(u[n:], TINY, out=u[n:])
-        it = _Iterate(
-            it.w + primal * step.w,
-            u,
-            np.maximum(it.xi + primal * step.xi, TINY),
-            np.maximum(it.t + primal * step.t, TINY),
-        )
-    return best, it.u + lower
+        S, Z = newton.ahead(step, (primal, dual))
+        it = _Iterate(it.w + primal * step.w, np.maximum(S, least, out=S), np.maximum(Z, TINY, out=Z))
+    return best, it.S[:K] + rows.lower
 
 
 def _first_point(rows: HingeRows, w: Float, deadline: float) -> _Iterate:
@@ -294,11 +313,10 @@ def _starting_point(rows: HingeRows, w: Float, slack: float, mu: float | None = 
         smaller = (size + 2 - np.sqrt(size**2 + 4)) / (2 * size)
     smaller = np.where(size < 1e-4, 0.5 - size / 8, np.where(size > 1e6, 1 / np.maximum(size, 1.0), smaller))
     u, v = np.where(z > 0, s * (1 - smaller), s * smaller), np.where(z > 0, s * smaller, s * (1 - smaller))
-    t = np.maximum(mu / u, TINY)
-    if n < len(margins):
-        room = np.maximum(-margins[n:], LEAST_SLACK)
-        u, t = np.append(u, mu / room), np.append(t, room)
-    return _Iterate(w.copy(), u, np.maximum(mu / v, TINY), t)
+    room = np.maximum(-margins[n:], LEAST_SLACK)
+    S = np.concatenate([u, mu / room, v])
+    Z = mu / S
+    return _Iterate(w.copy(), S, np.maximum(Z, TINY, out=Z))
 
 
 def _factor(normal: Normal, ridge: Float) -> Factor | None:
@@ -306,11 +324,11 @@ def _factor(normal: Normal, ridge: Float) -> Factor | None:
 
     The term slows the dual residual down in weak directions, so none is tried first.
     """
-    diagonal = normal.diagonal() + ridge
-    # Variables that no row has are held where they are.
-    extra = ridge + np.where(diagonal > 0, 0.0, max(float(diagonal.max(initial=0.0)), TINY))
+    diagonal, extra = normal.diagonal() + ridge, ridge
+    if not diagonal.all():  # variables that no row has are held where they are
+        extra = ridge + np.where(diagonal > 0, 0.0, max(float(diagonal.max(initial=0.0)), TINY))
     for relative in (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7):
-        factor = normal.factor(extra + relative * diagonal)
+        factor = normal.factor(extra + relative * diagonal if relative else extra)
         if factor is not None:
             return factor
     return None
@@ -327,7 +345,7 @@ def _at(rows: HingeRows, w: Float, certificate: Certificate) -> AggregatedSoluti
 
 def _certified(rows: HingeRows, it: _Iterate, known: Certificate, target: float) -> AggregatedSolution:
     value = rows.value(it.w)
-    return _at(rows, it.w, certify(rows, it.u + rows.lower, it.w, known, value - target * abs(value)))
+    return _at(rows, it.w, certify(rows, it.S[: len(rows.e)] + rows.lower, it.w, known, value - target * abs(value)))
 
 
 def _better(one: AggregatedSolution, two: AggregatedSolution) -> AggregatedSolution:

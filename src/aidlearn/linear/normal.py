@@ -64,7 +64,7 @@ class DenseNormal(Normal):
         return self._diagonal
 
     def factor(self, extra: Float) -> Factor | None:
-        np.fill_diagonal(self.array, self._diagonal + extra)
+        self.array.flat[:: len(extra) + 1] = self._diagonal + extra
         upper, failed = linalg.lapack.dpotrf(self.array, clean=0)
         return None if failed else _Cholesky(np.asarray(upper))
 

@@ -84,7 +84,7 @@ class HingeRows:
             return A.normal(D, self.n_jobs)
         return self.A.normal(D, self.n_jobs)
 
-    @property
+    @cached_property
     def free(self) -> NDArray[np.bool_]:
         """Coordinates that P does not penalise: there the dual has an equality."""
         return self.ridge == 0
@@ -99,13 +99,13 @@ class HingeRows:
         """Whether there is more than a sum of losses and a ridge."""
         return self.linear is not None or self.n_soft < len(self.e)
 
-    @property
+    @cached_property
     def lower(self) -> Float:
         lower, n = np.zeros(len(self.weight)), self.n_soft
         np.multiply(-self.tilt[:n], self.weight[:n], out=lower[:n])
         return lower
 
-    @property
+    @cached_property
     def upper(self) -> Float:
         return (1 - self.tilt) * self.weight
 
