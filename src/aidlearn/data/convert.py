@@ -157,7 +157,7 @@ def check_features(X: Any, minimum: int = 1, array: bool = True) -> Any:
 
 def collected(X: Any) -> Any:
     """A lazy frame or a stream of Arrow batches as a table in memory; anything else as it is."""
-    if is_table(X) or isinstance(X, np.ndarray) or nw.dependencies.is_into_series(X):
+    if isinstance(X, np.ndarray) or is_table(X) or nw.dependencies.is_into_series(X):
         return X
     if type(X).__module__.partition(".")[0] == "polars" and hasattr(X, "sink_ipc"):
         return X.collect(engine="streaming")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import narwhals.stable.v1 as nw
+import numpy as np
 
 from aidlearn.data.columns import ColumnChoice, arrow_kind
 from aidlearn.data.places import Place
@@ -28,7 +29,7 @@ def is_stream(X: Any) -> bool:
     """Whether ``X`` gives batches of rows and holds none itself."""
     from aidlearn.data.frames import is_table
 
-    if is_table(X) or isinstance(X, type) or nw.dependencies.is_into_series(X):
+    if isinstance(X, np.ndarray) or is_table(X) or isinstance(X, type) or nw.dependencies.is_into_series(X):
         return False
     return hasattr(X, "__arrow_c_stream__") or _is_lazy(X)
 

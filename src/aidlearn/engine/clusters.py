@@ -17,7 +17,17 @@ from scipy import sparse
 from aidlearn.data.chunk import Chunk, Float, Int
 from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.engine.problem import Problem, Trial
-from aidlearn.engine.splits import NOTHING, Assignment, Born, Check, ChunkLabels, ChunkMoves, ChunkSums, Renaming
+from aidlearn.engine.splits import (
+    AS_BEFORE,
+    NOTHING,
+    Assignment,
+    Born,
+    Check,
+    ChunkLabels,
+    ChunkMoves,
+    ChunkSums,
+    Renaming,
+)
 from aidlearn.engine.sums import Sums
 
 CANCELLATION = 0.01
@@ -169,9 +179,8 @@ class Clusters:
         states = [
             ChunkLabels(arrays["labels"][k * size : (k + 1) * size], NOTHING, NOTHING) for k in range(source.n_chunks)
         ]
-        nothing = Renaming(NOTHING, np.empty(0, dtype=np.int32))
         sums = Sums.restore(arrays, len(arrays["counts"]))
-        clusters = cls(problem, states, nothing, arrays["counts"], sums, arrays["homes"])
+        clusters = cls(problem, states, AS_BEFORE, arrays["counts"], sums, arrays["homes"])
         clusters._summed = arrays["summed"]
         return clusters
 
@@ -218,6 +227,8 @@ class Clusters:
             labels = state.current(renaming)
             moved = problem.find_moved(replace(chunk, labels=labels), trial, homes)
             rows, codes = moved.rows, moved.codes
+            if not len(rows):
+                return ChunkMoves(moved.objectives), ChunkLabels(labels, NOTHING, NOTHING)
             keys = labels[rows].astype(np.int64) * n_codes + codes
             if moved.alone is not None:
                 keys[moved.alone] = n_shared + chunk.start + rows[moved.alone]
@@ -233,7 +244,7 @@ class Clusters:
             moves = ChunkMoves(
                 objectives=moved.objectives,
                 keys=found,
-                parents=labels[rows[first]],
+                parents=labels[rows[first]].astype(np.int64),
                 firsts=codes[first] // (n_codes // base),
                 homes=codes[first] % base,
                 counts=np.bincount(inverse, minlength=len(found)),
@@ -258,7 +269,9 @@ class Clusters:
         self, objectives: Float, states: list[ChunkLabels], found_in: list[ChunkMoves], n_shared: int
     ) -> Check:
         """Join what the chunks found of entries that would leave a cluster."""
-        keys = np.unique(np.concatenate([moves.keys for moves in found_in])) if found_in else NOTHING
+        if not found_in:
+            return Check(objectives, 0, states)
+        keys = np.unique(np.concatenate([moves.keys for moves in found_in]))
         n_groups = int(np.searchsorted(keys, n_shared))
         parents, counts = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int64)
         firsts, homes = np.zeros(len(keys), dtype=np.int16), np.zeros(len(keys), dtype=np.int16)
@@ -325,7 +338,9 @@ class Clusters:
 
     def decluster(self, check: Check) -> None:
         """Split the clusters that a check found in several regions."""
-        born = check.born
+        self._states, self._renaming, born = check.states, check.renaming, check.born
+        if born is None:
+            return
         np.subtract.at(self.counts, born.parents, born.counts)
         self.store.subtract(born.parents[: len(born.groups)], born.groups)
         for parents, sums in born.left:
@@ -335,7 +350,6 @@ class Clusters:
         self.counts = np.concatenate([self.counts, born.counts])
         self.homes = np.concatenate([self.homes, born.homes])
         self._summed = np.concatenate([self._summed, Sums.of(born.groups, born.alone).sizes()])
-        self._states, self._renaming = check.states, check.renaming
         parents = np.unique(born.parents)
         self._sum_again(parents[self.store.sizes_of_groups(parents) < CANCELLATION * self._summed[parents]])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,8 @@ class Renaming:
 
 
 NOTHING = np.empty(0, dtype=np.int64)
+NO_REGION = np.empty(0, dtype=np.int16)
+AS_BEFORE = Renaming(NOTHING, np.empty(0, dtype=np.int32))
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,12 @@ class Check(Values):
     """What one pass at a trial found: objectives, and the clusters its regions would split."""
 
     states: list[ChunkLabels]
-    renaming: Renaming
-    born: Born
-    flipped: Int
+    renaming: Renaming = AS_BEFORE
+    born: Born | None = None
+    """None: no entry would leave its cluster."""
+    flipped: Int = field(default_factory=lambda: NOTHING)
     """Clusters of which every entry has left: the first of those that did stays."""
-    flipped_homes: NDArray[np.int16]
+    flipped_homes: NDArray[np.int16] = field(default_factory=lambda: NO_REGION)
 
 
 @dataclass(frozen=True)
@@ -119,15 +122,15 @@ class ChunkMoves:
     """One chunk of a check: the clusters that its entries would leave for new ones."""
 
     objectives: Float
-    keys: Int
+    keys: Int = field(default_factory=lambda: NOTHING)
     """Of the new clusters: groups by cluster and regions, then entries that are alone by their number."""
-    parents: NDArray[np.int32]
-    firsts: NDArray[np.int16]
+    parents: Int = field(default_factory=lambda: NOTHING)
+    firsts: NDArray[np.int16] = field(default_factory=lambda: NO_REGION)
     """Region of the new clusters at the first of the points."""
-    homes: NDArray[np.int16]
+    homes: NDArray[np.int16] = field(default_factory=lambda: NO_REGION)
     """The same at the last of them."""
-    counts: Int
-    groups: Float | None
+    counts: Int = field(default_factory=lambda: NOTHING)
+    groups: Float | None = None
     """Sums of the groups (None: there are none)."""
     alone: Any = None
     """Sums of the entries that are alone (None: there are none)."""

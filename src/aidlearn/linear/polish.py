@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import optimize
 
 from aidlearn.data.chunk import Float
 from aidlearn.linear.certificate import Certificate, certify
-from aidlearn.linear.rows import HingeRows
+from aidlearn.linear.rows import EPS, HingeRows
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,14 @@ def polish(rows: HingeRows, w: Float, dual: Float) -> Polished | None:
     fixed[on_kink] = 0.0
     B = rows.A.rows(on_kink)
     target = rows.A.T @ fixed if rows.linear is None else rows.A.T @ fixed - rows.linear
-    system = np.block([[np.diag(rows.ridge), -B.T], [B, np.zeros((n_kink, n_kink))]])
+    system = np.zeros((p + n_kink, p + n_kink))
+    system.flat[: p * (p + n_kink + 1) : p + n_kink + 1] = rows.ridge
+    system[:p, p:], system[p:, :p] = -B.T, B
     right = np.concatenate([target - rows.ridge * w, z[on_kink]])
     try:
         # In terms of the correction to w: what the interior point got right stays as it is.
-        unknown = linalg.lstsq(system, right, lapack_driver="gelsd", check_finite=False)[0]
-    except (linalg.LinAlgError, ValueError):
+        unknown = np.linalg.lstsq(system, right, rcond=EPS)[0]
+    except np.linalg.LinAlgError:
         return None
     new_w, kink_dual = w + unknown[:p], unknown[p:]
     lower, upper = rows.lower[on_kink], rows.upper[on_kink]
