@@ -28,6 +28,8 @@ from aidlearn.data.source import DataSource
 from aidlearn.data.targets import absent_values
 
 PLAIN = Rules()
+PASSED = (np.dtype(np.float64), np.dtype(np.float32))
+"""Arrays of these are what passes read."""
 MISSING_SLICE = 1 << 16
 """Rows of an array that are looked at for missing cells at a time."""
 
@@ -129,6 +131,8 @@ def check_features(X: Any, minimum: int = 1, array: bool = True) -> Any:
     """
     if isinstance(X, EncodedRows):
         return X.X
+    if type(X) is np.ndarray and X.ndim == 2 and X.dtype in PASSED and X.shape[0] >= minimum and X.shape[1] > 0:
+        return X
     if isinstance(X, (str, os.PathLike, DataSource)):
         raise ValueError(
             "A file or source cannot be predicted here: read the rows into an array or table, or use the command "

@@ -199,8 +199,7 @@ class AIDEstimator(BaseEstimator, ABC):
             if y is None and self._needs_target:
                 raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
             if not isinstance(X, EncodedRows):
-                refuse_repeated_names(X)
-                validate_data(self, X, skip_check_array=True)
+                self._remember_columns(X)
             if keep is None:
                 used = self._complete(X, y, sample_weight)
                 y, sample_weight, keep = used.y, used.weight, used.rows
@@ -221,6 +220,15 @@ class AIDEstimator(BaseEstimator, ABC):
             self.__dict__.pop("feature_names_in_", None)
         self._remember_encoding(source)
         return source
+
+    def _remember_columns(self, X: Any) -> None:
+        """How many columns rows in memory have, and their names if there are any."""
+        if type(X) is np.ndarray and X.ndim == 2:
+            self.n_features_in_ = X.shape[1]
+            self.__dict__.pop("feature_names_in_", None)
+        else:
+            refuse_repeated_names(X)
+            validate_data(self, X, skip_check_array=True)
 
     def _remember_inputs(self, names: list[str]) -> None:
         self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)

@@ -24,6 +24,7 @@ from aidlearn.linear.design import Design
 from aidlearn.linear.picture import frame
 from aidlearn.linear.problem import PiecewiseLinear, Procedure, StartMethod
 from aidlearn.linear.region import Region
+from aidlearn.linear.rows import ranked
 from aidlearn.linear.solvers import SOLVERS
 from aidlearn.linear.starts import PAPER, start_method
 from aidlearn.linear.warm import Warm
@@ -128,11 +129,11 @@ class LinearEstimator(AIDEstimator):
         Sums of y around 1e9 lose the digits of residuals around 1; sums of y minus its median do not.
         """
         moments = self._measure(run)
-        low, middle, high = np.quantile(moments.targets, [0.25, 0.5, 0.75])
+        low, middle, high = ranked(moments.targets, 0.25, 0.5, 0.75)
         if not self.fit_intercept or abs(middle) / LARGE_OFFSET <= high - low:
             return moments, 0.0
-        run.subtract(float(middle))
-        return moments, float(middle)
+        run.subtract(middle)
+        return moments, middle
 
     def _procedure(self, start: StartMethod) -> Procedure:
         return Procedure(

@@ -21,8 +21,6 @@ from aidlearn.linear.normal import DenseNormal, Normal
 
 WELL_CONDITIONED = 1e-5
 """Smallest relative pivot that a Gram matrix shows without doubt: it squares what it is made of."""
-MANY_OPERATIONS = 1e8
-"""Of a Gram matrix, from which it is tried first."""
 FEWEST_COLUMNS = 64
 """Below this a Gram matrix costs no more than the other work on its rows."""
 ROWS_PER_COLUMN = 2
@@ -238,11 +236,12 @@ class Dense(Matrix):
     def least_squares(self, root: Float, e: Float) -> Float:
         size = np.abs(self.array).max(axis=0)
         size = np.where(size > 0, size, 1.0)
-        if len(e) * len(size) ** 2 >= MANY_OPERATIONS:
-            # Where the Gram matrix has digits to spare it costs a tenth of an orthogonal factor with pivots.
+        # Where the Gram matrix has digits to spare it costs a tenth of an orthogonal factor with pivots.
+        with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
             gram = weighted_gram(self.array, root**2) / np.outer(size, size)
-            if weakest_pivot(gram) is not None:
-                return np.asarray(linalg.solve(gram, (self.array.T @ (root**2 * e)) / size, assume_a="pos") / size)
+        upper, failed = linalg.lapack.dpotrf(gram, clean=0)
+        if not failed and relative_pivot(upper) > WELL_CONDITIONED:
+            return np.asarray(linalg.lapack.dpotrs(upper, (self.array.T @ (root**2 * e)) / size)[0] / size)
         least = linalg.lstsq(self.array / size * root[:, None], e * root, cond=1e-11, lapack_driver="gelsy")
         return np.asarray(least[0] / size)
 
@@ -294,9 +293,12 @@ def blocks(array: Float) -> Iterator[slice]:
 
 def weakest_pivot(gram: Float) -> float | None:
     """The smallest relative pivot, if it is so large that a Gram matrix can tell."""
-    try:
-        pivots = np.diag(linalg.cholesky(gram, check_finite=False))
-    except linalg.LinAlgError:
-        return None
-    weakest = float(pivots.min(initial=np.inf) / pivots.max(initial=0.0)) if len(pivots) else 1.0
+    upper, failed = linalg.lapack.dpotrf(gram, clean=0) if len(gram) else (gram, 0)
+    weakest = 0.0 if failed else relative_pivot(upper)
     return weakest if weakest > WELL_CONDITIONED else None
+
+
+def relative_pivot(triangle: Float) -> float:
+    """The smallest number on the diagonal over the largest."""
+    pivots = np.abs(triangle.diagonal())
+    return float(pivots.min() / pivots.max()) if len(pivots) else 1.0
