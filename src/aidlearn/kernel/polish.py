@@ -44,9 +44,10 @@ def polish(dual: KernelDual, alpha: Float) -> Float:
 
 def finish(dual: KernelDual, alpha: Float, accuracy: Accuracy) -> Float:
     """The best that Newton steps and, where they do not reach the accuracy, the factor make of a solution."""
-    alpha = polish(dual, dual.start(alpha))
-    if dual.matrix is None or len(alpha) > SMALL:
+    alpha = dual.start(alpha)
+    if dual.matrix is None or len(alpha) > SMALL or dual.gap(alpha) <= accuracy.relative:
         return alpha
+    alpha = polish(dual, alpha)
     gap = dual.gap(alpha)
     if gap <= accuracy.relative:
         return alpha
