@@ -50,7 +50,7 @@ class ThreadedPasses(Passes):
             return
         # Chunks are handed out in batches: waking a thread costs about as much as a chunk's arithmetic.
         most = min(MOST_CHUNKS_AT_ONCE, source.chunks_at_once)
-        size = 1 if source.sequential else max(1, min(most, source.n_chunks // (16 * self.n_jobs)))
+        size = 1 if source.sequential else max(1, min(most, source.n_chunks // (4 * self.n_jobs)))
         loads: Iterator[Callable[[], Chunk]] = (partial(source.chunk, k) for k in range(source.n_chunks))
         numbered = enumerate(source.loads(self.n_jobs) if source.sequential else loads)
         waiting: deque[Future[list[tuple[Any, Any]]]] = deque()

@@ -280,7 +280,7 @@ class _Sharpening:
         design, p = self.design, self.design.n_variables
         if design.loss.classifies:
             few = balanced_sample(design, self.samples[-1], max(ROWS_PER_VARIABLE * p, BALANCED_ROWS))
-            point = solved_point(design, few, self.run.deadline)
+            point = solved_point(design, few, self.run.deadline, self.run.n_jobs)
         else:
             point = at_quantile(design, self.samples[0], self.least_squares if point is None else point)
             if design.region is not None:

@@ -403,8 +403,8 @@ def balanced_sample(design: Design, sample: Chunk, size: int) -> Chunk:
     return join(parts)
 
 
-def solved_point(design: Design, sample: Chunk, deadline: float = math.inf) -> Float:
+def solved_point(design: Design, sample: Chunk, deadline: float = math.inf, n_jobs: int = 1) -> Float:
     """The model fitted to a sample by the aggregated solver, as far as it comes in time."""
     sums = Sums.of(np.zeros((0, design.n_variables + 2)), [design.sums_alone(sample)])
-    found = solve_aggregated(design, sums, None, Accuracy(1e-3, deadline), solve_by_interior_point)
+    found = solve_aggregated(design, sums, None, Accuracy(1e-3, deadline), solve_by_interior_point, n_jobs)
     return np.asarray(found.point)
