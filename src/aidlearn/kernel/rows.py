@@ -6,7 +6,6 @@ The paper's appendix B needs nothing else of a kernel. Rows that are many and de
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from scipy import sparse
 
 from aidlearn.data.chunk import Float
 from aidlearn.data.loading import load
+from aidlearn.data.threads import spread
 from aidlearn.kernel.functions import FAR, TINY, Kernel
 
 if TYPE_CHECKING:  # compiled code is loaded where it is called: that takes 0.4 s that small fits do not need
@@ -27,7 +27,7 @@ BLOCK_ELEMENTS = 1 << 21
 """Kernel values that are held at once where a product is made from blocks."""
 BLAS_ROWS = 16
 """Rows that are scored together, at least: in parts of a multiple of it BLAS computes each row in the same way."""
-PRODUCT_ROWS = 1024
+PRODUCT_ROWS = 512
 """Rows of a compiled product that one thread takes at a time: whole tiles, and few, so that all threads end alike."""
 COPIED_ROWS = 1 << 14
 """Rows that are centred or squared at once."""
@@ -119,10 +119,7 @@ class KernelRows:
         parts = [rows[k : k + step] for k in range(0, len(rows), step)]
         if not parts:
             return np.zeros((0, q))
-        if self.n_jobs == 1 or len(parts) == 1:
-            return np.concatenate([function(part) for part in parts])
-        with ThreadPoolExecutor(self.n_jobs) as pool:
-            return np.concatenate(list(pool.map(function, parts)))
+        return np.concatenate(spread(lambda k: function(parts[k]), len(parts), self.n_jobs))
 
     def _diagonal(self) -> Float:
         if self.kernel.precomputed:
@@ -197,17 +194,11 @@ class CompiledRows(KernelRows):
         Z = self.take(others)
         far, other_far = np.flatnonzero(self.far[rows]), np.flatnonzero(self.far[others])
 
-        def fill(first: int) -> None:
-            part = slice(first, first + PRODUCT_ROWS)
+        def fill(k: int) -> None:
+            part = slice(k * PRODUCT_ROWS, (k + 1) * PRODUCT_ROWS)
             block_into(self.function, self.take(rows[part]), Z, out[part])
 
-        starts = range(0, len(rows), PRODUCT_ROWS)
-        if self.n_jobs == 1 or len(starts) <= 1:
-            for first in starts:
-                fill(first)
-        else:
-            with ThreadPoolExecutor(self.n_jobs) as pool:
-                list(pool.map(fill, starts))
+        spread(fill, -(-len(rows) // PRODUCT_ROWS), self.n_jobs)
         if len(far):
             out[far, : len(others)] = self._values(rows[far], others)
         if len(other_far):
