@@ -95,8 +95,6 @@ class _Newton:
     factor: Factor | None
     primal_residual: Float
     dual_residual: Float
-    inverse: Float
-    """``1 / S``"""
     ratio: Float
     """``Z / S``"""
     D: Float
@@ -117,8 +115,7 @@ class _Newton:
         self.primal_residual += t
         self.primal_residual[:n] -= xi
         self.dual_residual = rows.A.T @ u - rows.ridge * w - self.linear
-        self.inverse = 1.0 / it.S
-        self.ratio = it.Z * self.inverse
+        self.ratio = it.Z / it.S
         D = self.ratio[:K].copy()
         D[:n] += self.ratio[K:]
         # A floor against 0/0 where a row's products have reached the smallest numbers.
@@ -128,7 +125,7 @@ class _Newton:
     def direction(self, products: Float | float) -> _Iterate:
         """The step towards some complementarity products."""
         it, K, n, A, D = self.it, self.K, self.n, self.rows.A, self.D
-        alone = products * self.inverse  # what Z is to be where S stays
+        alone = products / it.S  # what Z is to be where S stays
         alone -= it.Z
         shift = self.primal_residual + alone[:K]
         shift[:n] -= alone[K:]
@@ -144,7 +141,7 @@ class _Newton:
     def longest(self, step: _Iterate, fraction: float) -> tuple[float, float]:
         """Longest primal and dual steps that stay inside; one common length when P couples the two."""
         primal = _longest(float(np.minimum.reduce(step.Z / self.it.Z)), fraction)
-        dual = _longest(float(np.minimum.reduce(step.S * self.inverse)), fraction)
+        dual = _longest(float(np.minimum.reduce(step.S / self.it.S)), fraction)
         return (min(primal, dual),) * 2 if self.coupled else (primal, dual)
 
     def ahead(self, step: _Iterate, lengths: tuple[float, float]) -> tuple[Float, Float]:
@@ -160,7 +157,11 @@ class _Newton:
         predicted = self.direction(0.0)
         S, Z = self.ahead(predicted, self.longest(predicted, 1.0))
         centred = mu * (float(S @ Z) / (len(S) * mu)) ** 3
-        return self._lengthened(centred, centred - predicted.S * predicted.Z)
+        del S, Z  # problems of many rows are to need no more memory than they must
+        products = predicted.S
+        products *= predicted.Z
+        del predicted
+        return self._lengthened(centred, np.subtract(centred, products, out=products))
 
     def _lengthened(self, centred: float, products: Float) -> tuple[_Iterate, tuple[float, float]]:
         """The step towards some products with its lengths, after Gondzio's corrections for as long as they pay.
@@ -175,10 +176,11 @@ class _Newton:
             if min(reached) > 1 - LONGER:
                 break
             S, Z = self.ahead(step, (min(1.0, reached[0] + LONGER), min(1.0, reached[1] + LONGER)))
-            there = S * Z
-            change = np.minimum(np.maximum(there, least), most)
+            there, change = np.multiply(S, Z, out=S), Z
+            np.minimum(np.maximum(there, least, out=change), most, out=change)
             change -= there
-            products = products + np.maximum(change, -most)
+            products += np.maximum(change, -most, out=change)
+            del S, Z, there, change
             trial = self.direction(products)
             further = self.longest(trial, STEP_TO_BOUNDARY)
             if min(further) < min(reached) + WORTHWHILE * LONGER:
