@@ -143,3 +143,20 @@ class Reweighted(Run):
 
     def _without_a_pass(self, wanted: Any) -> Chunk | None:
         return None
+
+
+class SideBySide(Run):
+    """A run in which each row has the weights of several replicates: weights of chunks have a column for each."""
+
+    def __init__(self, run: Run, weights: Weights, replicates: Sequence[int]) -> None:
+        self._weights, self._replicates = weights, list(replicates)
+        super().__init__(run.source, run.targets, run.n_jobs, run.watch, run, run.compiled)
+
+    def _map(self, function: PassFunction, states: Sequence[Any], collect: Any) -> list[Any]:
+        weights, replicates = self._weights, self._replicates
+
+        def weighted(chunk: Chunk, state: Any) -> tuple[Any, Any]:
+            factors = weights(chunk.start, chunk.stop, replicates)
+            return function(replace(chunk, weight=(factors * chunk.weight).T), state)
+
+        return super()._map(weighted, states, collect)

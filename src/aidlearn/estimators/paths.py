@@ -27,20 +27,25 @@ from aidlearn.data.resampling import Reweighted
 from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
 from aidlearn.data.threads import one_blas_thread
+from aidlearn.engine.loop import aid
 from aidlearn.engine.result import below, relative_gap
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.fitting import BatchProgress, tell_batch
 from aidlearn.estimators.linear import LinearEstimator
 from aidlearn.linear.band import Band, few_entries
-from aidlearn.linear.batch import Batch, Member, Solved
+from aidlearn.linear.batch import Batch, Member, Refit, Solved, better
 from aidlearn.linear.corridor import Corridor
 from aidlearn.linear.design import Design
+from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.sampled import Sampled, SampledSolution
+from aidlearn.linear.together import Together, solve_together
 
 logger = logging.getLogger("aidlearn")
 
 DOUBT = 3.0
 """Distance of a solution from that of a sample that near rows allow for, in typical ones."""
+FEW = 0.25
+"""Part of the rows that may lie so close to a solution: with more of them, groups cost less."""
 MERGED = 1.5
 """Near rows of several penalties, in those of one, up to which they share them."""
 
@@ -138,12 +143,37 @@ class CrossValidated(LinearEstimator):
         if few_entries(rows.run.n_entries, designs[0].n_variables):
             solved = dict(enumerate(refit(k, member, None) for k, member in enumerate(members)))
         else:
-            sampled = Sampled.of(rows.all, designs[0])
-            batch = Batch(rows.run, designs[0], members, rows.folds, self.tol, sampled.metric)
-            path = _Path(sampled, designs, n_folds)
-            progress = _Told(self._callbacks(), len(members))
-            solved = batch.solve(path.corridors(), refit, path.begin, progress)
+            solved = self._neighbours(rows, designs, members, refit)
         return [[solved[k * n_folds + fold] for fold in range(n_folds)] for k in range(n_values)]
+
+    def _neighbours(
+        self, rows: Rows, designs: Sequence[Design], members: Sequence[Member], refit: Refit
+    ) -> dict[int, Solved]:
+        """All members: near rows where they are few, clusters of one fit where they are not, fits for what is left."""
+        start = Band()
+        middle = designs[len(designs) // 2]
+        problem = PiecewiseLinear(rows.all, middle, self._procedure(start))
+        fit = aid(problem, self._limits(), self._callbacks())
+        sampled = Sampled.of_start(start, rows.all, middle)
+        progress = _Told(self._callbacks(), len(members))
+        solved: dict[int, Solved] = {}
+        point = fit.point
+        share = sampled.share(middle, (point, point), DOUBT * sampled.error(middle, point))
+        if share <= FEW and not sampled.is_tied(middle, point):
+            batch = Batch(rows.run, designs[0], members, rows.folds, self.tol, sampled.metric)
+            path = _Path(sampled, designs, rows.folds.n)
+            solved = batch.solve(path.corridors(), None, path.begin, progress)
+        left = [k for k in range(len(members)) if k not in solved or not solved[k].gap <= self.tol]
+        layout = middle.layout
+        if left and not middle.offset and not (layout and layout.levels):
+            together = Together(rows.run, middle, members, rows.folds, fit.clusters)
+            points = {k: solved[k].point if k in solved else point for k in left}
+            for k, found in solve_together(together, left, points, self.tol, progress).items():
+                solved[k] = better(solved[k], found) if k in solved else found
+        for k in left:
+            if not solved[k].gap <= self.tol:
+                solved[k] = better(solved[k], refit(k, members[k], solved[k].point))
+        return solved
 
     def _refitted(self, rows: Rows, value: float, number: int, member: Member, point: Float | None) -> Solved:
         """One fold on all rows, from a point close to it if there is one."""

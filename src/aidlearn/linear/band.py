@@ -118,6 +118,11 @@ class Band:
     def continue_from(self, point: Float) -> None:
         self._point = point
 
+    @property
+    def sharpening(self) -> _Sharpening | None:
+        """Samples and leverages of the last problem, for others on the same entries."""
+        return self._sharpening
+
     @staticmethod
     def plan_sample(run: Run, n_variables: int, rng: np.random.Generator) -> None:
         """Choose the sample, so that the next pass can bring it along."""

@@ -201,7 +201,7 @@ class Batch:
             if refit is not None and (number not in solved or not solved[number].gap <= self.tol):
                 before = solved.get(number)
                 found = refit(number, member, None if before is None else before.point)
-                solved[number] = found if before is None else _better(before, found)
+                solved[number] = found if before is None else better(before, found)
                 self.crossings = None
         return dict(sorted(solved.items()))
 
@@ -245,7 +245,7 @@ class Batch:
                 self._in_corridor(corridor, rows, None, points, found)
             self._pass([], list(found), found)
             for number, other in found.items():
-                solved[number] = _better(solved[number], other)
+                solved[number] = better(solved[number], other)
 
     def _pass(self, corridors: Sequence[Corridor], waiting: Sequence[int], solved: dict[int, Solved]) -> list[Rows]:
         """One pass: the rows of corridors, and the losses of members that wait for them."""
@@ -312,7 +312,7 @@ class Batch:
         return replace(design, l1=l1 * total, weight=total or 1.0, constant=design.constant | empty)
 
 
-def _better(one: Solved, two: Solved) -> Solved:
+def better(one: Solved, two: Solved) -> Solved:
     """The better point with the better bound."""
     best = one if one.objective <= two.objective else two
     return replace(best, lower_bound=max(one.lower_bound, two.lower_bound))

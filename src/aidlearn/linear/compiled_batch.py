@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aidlearn.data.chunk import Chunk, Float, Int
 from aidlearn.data.compiled import BLOCK, add_one, compiled, count, products, rows_of, vector
+from aidlearn.linear.segments import CODES, MIX, N_SPLIT, NOISE, STEPS
 
 if TYPE_CHECKING:
     from aidlearn.linear.design import Design
@@ -137,6 +139,73 @@ def losses(
     total = np.zeros(scores.shape[1])
     _losses(scores, levels, vector(y), factors, of, positive, kinks, tilts, total)
     return total
+
+
+@compiled
+def _segments(
+    ends, origins, y, weight, of, positive, kinks, tilts, steps, n_split, labels, homes, mix, n_codes, noise, totals, codes
+):
+    n, n_members, n_kinks = ends.shape[0], ends.shape[1], kinks.shape[0]
+    alike, split = origins.shape[1] == 1, homes.shape[0] > 0
+    origin, change = np.empty(n_members), np.empty(n_members)
+    for i in range(n):
+        sign, e = 1.0, y[i]
+        if positive == positive:
+            sign, e = (1.0 if y[i] == positive else -1.0), 1.0
+        for k in range(n_members):
+            from_here = origins[i, 0 if alike else k]
+            origin[k] = e - sign * from_here
+            change[k] = -sign * (ends[i, k] - from_here)
+        for t in range(steps.shape[0]):
+            step = steps[t]
+            for q in range(n_kinks):
+                for k in range(n_members):
+                    z = origin[k] + step * change[k] - kinks[q, k]
+                    totals[t, k] += weight[i, of[k]] * max((1.0 - tilts[q, k]) * z, -tilts[q, k] * z)
+        if not split:
+            continue
+        code, small, group = 0, noise * abs(e), labels[i]
+        for t in range(n_split):
+            mixed, found = 0, False
+            for k in range(n_members):
+                z = origin[k] + steps[t] * change[k]
+                region, closest = 0, np.inf
+                for q in range(n_kinks):
+                    region += z > kinks[q, k]
+                    closest = min(closest, abs(z - kinks[q, k]))
+                if region != homes[group, t, k] and weight[i, of[k]] > 0.0 and closest > small:
+                    mixed += mix[k]
+                    found = True
+            if found:
+                code ^= (mixed * (2 * t + 1)) % (n_codes - 1) + 1
+        codes[i] = code
+
+
+def segments(
+    ends: Float,
+    origins: Float,
+    y: Any,
+    weight: Float,
+    of: Int,
+    positive: float,
+    kinks: Float,
+    tilts: Float,
+    labels: NDArray[np.int32],
+    homes: NDArray[np.int8],
+    codes: NDArray[np.int16],
+) -> Float:
+    """Losses (over their scales) at the steps of a segment of each member, and how rows lie beside their clusters.
+
+    ``ends`` and ``origins`` are scores of shape (rows, members; one column if origins are the same), ``weight`` has a
+    column for each replicate, ``of`` says which is that of a member. Rows that for some member lie in another region
+    than the mean of their cluster (``homes``) get a number for these members in ``codes``.
+    """
+    totals = np.zeros((len(STEPS), ends.shape[1]))
+    _segments(
+        *(ends, origins, vector(y), weight, of, positive, kinks, tilts, STEPS, N_SPLIT),
+        *(labels, homes, MIX, CODES, NOISE, totals, codes),
+    )
+    return totals
 
 
 @compiled

@@ -8,10 +8,13 @@ import numpy as np
 
 from aidlearn.data.chunk import Float
 from aidlearn.data.run import Run
-from aidlearn.linear.band import _Sharpening
+from aidlearn.linear.band import Band, _Sharpening
 from aidlearn.linear.corridor import between, planes_of
 from aidlearn.linear.design import Design
 from aidlearn.linear.newton import Metric
+
+TIED = 1e-3
+"""Distance, in typical margins, of the rows whose side is in doubt: elsewhere it is some ten or hundred times as long."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +36,37 @@ class Sampled:
     def of(cls, run: Run, design: Design) -> Sampled:
         return cls(_Sharpening(run, design, np.random.default_rng(0)))
 
+    @classmethod
+    def of_start(cls, start: Band, run: Run, design: Design) -> Sampled:
+        """The samples of the start of a fit on the same rows."""
+        sharpening = start.sharpening
+        if sharpening is None:
+            return cls.of(run, design)
+        sharpening.run = run
+        return cls(sharpening)
+
     @property
     def metric(self) -> Metric:
         return self._sharpening.metric
 
     def solution(self, design: Design, near: Float | None = None) -> SampledSolution:
         """The solution of a problem on the largest sample, from that of another one close to it."""
+        self._sharpening.design = design
+        point = self._sharpening.on_samples(near)
+        return SampledSolution(point, self.error(design, point))
+
+    def error(self, design: Design, point: Float) -> float:
+        """How far the solution on the largest sample may be from a point that is one, in leverages."""
         sharp = self._sharpening
         sharp.design = design
-        point = sharp.on_samples(near)
         view = sharp.at(point)
-        error = design.n_variables / design.effective * sharp.run.n_entries / sharp.n_sampled
-        return SampledSolution(point, view.width(view.fraction(error)))
+        ratio = design.n_variables / design.effective * sharp.run.n_entries / sharp.n_sampled
+        return view.width(view.fraction(ratio))
+
+    def is_tied(self, design: Design, point: Float) -> bool:
+        """Whether rows are piled up on a kink at a solution, so that those in doubt are at no distance from it."""
+        distance = self.error(design, point) * float(np.median(self._sharpening.viewed_leverage))
+        return distance < TIED * design.typical_margin
 
     def share(self, design: Design, ends: tuple[Float, Float], reach: float) -> float:
         """Part of the rows in a corridor."""
