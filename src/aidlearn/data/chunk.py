@@ -83,8 +83,9 @@ class Chunk:
         return replace(self, X=np.multiply(self.X, factors, dtype=np.float64))
 
     def weighing(self, total: float) -> Chunk:
-        """The same entries with weights that sum to ``total``."""
-        return replace(self, weight=self.weight * (total / self.weight.sum()))
+        """The same entries with weights that sum to ``total``; equal ones, where none has any weight."""
+        weight = self.weight if self.weight.any() else np.ones(self.n_entries)
+        return replace(self, weight=weight * (total / weight.sum()))
 
     def dense_rows(self, rows: NDArray[Any] | slice) -> Float:
         """The selected rows as a dense float64 array."""

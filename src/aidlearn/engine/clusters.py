@@ -160,16 +160,18 @@ class Clusters:
         )
         return clusters, objective
 
-    def summed_for(self, problem: Problem) -> Clusters:
-        """The same partition with the sums of another problem on the same entries, in one pass."""
+    def summed_for(
+        self, problem: Problem, objective: Callable[[Chunk], float] = lambda chunk: 0.0
+    ) -> tuple[Clusters, float]:
+        """The same partition with the sums of another problem on the same entries, and a total, in one pass."""
         renaming, alone = self._renaming, self.counts == 1
         position = np.where(alone, 0, np.cumsum(~alone) - 1).astype(np.int32)
 
         def assign(chunk: Chunk, state: ChunkLabels) -> Assignment:
             labels = state.current(renaming)
-            return Assignment(position[labels], np.flatnonzero(alone[labels]))
+            return Assignment(position[labels], np.flatnonzero(alone[labels]), objective(chunk))
 
-        return Clusters.build(problem, assign, max(1, int((~alone).sum())), states=self._states)[0]
+        return Clusters.build(problem, assign, max(1, int((~alone).sum())), states=self._states)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything about the partition, to be saved."""

@@ -89,6 +89,8 @@ class Accuracy:
     """Primal value minus proven bound, over the primal value, that is small enough; 0 asks for a verified optimum."""
     deadline: float
     """``time.monotonic()`` value after which the solver returns what it has."""
+    duals: bool = True
+    """Whether duals will be shown to users; otherwise only what they prove is wanted."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class Evaluation:
 
     objectives: Float
     """The chunk's part of the objective at each point."""
-    regions: NDArray[np.int8]
+    regions: NDArray[np.int8] | NDArray[np.int16]
     """``n_split x rows``: the linear piece each entry lies on; -1 on a kink (fits both sides)."""
     alone: NDArray[np.bool_] | None = None
     """Entries that become a cluster of their own, and not one per region, if a split takes them out of theirs."""

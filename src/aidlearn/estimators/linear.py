@@ -51,6 +51,7 @@ class LinearEstimator(AIDEstimator):
     positive: bool = False
     bounds: Any = None
     constraints: Any = None
+    _known_start: StartMethod | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -91,8 +92,14 @@ class LinearEstimator(AIDEstimator):
             return [np.array(slope) for slope in slopes]
         return [np.append(slope, level - offset) for slope, level in zip(slopes, levels, strict=True)]
 
+    def _begin_with(self, start: StartMethod) -> None:
+        """Use a start that another fit of the same rows has left."""
+        self._known_start = start
+
     def _start_from(self, point: Float | None) -> Any:
         """The start that ``init`` asks for, sharpened from a point if it is one that can be."""
+        if self._known_start is not None:
+            return self._known_start
         start = self._start_method()
         return Warm(point) if point is not None and isinstance(start, Band) else start
 

@@ -27,6 +27,7 @@ from aidlearn.data.resampling import Reweighted
 from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
 from aidlearn.data.threads import one_blas_thread
+from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import aid
 from aidlearn.engine.result import below, relative_gap
 from aidlearn.estimators.checks import check_number
@@ -38,7 +39,7 @@ from aidlearn.linear.corridor import Corridor
 from aidlearn.linear.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.sampled import Sampled, SampledSolution
-from aidlearn.linear.together import Together, solve_together
+from aidlearn.linear.together import SamePartition, Together, solve_together
 
 logger = logging.getLogger("aidlearn")
 
@@ -91,6 +92,8 @@ class Rows:
     """Taken from the targets."""
     n_fits: int = 1
     """Classes that are fitted against the rest."""
+    partition: Clusters | None = None
+    """That all folds have shared, if they have."""
 
 
 class CrossValidated(LinearEstimator):
@@ -170,6 +173,7 @@ class CrossValidated(LinearEstimator):
             points = {k: solved[k].point if k in solved else point for k in left}
             for k, found in solve_together(together, left, points, self.tol, progress).items():
                 solved[k] = better(solved[k], found) if k in solved else found
+            rows.partition = fit.clusters
         for k in left:
             if not solved[k].gap <= self.tol:
                 solved[k] = better(solved[k], refit(k, members[k], solved[k].point))
@@ -276,7 +280,10 @@ class CrossValidated(LinearEstimator):
             del self.__dict__[name]  # of an earlier fit
         final, n_passes = probe, rows.run.n_passes
         if self.refit:
-            final = self._single(values[best]).fit(X, y, sample_weight)
+            final = self._single(values[best])
+            if rows.partition is not None and rows.n_fits == 1:
+                final._begin_with(SamePartition(rows.partition, points[0, 0, best]))
+            final.fit(X, y, sample_weight)
             n_passes += final.n_passes_
         else:
             self._give(final, points[:, :, best].mean(axis=1), rows)

@@ -143,7 +143,23 @@ def losses(
 
 @compiled
 def _segments(
-    ends, origins, y, weight, of, positive, kinks, tilts, steps, n_split, labels, homes, mix, n_codes, noise, totals, codes
+    ends,
+    origins,
+    y,
+    weight,
+    of,
+    positive,
+    kinks,
+    tilts,
+    steps,
+    n_split,
+    labels,
+    homes,
+    mix,
+    n_codes,
+    noise,
+    totals,
+    codes,
 ):
     n, n_members, n_kinks = ends.shape[0], ends.shape[1], kinks.shape[0]
     alike, split = origins.shape[1] == 1, homes.shape[0] > 0
@@ -174,7 +190,7 @@ def _segments(
                     region += z > kinks[q, k]
                     closest = min(closest, abs(z - kinks[q, k]))
                 if region != homes[group, t, k] and weight[i, of[k]] > 0.0 and closest > small:
-                    mixed += mix[k]
+                    mixed += mix[k % mix.shape[0]]
                     found = True
             if found:
                 code ^= (mixed * (2 * t + 1)) % (n_codes - 1) + 1

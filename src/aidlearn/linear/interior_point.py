@@ -195,10 +195,12 @@ def solve(
     relative: float,
     deadline: float = math.inf,
     max_iterations: int = MAX_ITERATIONS,
+    duals: bool = True,
 ) -> AggregatedSolution:
     """Minimise to a proven relative gap; ``relative = 0`` asks for an optimum verified up to rounding.
 
-    Stops early at the deadline or when precision is exhausted; whatever it returns, its bound is proven.
+    Stops early at the deadline or when precision is exhausted; whatever it returns, its bound is proven. With ``duals``
+    those off the kinks are exactly at their bounds.
     """
     rounding = rows.rounding
     exact = relative < EXACT
@@ -219,7 +221,7 @@ def solve(
             break
     if exact:
         best = replace(best, verified=best.gap <= VERIFIED * abs(best.value))
-    return best if time.monotonic() > deadline else _snapped(rows, best)
+    return _snapped(rows, best) if duals and time.monotonic() <= deadline else best
 
 
 def _snapped(rows: HingeRows, solution: AggregatedSolution) -> AggregatedSolution:

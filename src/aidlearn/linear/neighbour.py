@@ -272,7 +272,7 @@ class Neighbour:
             rows, inside, _, _, counts = self._aggregated(near, point, reach)
             if attempt and len(rows.e) > MOST_EXACT:
                 break
-            accuracy = Accuracy(0.1 * self.tol, math.inf)
+            accuracy = Accuracy(0.1 * self.tol, math.inf, duals=False)
             solution = solve_by_interior_point(rows, point, design.fit_intercept, accuracy, small=0)
             bound = max(bound, solution.lower_bound)
             value, before = self.objective(near, solution.point), self.objective(near, point)

@@ -14,7 +14,7 @@ from aidlearn.linear.design import Design
 from aidlearn.linear.newton import Metric
 
 TIED = 1e-3
-"""Distance, in typical margins, of the rows whose side is in doubt: elsewhere it is some ten or hundred times as long."""
+"""Distance of the rows whose side is in doubt, in typical margins: without ties it is tens of times as long."""
 
 
 @dataclass(frozen=True)

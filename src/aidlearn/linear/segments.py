@@ -53,6 +53,6 @@ def segments(
         on_kink = np.abs(from_kinks).min(axis=0) <= NOISE * np.abs(e)[:, None]
         apart = (region != homes[labels, number]) & (own > 0) & ~on_kink
         # Rows that are apart from their cluster for the same members have the same code.
-        mixed = (apart * MIX[: ends.shape[1]]).sum(axis=1) * (2 * number + 1)
+        mixed = (apart * MIX[np.arange(ends.shape[1]) % len(MIX)]).sum(axis=1) * (2 * number + 1)
         codes ^= np.where(apart.any(axis=1), (mixed % (CODES - 1)) + 1, 0).astype(np.int16)
     return totals

@@ -115,7 +115,7 @@ def solve_by_interior_point(
         relative, deadline = max(relative, HURRIED), deadline if len(rows.e) > small else time.monotonic() + GRACE
     elif len(rows.e) <= small:
         relative = 0.0
-    found = interior_point.solve(scaled, start, relative, deadline)
+    found = interior_point.solve(scaled, start, relative, deadline, duals=accuracy.duals)
     unproven = found.gap > max(1e-3 * abs(found.value), scaled.rounding)
     tractable = not rows.ridge.any() and len(rows.e) <= MOST_ROWS_FOR_HIGHS
     if unproven and tractable and time.monotonic() < accuracy.deadline:

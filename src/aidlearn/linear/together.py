@@ -26,7 +26,10 @@ from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Moved, Problem, Solution, Start, Trial
 from aidlearn.engine.sums import Sums
 from aidlearn.linear.batch import Done, Member, Solved
+from aidlearn.linear.certificate import certify
 from aidlearn.linear.design import Design
+from aidlearn.linear.problem import PiecewiseLinear
+from aidlearn.linear.rows import Basis
 from aidlearn.linear.segments import CODES, N_SPLIT, STEPS, segments
 from aidlearn.linear.solvers import solve_aggregated, solve_by_interior_point
 
@@ -34,6 +37,8 @@ MOST_ROUNDS = 8
 """Of splits; members that are open after them are better off alone."""
 MARGINS = 1 << 16
 """Margins (rows times members) that fit into a cache."""
+KEPT = 0.5
+"""Part of the tolerance up to which the solution of another member will do for the aggregated problem."""
 DOUBLED = 1.0
 """Entries that may become clusters of their own in a split, relative to the clusters there are."""
 
@@ -103,7 +108,7 @@ class Together(Problem):
 
     def start(self) -> Start:
         """The partition that was given."""
-        clusters = self.partition.summed_for(self)
+        clusters, _ = self.partition.summed_for(self)
         known = [self._weighted(self._sums(clusters, k)) for k in range(len(self.replicates))]
         self.designs = [self._design(member, *known[k]) for member, k in zip(self.members, self.of, strict=True)]
         return Start(clusters)
@@ -121,9 +126,7 @@ class Together(Problem):
     def _design(self, member: Member, weight: float, empty: NDArray[np.bool_]) -> Design:
         design = self.design
         l1 = design.l1 / design.weight if member.l1 is None else member.l1
-        return replace(
-            design, loss=member.loss, l1=l1 * weight, weight=weight or 1.0, constant=design.constant | empty
-        )
+        return replace(design, loss=member.loss, l1=l1 * weight, weight=weight or 1.0, constant=design.constant | empty)
 
     def _sums(self, clusters: Clusters, replicate: int) -> Sums:
         store, width = clusters.store, self.design.n_variables + 2
@@ -138,6 +141,24 @@ class Together(Problem):
         design, sums = self.designs[place.member], self._sums(clusters, self.of[place.member])
         start = np.where(design.constant, 0.0, place.point)
         return solve_aggregated(design, sums, start, accuracy, solve_by_interior_point, self.run.n_jobs)
+
+    def still_good(
+        self, clusters: Clusters, number: int, other: int, solution: Solution, tol: float
+    ) -> Solution | None:
+        """The solution of another member with the same weights, if it is good enough for this one as well.
+
+        Duals of losses are parts of their scales, so those of the other member are multiplied by the ratio.
+        """
+        design, sums = self.designs[number], self._sums(clusters, self.of[number])
+        rows = design.aggregated_rows(sums, self.run.n_jobs)
+        basis = Basis.of(rows, solution.point, design.fit_intercept)
+        dual = solution.dual * (design.loss.scale / self.designs[other].loss.scale)
+        value = rows.value(solution.point)
+        enough = value - KEPT * tol * abs(value)
+        w, unit = basis.to_coordinates(solution.point), basis.unit * basis.mass
+        proven = certify(basis.apply(rows), dual / basis.mass, w, enough=enough / unit)
+        bound = proven.bound * unit
+        return Solution(solution.point, bound, False, basis.to_dual(proven.dual)) if bound >= enough else None
 
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
         """Objectives of all points; the region of an entry says for which members it is apart from its cluster."""
@@ -158,17 +179,21 @@ class Together(Problem):
         for first in range(0, chunk.n_entries, at_once):
             rows = slice(first, min(first + at_once, chunk.n_entries))
             X = chunk.X[rows]
-            scores = [np.asarray(X @ planes[:, :m].T, dtype=np.float64) + planes[:, m] for planes in (ends, origins)]
+            at_end, at_origin = (
+                np.asarray(X @ planes[:, :m].T, dtype=np.float64) + planes[:, m] for planes in (ends, origins)
+            )
             weight = np.ascontiguousarray(chunk.weight[rows])
             labels = np.zeros(0, dtype=np.int32) if chunk.labels is None else chunk.labels[rows]
-            totals += see(*scores, chunk.y[rows], weight, of, positive, kinks, tilts, labels, homes, codes[rows])
+            targets, here = chunk.y[rows], codes[rows]
+            totals += see(at_end, at_origin, targets, weight, of, positive, kinks, tilts, labels, homes, here)
         scales = np.array([member.loss.scale for member in members])
         return Evaluation((totals * scales).ravel(), codes[None])
 
     def find_moved(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16]) -> Moved:
-        assert isinstance(trial, Segments) and chunk.labels is not None
+        assert isinstance(trial, Segments)
+        assert chunk.labels is not None
         found = self.evaluate(chunk, trial)
-        codes = found.regions[0].astype(np.int16, copy=False)
+        codes = found.regions[0]
         rows = np.flatnonzero((codes != 0) & (homes[chunk.labels] >= 0))
         few = len(rows) <= math.ceil(trial.n_alone * chunk.n_entries)
         return Moved(found.objectives, rows, codes[rows], np.full(len(rows), few))
@@ -188,6 +213,23 @@ class Together(Problem):
         return homes
 
 
+@dataclass(frozen=True)
+class SamePartition:
+    """A start with the clusters of another problem on the same entries, at a point close to the solution."""
+
+    partition: Clusters
+    point: Float
+
+    def __call__(self, problem: PiecewiseLinear) -> Start:
+        design, point = problem.design, self.point
+
+        def objective(chunk: Chunk) -> float:
+            return design.objective_at(chunk, point, design.margins(chunk, point))
+
+        clusters, total = self.partition.summed_for(problem, objective)
+        return Start(clusters, Incumbent(point, total + design.penalty(point)))
+
+
 def solve_together(
     problem: Together,
     numbers: Sequence[int],
@@ -198,16 +240,25 @@ def solve_together(
     """Solve members to the tolerance, as far as rounds and time allow; ``points`` are where they begin."""
     run = problem.run
     clusters = problem.start().clusters
+
+    def ended() -> bool:
+        return run.stopped or time.monotonic() > run.end
+
     best = {k: Solved(points[k], math.inf, -math.inf) for k in numbers}
     left = list(numbers)
     for attempt in range(MOST_ROUNDS):
         ends: dict[int, Float] = {}
+        latest: dict[int, tuple[int, Solution]] = {}
         for k in left:
-            if run.stopped or time.monotonic() > run.end:
+            if ended():
                 break
-            begin = Incumbent(Place(k, best[k].point), best[k].objective)
-            solution = problem.solve_aggregated(clusters, begin, Accuracy(0.1 * tol, run.end))
-            ends[k] = solution.point
+            replicate, solution = problem.members[k].replicate, None
+            if replicate in latest:
+                solution = problem.still_good(clusters, k, *latest[replicate], tol)
+            if solution is None:
+                begin = Incumbent(Place(k, best[k].point), best[k].objective)
+                solution = problem.solve_aggregated(clusters, begin, Accuracy(0.1 * tol, run.end, duals=False))
+            latest[replicate], ends[k] = (k, solution), solution.point
             bound = max(best[k].lower_bound, solution.lower_bound)
             best[k] = replace(best[k], lower_bound=bound, n_clusters=clusters.n_clusters)
         left = list(ends)
@@ -219,7 +270,7 @@ def solve_together(
         if done is not None and closed:
             done({k: best[k] for k in closed})
         left = [k for k in left if k not in closed]
-        if not left or len(ends) < len(left):
+        if not left or ended():
             break
         if attempt == 0:
             check = clusters.check(_trial(problem, clusters, left, best, ends, split=True))
