@@ -38,15 +38,24 @@ def test_conformal_quantiles_cover():
 
 
 def test_mapie_wraps_our_regressors():
+    """Each of its ways to intervals: rows set aside, folds, and quantiles that are made to cover."""
     regression = pytest.importorskip("mapie.regression")
-    X, mean, rng = rows(2000)
-    y = mean + rng.laplace(size=len(X))
-    if hasattr(regression, "SplitConformalRegressor"):
-        model = regression.SplitConformalRegressor(LADRegressor().fit(X[:800], y[:800]), confidence_level=0.9)
-        model.conformalize(X[800:1400], y[800:1400])
-        _, intervals = model.predict_interval(X[1400:])
-    else:
-        model = regression.MapieRegressor(LADRegressor(), cv=5).fit(X[:1400], y[:1400])
-        _, intervals = model.predict(X[1400:], alpha=0.1)
+    X, mean, rng = rows(3500)
+    y = mean + (0.5 + np.abs(X[:, 0])) * rng.laplace(size=len(X))
+    fitted, held, new = slice(0, 1000), slice(1000, 2000), slice(2000, None)
+    split = regression.SplitConformalRegressor(LADRegressor().fit(X[fitted], y[fitted]), confidence_level=0.9)
+    crossed = regression.CrossConformalRegressor(LADRegressor(), confidence_level=0.9, cv=5)
+    models = [QuantileRegressor(quantile=tau).fit(X[fitted], y[fitted]) for tau in (0.05, 0.95, 0.5)]
+    quantiles = regression.ConformalizedQuantileRegressor(models, confidence_level=0.9, prefit=True)
+    widths = {}
+    for model in (split.conformalize(X[held], y[held]), quantiles.conformalize(X[held], y[held])):
+        _, intervals = model.predict_interval(X[new])
+        low, high = intervals[:, 0, 0], intervals[:, 1, 0]
+        widths[type(model).__name__] = high - low
+        assert 0.87 < ((low <= y[new]) & (y[new] <= high)).mean() < 0.93
+    _, intervals = crossed.fit_conformalize(X[:2000], y[:2000]).predict_interval(X[new])
     low, high = intervals[:, 0, 0], intervals[:, 1, 0]
-    assert 0.85 < ((low <= y[1400:]) & (y[1400:] <= high)).mean() < 0.95
+    assert 0.87 < ((low <= y[new]) & (y[new] <= high)).mean() < 0.95
+    # Quantiles know where rows scatter more: their intervals are not all as wide.
+    assert np.ptp(widths["SplitConformalRegressor"]) < 1e-9
+    assert np.ptp(widths["ConformalizedQuantileRegressor"]) > 0.5
