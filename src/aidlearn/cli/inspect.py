@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -18,6 +18,9 @@ from aidlearn.cli.outputs import write_json
 from aidlearn.cli.run import certificate_rows, factor_rows, iterations, summary
 from aidlearn.cli.statistics import show_summaries, summaries_of
 from aidlearn.cli.words import aligned, console, count, duration, enclosing, facts, gap_text
+
+if TYPE_CHECKING:
+    from aidlearn.engine.checkpoint import Snapshot
 
 ENGINE = ("tol", "max_iter", "time_limit", "n_jobs", "verbose", "callbacks", "checkpoint", "random_state")
 """Parameters that do not change what the model is."""
@@ -156,7 +159,9 @@ def _checkpoint(file: str, json: bool) -> None:
     resumable = bool(source) and source.get("path") != "-"
     if json:
         entries = [
-            {
+            {"file": str(path), **_of_batch(s), "seconds": s.seconds}
+            if _of_batch(s)
+            else {
                 "file": str(path),
                 "n_iter": len(s.history),
                 "objective": high,
@@ -174,16 +179,36 @@ def _checkpoint(file: str, json: bool) -> None:
     screen.print(Text(f"Checkpoint of {name}: {file}", style="bold"))
     rows: list[tuple[str, Any]] = [("data", str(source.get("path", "arrays of a Python program")))]
     for path, s, (low, high) in zip(files, snapshots, best, strict=True):
+        batch = _of_batch(s)
+        if batch:
+            worst = "" if batch["worst_gap"] is None else f", worst gap {gap_text(batch['worst_gap'])}"
+            of = "" if batch["n_members"] is None else f" of {count(batch['n_members'])}"
+            done = f"{count(batch['n_done'])}{of} fits{worst}"
+            rows.append((path.name if len(files) > 1 else "so far", f"{done}, {duration(s.seconds)}"))
+            continue
         low_text, high_text = enclosing(low, high)
         proven = f"optimum {low_text} to {high_text}, gap {gap_text(relative_gap(high, low))}"
         rows.append((path.name if len(files) > 1 else "so far", proven if s.history else "no bound yet"))
         rows.append(("", f"{count(len(s.history))} iterations, {duration(s.seconds)}"))
-    base = str(Path(file)) if len(files) == 1 else str(Path(file).with_name(_base_name(files)))
+    alone = len(files) == 1 and files[0] == Path(file) and files[0].suffix != ".batch"
+    base = str(Path(file)) if alone else str(Path(file).with_name(_base_name(files)))
     how = f"aidlearn resume {base} -o MODEL"
     if not resumable:
         how = "run the same fit again with the same checkpoint"
     rows.append(("go on", how))
     screen.print(facts(rows))
+
+
+def _of_batch(snapshot: Snapshot) -> dict[str, Any]:
+    """How far a batch has come, if the checkpoint is of one."""
+    if "numbers" not in snapshot.arrays:
+        return {}
+    from aidlearn.engine.result import relative_gap
+
+    gaps = [relative_gap(float(high), float(low)) for high, low in snapshot.arrays["values"]]
+    # Checkpoints of older versions do not say how many there are in all.
+    n_members = int(snapshot.arrays["members"][0]) if "members" in snapshot.arrays else None
+    return {"n_done": len(gaps), "n_members": n_members, "worst_gap": max(gaps, default=None)}
 
 
 def _base_name(files: list[Path]) -> str:

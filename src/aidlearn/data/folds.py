@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,12 @@ class Folds(Weights):
     @property
     def n(self) -> int:
         return len(self.training)
+
+    @property
+    def digest(self) -> str:
+        """Tells folds apart."""
+        parts = np.packbits(self.training), np.packbits(self.testing)
+        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()[:16]
 
     def __call__(self, start: int, stop: int, replicates: Sequence[int]) -> Float:
         out = np.ones((len(replicates), stop - start))

@@ -77,6 +77,7 @@ class LinearSVCCV(LinearClassifier, CrossValidated):
         fit_intercept: bool = True,
         tol: float = 1e-4,
         max_iter: int = 100,
+        time_limit: float | None = None,
         n_jobs: int | None = None,
         random_state: Any = 0,
         verbose: int = 0,
@@ -84,6 +85,7 @@ class LinearSVCCV(LinearClassifier, CrossValidated):
         categorical_features: Any = "from_dtype",
         missing: str = "error",
         unknown: str = "error",
+        checkpoint: Any = None,
     ) -> None:
         self.Cs = Cs
         self.cv = cv
@@ -93,6 +95,7 @@ class LinearSVCCV(LinearClassifier, CrossValidated):
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.max_iter = max_iter
+        self.time_limit = time_limit
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -100,6 +103,7 @@ class LinearSVCCV(LinearClassifier, CrossValidated):
         self.categorical_features = categorical_features
         self.missing = missing
         self.unknown = unknown
+        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVCCV:
         """Fit the model (see :meth:`LinearSVC.fit`)."""
@@ -201,6 +205,7 @@ class QuantileRegressorCV(RegressorMixin, CrossValidated):
         fit_intercept: bool = True,
         tol: float = 1e-4,
         max_iter: int = 100,
+        time_limit: float | None = None,
         n_jobs: int | None = None,
         random_state: Any = 0,
         verbose: int = 0,
@@ -208,6 +213,7 @@ class QuantileRegressorCV(RegressorMixin, CrossValidated):
         categorical_features: Any = "from_dtype",
         missing: str = "error",
         unknown: str = "error",
+        checkpoint: Any = None,
     ) -> None:
         self.quantile = quantile
         self.alphas = alphas
@@ -217,6 +223,7 @@ class QuantileRegressorCV(RegressorMixin, CrossValidated):
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.max_iter = max_iter
+        self.time_limit = time_limit
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -224,6 +231,7 @@ class QuantileRegressorCV(RegressorMixin, CrossValidated):
         self.categorical_features = categorical_features
         self.missing = missing
         self.unknown = unknown
+        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> QuantileRegressorCV:
         """Fit the model (see :meth:`QuantileRegressor.fit`)."""

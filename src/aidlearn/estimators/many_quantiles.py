@@ -12,8 +12,8 @@ import numpy as np
 from aidlearn.data.chunk import Float
 from aidlearn.data.moments import Moments
 from aidlearn.data.run import Run
-from aidlearn.engine.checkpoint import Snapshot
 from aidlearn.engine.result import Iteration, Result, Status, below, relative_gap
+from aidlearn.estimators.batch_file import PART, BatchFile
 from aidlearn.estimators.fitting import BatchProgress, Fitted, checkpoint_of, tell_batch
 from aidlearn.estimators.hasty_fits import hasty_quantiles
 from aidlearn.linear.band import Band
@@ -22,14 +22,11 @@ from aidlearn.linear.corridor import Corridor
 from aidlearn.linear.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.sampled import Sampled
-from aidlearn.trace import Profile
 
 SPAN = 0.1
 """Part of the rows between the planes of the quantiles that share near rows."""
 DOUBT = 3.0
 """Distance of a sampled plane from its solution that near rows allow for, in typical ones."""
-PART = "batch"
-"""Of a checkpoint: the quantiles that were solved together."""
 
 
 def quantile_of(design: Design) -> float:
@@ -62,7 +59,7 @@ class ManyQuantiles:
         self.knots: dict[int, Float] = {}
         self.crossings: int | None = None
         """On the rows of the fit, where that is known."""
-        self.checkpoint = checkpoint_of(model, run.source.recipe, moments.digest, PART)
+        self.file = BatchFile(checkpoint_of(model, run.source.recipe, moments.digest, PART), len(designs))
 
     def solve(self) -> list[Fitted]:
         """The fits, in the order in which quantiles were asked for."""
@@ -171,36 +168,17 @@ class ManyQuantiles:
     # Checkpoints
 
     def _save(self) -> None:
-        if self.checkpoint is None:
-            return
-        numbers = sorted(self.solved)
-        all_ = [self.solved[k] for k in numbers]
-        profiles = [solved.profile for solved in all_ if solved.profile is not None]
-        arrays = {
-            "numbers": np.array(numbers),
-            "points": np.array([solved.point for solved in all_]),
-            "values": np.array([[solved.objective, solved.lower_bound] for solved in all_]),
-            "clusters": np.array([[solved.n_clusters, len(solved.profile.sizes)] for solved in all_ if solved.profile]),
-            "sizes": np.concatenate([profile.sizes for profile in profiles]),
-            "distances": np.concatenate([profile.distances for profile in profiles]),
-        }
-        seconds = time.monotonic() - self.started
-        history = [self.fits[k].result.history[0] for k in numbers if k in self.fits]
-        self.checkpoint.save(Snapshot(arrays, None, 0.0, False, self.run.n_passes, seconds, history))
+        history = [self.fits[k].result.history[0] for k in sorted(self.solved) if k in self.fits]
+        self.file.save(self.solved, self.run.n_passes, time.monotonic() - self.started, history)
 
     def _restore(self) -> None:
         """What an earlier part of the same fit has solved."""
-        saved = None if self.checkpoint is None else self.checkpoint.load()
+        saved = self.file.load()
         if saved is None:
             return
-        arrays, first = saved.arrays, 0
         self.started -= saved.seconds
         history = iter(saved.history)
-        rows = zip(arrays["numbers"], arrays["points"], arrays["values"], arrays["clusters"], strict=True)
-        for k, point, (objective, bound), (n_clusters, length) in rows:
-            part = slice(first, first + int(length))
-            profile = Profile(arrays["sizes"][part], arrays["distances"][part])
-            solved = Solved(point, float(objective), float(bound), profile, int(n_clusters))
-            self.solved[int(k)], first = solved, first + int(length)
+        for k, solved in saved.solved.items():
+            self.solved[k] = solved
             if solved.gap <= self.model.tol:
-                self._take(int(k), replace(solved, lower_bound=below(bound, objective)), next(history))
+                self._take(k, replace(solved, lower_bound=below(solved.lower_bound, solved.objective)), next(history))

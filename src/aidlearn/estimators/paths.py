@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import time
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,8 +32,9 @@ from aidlearn.data.threads import one_blas_thread
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import aid
 from aidlearn.engine.result import below, relative_gap
+from aidlearn.estimators.batch_file import PART, BatchFile
 from aidlearn.estimators.checks import check_number
-from aidlearn.estimators.fitting import BatchProgress, tell_batch
+from aidlearn.estimators.fitting import BatchProgress, checkpoint_of, tell_batch
 from aidlearn.estimators.linear import LinearEstimator
 from aidlearn.linear.band import Band, few_entries
 from aidlearn.linear.batch import Batch, Member, Refit, Solved, better
@@ -47,6 +50,8 @@ DOUBT = 3.0
 """Distance of a solution from that of a sample that near rows allow for, in typical ones."""
 FEW = 0.25
 """Part of the rows that may lie so close to a solution: with more of them, groups cost less."""
+LEAST_TIME = 1e-3
+"""Seconds for the last fit where the points have taken all of them: a hasty one."""
 MERGED = 1.5
 """Near rows of several penalties, in those of one, up to which they share them."""
 
@@ -62,6 +67,12 @@ CV_ENGINE = """
         Certified relative gap of every point of every fold, and of the refit.
     max_iter : int, default=100
         Limit on iterations of a fit.
+    time_limit : float, optional
+        Seconds for all of it. Points that time was short of have infinite ``gaps_`` and NaN scores, and the penalty is
+        chosen among those that all folds have (a warning says so); where there is none, ``TimeoutError``.
+    checkpoint : str or path, optional
+        Where points are saved as they are done (with ``.batch`` behind its name), and the refit; the same fit goes on
+        from there.
     n_jobs, random_state, verbose, callbacks, categorical_features, missing, unknown
         As in the single model."""
 CV_ATTRIBUTES = """
@@ -105,7 +116,6 @@ class CrossValidated(LinearEstimator):
     init: Any = "auto"
     initial_rate: float | None = None
     solver: str = "auto"
-    time_limit: float | None = None
 
     @abstractmethod
     def _single(self, value: float) -> Any:
@@ -133,8 +143,8 @@ class CrossValidated(LinearEstimator):
         splits = check_cv(self.cv, y, classifier=classifies).split(np.zeros((len(y), 1)), y)
         return Folds.of(splits, len(y))
 
-    def _path(self, rows: Rows, values: Sequence[float], number: int) -> list[list[Solved]]:
-        """Solutions of each fold (inner) at each value (outer) for one class."""
+    def _path(self, rows: Rows, values: Sequence[float], number: int) -> list[list[Solved | None]]:
+        """Solutions of each fold (inner) at each value (outer) for one class; None for those that time was short of."""
         n_folds, n_values = rows.folds.n, len(values)
         designs = [self._design(rows, value, number) for value in values]
         pairs = [(k, fold) for k in range(n_values) for fold in range(n_folds)]
@@ -143,67 +153,90 @@ class CrossValidated(LinearEstimator):
         def refit(member: int, problem: Member, point: Float | None) -> Solved:
             return self._refitted(rows, values[pairs[member][0]], number, problem, point)
 
-        if few_entries(rows.run.n_entries, designs[0].n_variables):
-            solved = dict(enumerate(refit(k, member, None) for k, member in enumerate(members)))
-        else:
-            solved = self._neighbours(rows, designs, members, refit)
-        return [[solved[k * n_folds + fold] for fold in range(n_folds)] for k in range(n_values)]
+        part = PART if rows.n_fits == 1 else f"{number}.{PART}"
+        digest = f"{rows.moments.digest} of folds {rows.folds.digest}"
+        file = BatchFile(checkpoint_of(self, rows.run.source.recipe, digest, part), len(members))
+        progress = _Told(self._callbacks(), file, rows.run)
+        try:
+            if few_entries(rows.run.n_entries, designs[0].n_variables):
+                self._fit_rest(members, refit, progress)
+            else:
+                self._neighbours(rows, designs, members, refit, progress)
+        except KeyboardInterrupt:
+            rows.run.stop()
+        solved = progress.solved
+        return [[solved.get(k * n_folds + fold) for fold in range(n_folds)] for k in range(n_values)]
+
+    def _fit_rest(self, members: Sequence[Member], refit: Refit, progress: _Told) -> None:
+        """A fit of its own for each member that is left."""
+        for k in progress.left(self.tol):
+            if progress.ended:
+                return
+            before = progress.solved.get(k)
+            found = refit(k, members[k], None if before is None else before.point)
+            if not progress.run.stopped:
+                progress({k: found})
 
     def _neighbours(
-        self, rows: Rows, designs: Sequence[Design], members: Sequence[Member], refit: Refit
-    ) -> dict[int, Solved]:
+        self, rows: Rows, designs: Sequence[Design], members: Sequence[Member], refit: Refit, progress: _Told
+    ) -> None:
         """All members: near rows where they are few, clusters of one fit where they are not, fits for what is left."""
+        if not progress.left(self.tol):
+            return
         start = Band()
         middle = designs[len(designs) // 2]
         problem = PiecewiseLinear(rows.all, middle, self._procedure(start))
-        fit = aid(problem, self._limits(), self._callbacks())
+        limits, run = self._limits(), rows.run
+        if math.isfinite(run.end):
+            limits = replace(limits, time_limit=max(run.end - time.monotonic(), 0.0))
+        fit = aid(problem, limits, self._callbacks())
+        if progress.ended:
+            return
         sampled = Sampled.of_start(start, rows.all, middle)
-        progress = _Told(self._callbacks(), len(members))
-        solved: dict[int, Solved] = {}
         point = fit.point
         share = sampled.share(middle, (point, point), DOUBT * sampled.error(middle, point))
         if share <= FEW and not sampled.is_tied(middle, point):
-            batch = Batch(rows.run, designs[0], members, rows.folds, self.tol, sampled.metric)
+            batch = Batch(run, designs[0], members, rows.folds, self.tol, sampled.metric)
             path = _Path(sampled, designs, rows.folds.n)
-            solved = batch.solve(path.corridors(), None, path.begin, progress)
-        left = [k for k in range(len(members)) if k not in solved or not solved[k].gap <= self.tol]
-        layout = middle.layout
+            progress(batch.solve(path.corridors(), None, path.begin, progress, progress.solved))
+        left, layout = progress.left(self.tol), middle.layout
         if left and not middle.offset and not (layout and layout.levels):
-            together = Together(rows.run, middle, members, rows.folds, fit.clusters)
-            points = {k: solved[k].point if k in solved else point for k in left}
-            for k, found in solve_together(together, left, points, self.tol, progress).items():
-                solved[k] = better(solved[k], found) if k in solved else found
+            together = Together(run, middle, members, rows.folds, fit.clusters)
+            points = {k: progress.solved[k].point if k in progress.solved else point for k in left}
             rows.partition = fit.clusters
-        for k in left:
-            if not solved[k].gap <= self.tol:
-                solved[k] = better(solved[k], refit(k, members[k], solved[k].point))
-        return solved
+            progress(solve_together(together, left, points, self.tol, progress))
+        self._fit_rest(members, refit, progress)
 
     def _refitted(self, rows: Rows, value: float, number: int, member: Member, point: Float | None) -> Solved:
         """One fold on all rows, from a point close to it if there is one."""
         run = Reweighted(rows.run, rows.folds, member.replicate)
         moments = inspect(run, self.fit_intercept)
+        run.end = rows.run.end
         own = replace(rows, all=run, moments=moments)
         start = Band()
         if point is not None:
             start.continue_from(point)
         self.n_refitted_ += 1
         logger.debug("fold %d is fitted on all rows at %g", member.replicate, value)
-        return Solved.of(self._fit_design(run, self._design(own, value, number), start, moments).result)
+        single = self._single(value).set_params(checkpoint=None)  # points are saved together
+        return Solved.of(single._fit_design(run, self._design(own, value, number), start, moments).result)
 
     def _validate(self, rows: Rows, values: Sequence[float]) -> Float:
-        """Fit all points of all folds; returns them, shape (fits, folds, values, variables), and sets ``gaps_``."""
+        """Fit all points of all folds; returns them, shape (fits, folds, values, variables), and sets ``gaps_``.
+
+        Points that time was short of are NaN, with an infinite gap.
+        """
         self.n_refitted_ = 0
         order = np.argsort(values, kind="stable")
         with one_blas_thread():
             paths = [self._path(rows, [values[k] for k in order], number) for number in range(rows.n_fits)]
         back = np.argsort(order)
         paths = [[path[k] for k in back] for path in paths]
-        points = np.array([[[s.point for s in at] for at in path] for path in paths]).swapaxes(1, 2)
-        self.gaps_ = (
-            np.array([[[_proven_gap(s) for s in at] for at in path] for path in paths]).swapaxes(1, 2).max(axis=0)
-        )
-        return points
+        missing = np.full(rows.run.n_attributes + self.fit_intercept, np.nan)
+        points = np.array([[[missing if s is None else s.point for s in at] for at in path] for path in paths])
+        gaps = np.array([[[np.inf if s is None else _proven_gap(s) for s in at] for at in path] for path in paths])
+        self.gaps_ = gaps.swapaxes(1, 2).max(axis=0)
+        return points.swapaxes(1, 2)
 
     def _default_scores(self, rows: Rows, points: Float) -> Float:
         """Weighted means over the test rows of each fold, by one pass."""
@@ -241,12 +274,12 @@ class CrossValidated(LinearEstimator):
         scorer = check_scoring(probe, scoring=self.scoring)
         used = self._complete(X, y, sample_weight)
         kept = np.arange(rows.run.n_entries) if used.rows is None else np.flatnonzero(used.rows)
-        scores = np.empty(points.shape[1:3])
+        scores = np.full(points.shape[1:3], np.nan)
         for fold in range(rows.folds.n):
             tested = np.flatnonzero(rows.folds.testing[fold])
             its_X, its_y = _safe_indexing(X, kept[tested]), _safe_indexing(used.y, tested)
             told = {} if used.weight is None else {"sample_weight": np.asarray(used.weight)[tested]}
-            for k in range(points.shape[2]):
+            for k in np.flatnonzero(np.isfinite(self.gaps_[fold])):
                 model = copy.copy(probe)
                 self._give(model, points[:, fold, k], rows)
                 scores[fold, k] = scorer(model, its_X, its_y, **told)
@@ -266,7 +299,7 @@ class CrossValidated(LinearEstimator):
     ) -> float:
         """Scores, the best value, and the model with it."""
         if self.scoring is None:
-            self.scores_ = self._default_scores(rows, points)
+            self.scores_ = np.where(np.isfinite(self.gaps_), self._default_scores(rows, points), np.nan)
         else:
             self.scores_ = self._asked_scores(rows, probe, X, y, sample_weight, points)
         raised = points
@@ -275,12 +308,17 @@ class CrossValidated(LinearEstimator):
             raised[..., -1] += rows.offset
         self.coefs_paths_ = raised if len(raised) > 1 else raised[0]
         means = self.scores_.mean(axis=0)
+        self._tell_of_missing(rows)
         best = int(np.nanargmax(means)) if np.isfinite(means).any() else 0
         for name in [name for name in vars(self) if name in CERTIFICATE]:
             del self.__dict__[name]  # of an earlier fit
         final, n_passes = probe, rows.run.n_passes
-        if self.refit:
+        if self.refit and not rows.run.stopped:
             final = self._single(values[best])
+            if np.isinf(self.gaps_).any():  # another penalty may be chosen when the rest is done
+                final.set_params(checkpoint=None)
+            if math.isfinite(rows.run.end):
+                final.set_params(time_limit=max(rows.run.end - time.monotonic(), LEAST_TIME))
             if rows.partition is not None and rows.n_fits == 1:
                 final._begin_with(SamePartition(rows.partition, points[0, 0, best]))
             final.fit(X, y, sample_weight)
@@ -290,6 +328,36 @@ class CrossValidated(LinearEstimator):
         self.__dict__.update({name: value for name, value in vars(final).items() if name.endswith("_")})
         self.n_passes_ = n_passes
         return float(values[best])
+
+    def _tell_of_missing(self, rows: Rows) -> None:
+        """Say what a limit on time, or the user, has left out; without any value that all folds have, end.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If the user has stopped the fit before there was anything to choose from.
+        TimeoutError
+            The same of the limit on time.
+        """
+        missing = np.isinf(self.gaps_)
+        if not missing.any():
+            return
+        if missing.any(axis=0).all():
+            if rows.run.stopped:
+                raise KeyboardInterrupt
+            raise TimeoutError(
+                f"time_limit={self.time_limit} ended before all {rows.folds.n} folds were fitted for any of the "
+                f"{missing.shape[1]} penalties. Give more time, fewer penalties or fewer folds"
+                f"{', or go on from the checkpoint' if self.checkpoint is not None else ''}."
+            )
+        why, then = f"time_limit={self.time_limit} ended", "chosen"
+        if rows.run.stopped:
+            why, then = "The fit was stopped", "chosen, and its coefficients averaged over the folds,"
+        warnings.warn(
+            f"{why} with {missing.sum()} of {missing.size} points not fitted (their gaps_ are infinite): the penalty was "
+            f"{then} among the {int((~missing.any(axis=0)).sum())} that all folds have.",
+            stacklevel=4,
+        )
 
 
 class _Path:
@@ -329,17 +397,33 @@ class _Path:
 
 
 class _Told:
-    """Tells callbacks how many points of the path are done."""
+    """What is known of the points of a path: keeps it, saves it, and tells callbacks how many are done."""
 
-    def __init__(self, callbacks: Sequence[Any], n_members: int) -> None:
-        self.callbacks, self.n_members = callbacks, n_members
-        self.done, self.worst, self.started = 0, 0.0, time.monotonic()
+    def __init__(self, callbacks: Sequence[Any], file: BatchFile, run: Run) -> None:
+        self.callbacks, self.file, self.run = callbacks, file, run
+        self.started, self.solved = time.monotonic(), dict[int, Solved]()
+        saved = file.load()
+        if saved is not None:
+            self.started, self.solved = self.started - saved.seconds, saved.solved
+
+    @property
+    def ended(self) -> bool:
+        """Whether time is over, or the user has stopped the fit."""
+        return self.run.stopped or time.monotonic() > self.run.end
+
+    def left(self, tol: float) -> list[int]:
+        """Members that are not done."""
+        return [k for k in range(self.file.n_members) if k not in self.solved or not self.solved[k].gap <= tol]
 
     def __call__(self, found: Mapping[int, Solved]) -> None:
-        self.done += len(found)
-        self.worst = max(self.worst, *(_proven_gap(solved) for solved in found.values()))
-        seconds = time.monotonic() - self.started
-        tell_batch(self.callbacks, BatchProgress(self.done, self.n_members, self.worst, seconds))
+        seen = {k: solved for k, solved in found.items() if math.isfinite(solved.objective)}
+        for k, solved in seen.items():
+            self.solved[k] = better(self.solved[k], solved) if k in self.solved else solved
+        if not seen:
+            return
+        seconds, worst = time.monotonic() - self.started, max(_proven_gap(solved) for solved in self.solved.values())
+        self.file.save(self.solved, self.run.n_passes, seconds)
+        tell_batch(self.callbacks, BatchProgress(len(self.solved), self.file.n_members, worst, seconds))
 
 
 def _proven_gap(solved: Solved) -> float:
