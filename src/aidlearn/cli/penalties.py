@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from aidlearn.cli.errors import CliError, option_name
 from aidlearn.cli.options import option
 from aidlearn.cli.parameters import options_of, parameters_from
@@ -18,7 +20,7 @@ CV_OPTIONS = {
 """Of models whose penalty can be chosen."""
 VALUES = {"LinearSVCCV": ("Cs", "C"), "QuantileRegressorCV": ("alphas", "alpha")}
 """Parameter that holds the penalties, and the one that they are values of."""
-NOT_OFFERED = ("time_limit", "se", "clusters", "memory_limit")
+NOT_OFFERED = ("se", "clusters", "memory_limit")
 
 
 def cross_validated(model: Model, options: dict[str, Any], defaults: dict[str, Any]) -> tuple[Model, Any]:
@@ -31,7 +33,6 @@ def cross_validated(model: Model, options: dict[str, Any], defaults: dict[str, A
             raise CliError(f"{option_name(name)} is not for --cv: leave it out.")
     given = {**options, "checkpoint": None}
     parameters = parameters_from(chosen, given)
-    parameters.pop("time_limit", None)
     parameters["cv"] = options["cv"]
     if options["cv"] < 2:
         raise CliError(f"--cv must be at least 2, got {options['cv']}.")
@@ -54,6 +55,8 @@ def chosen_rows(model: Any) -> list[tuple[str, str]]:
         return []
     _many, one = VALUES[type(model).__name__]
     n_folds, n = model.scores_.shape
-    score = model.scores_.mean(axis=0).max()
+    score = np.nanmax(model.scores_.mean(axis=0))
+    seen = np.isfinite(model.gaps_)
+    certified = "every point certified" if seen.all() else f"{seen.sum()} of {seen.size} points fitted and certified"
     words = f"{getattr(model, one + '_'):g}, the best of {n} over {n_folds} folds: mean score {score:.6g}"
-    return [(one, words), ("folds", f"every point certified, largest gap {model.gaps_.max():.1e}")]
+    return [(one, words), ("folds", f"{certified}, largest gap {model.gaps_[seen].max():.1e}")]

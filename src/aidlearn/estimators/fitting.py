@@ -111,7 +111,7 @@ def tell_of_fit(model: Any, callbacks: Sequence[Any], n_rows: int) -> None:
 
 
 def checkpoint_of(
-    model: Any, recipe: dict[str, Any] | None, digest: str, number: int | str | None
+    model: Any, recipe: dict[str, Any] | None, digest: str, number: int | str | None, **also: str
 ) -> Checkpoint | None:
     """Where to save a model (the ``number``-th of several, or a part with a name), and what makes it this one."""
     if model.checkpoint is None:
@@ -120,7 +120,7 @@ def checkpoint_of(
     name = type(model).__name__
     told = {key: value for key, value in parameters.items() if not (key in LATER and _same(value, LATER[key]))}
     described = {key: _described(value) for key, value in told.items()}
-    fingerprint = {"model": name, "number": str(number), "data": digest, **described}
+    fingerprint = {"model": name, "number": str(number), "data": digest, **described, **also}
     source = model.rows_from if recipe is None else recipe
     origin: dict[str, Any] | None = {"estimator": name, "parameters": parameters, "source": source}
     try:

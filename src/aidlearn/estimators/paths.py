@@ -12,7 +12,7 @@ import math
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,29 +31,24 @@ from aidlearn.data.source import DataSource
 from aidlearn.data.threads import one_blas_thread
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import aid
-from aidlearn.engine.result import below, relative_gap
 from aidlearn.estimators.batch_file import PART, BatchFile
 from aidlearn.estimators.checks import check_number
-from aidlearn.estimators.fitting import BatchProgress, checkpoint_of, tell_batch
+from aidlearn.estimators.fitting import checkpoint_of
 from aidlearn.estimators.linear import LinearEstimator
+from aidlearn.estimators.path_points import DOUBT, Path, Told, proven_gap
 from aidlearn.linear.band import Band, few_entries
-from aidlearn.linear.batch import Batch, Member, Refit, Solved, better
-from aidlearn.linear.corridor import Corridor
+from aidlearn.linear.batch import Batch, Member, Refit, Solved
 from aidlearn.linear.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
-from aidlearn.linear.sampled import Sampled, SampledSolution
+from aidlearn.linear.sampled import Sampled
 from aidlearn.linear.together import SamePartition, Together, solve_together
 
 logger = logging.getLogger("aidlearn")
 
-DOUBT = 3.0
-"""Distance of a solution from that of a sample that near rows allow for, in typical ones."""
 FEW = 0.25
 """Part of the rows that may lie so close to a solution: with more of them, groups cost less."""
 LEAST_TIME = 1e-3
 """Seconds for the last fit where the points have taken all of them: a hasty one."""
-MERGED = 1.5
-"""Near rows of several penalties, in those of one, up to which they share them."""
 
 CV_PARAMETERS = """
     cv : int, splitter or iterable of (train, test), default=5
@@ -154,9 +149,9 @@ class CrossValidated(LinearEstimator):
             return self._refitted(rows, values[pairs[member][0]], number, problem, point)
 
         part = PART if rows.n_fits == 1 else f"{number}.{PART}"
-        digest = f"{rows.moments.digest} of folds {rows.folds.digest}"
-        file = BatchFile(checkpoint_of(self, rows.run.source.recipe, digest, part), len(members))
-        progress = _Told(self._callbacks(), file, rows.run)
+        recipe, digest = rows.run.source.recipe, rows.moments.digest
+        file = BatchFile(checkpoint_of(self, recipe, digest, part, folds=rows.folds.digest), len(members))
+        progress = Told(self._callbacks(), file, rows.run)
         try:
             if few_entries(rows.run.n_entries, designs[0].n_variables):
                 self._fit_rest(members, refit, progress)
@@ -167,7 +162,7 @@ class CrossValidated(LinearEstimator):
         solved = progress.solved
         return [[solved.get(k * n_folds + fold) for fold in range(n_folds)] for k in range(n_values)]
 
-    def _fit_rest(self, members: Sequence[Member], refit: Refit, progress: _Told) -> None:
+    def _fit_rest(self, members: Sequence[Member], refit: Refit, progress: Told) -> None:
         """A fit of its own for each member that is left."""
         for k in progress.left(self.tol):
             if progress.ended:
@@ -178,7 +173,7 @@ class CrossValidated(LinearEstimator):
                 progress({k: found})
 
     def _neighbours(
-        self, rows: Rows, designs: Sequence[Design], members: Sequence[Member], refit: Refit, progress: _Told
+        self, rows: Rows, designs: Sequence[Design], members: Sequence[Member], refit: Refit, progress: Told
     ) -> None:
         """All members: near rows where they are few, clusters of one fit where they are not, fits for what is left."""
         if not progress.left(self.tol):
@@ -186,10 +181,8 @@ class CrossValidated(LinearEstimator):
         start = Band()
         middle = designs[len(designs) // 2]
         problem = PiecewiseLinear(rows.all, middle, self._procedure(start))
-        limits, run = self._limits(), rows.run
-        if math.isfinite(run.end):
-            limits = replace(limits, time_limit=max(run.end - time.monotonic(), 0.0))
-        fit = aid(problem, limits, self._callbacks())
+        run = rows.run
+        fit = aid(problem, self._limits(run), self._callbacks())
         if progress.ended:
             return
         sampled = Sampled.of_start(start, rows.all, middle)
@@ -197,7 +190,7 @@ class CrossValidated(LinearEstimator):
         share = sampled.share(middle, (point, point), DOUBT * sampled.error(middle, point))
         if share <= FEW and not sampled.is_tied(middle, point):
             batch = Batch(run, designs[0], members, rows.folds, self.tol, sampled.metric)
-            path = _Path(sampled, designs, rows.folds.n)
+            path = Path(sampled, designs, rows.folds.n)
             progress(batch.solve(path.corridors(), None, path.begin, progress, progress.solved))
         left, layout = progress.left(self.tol), middle.layout
         if left and not middle.offset and not (layout and layout.levels):
@@ -234,7 +227,7 @@ class CrossValidated(LinearEstimator):
         paths = [[path[k] for k in back] for path in paths]
         missing = np.full(rows.run.n_attributes + self.fit_intercept, np.nan)
         points = np.array([[[missing if s is None else s.point for s in at] for at in path] for path in paths])
-        gaps = np.array([[[np.inf if s is None else _proven_gap(s) for s in at] for at in path] for path in paths])
+        gaps = np.array([[[np.inf if s is None else proven_gap(s) for s in at] for at in path] for path in paths])
         self.gaps_ = gaps.swapaxes(1, 2).max(axis=0)
         return points.swapaxes(1, 2)
 
@@ -340,7 +333,7 @@ class CrossValidated(LinearEstimator):
             The same of the limit on time.
         """
         missing = np.isinf(self.gaps_)
-        if not missing.any():
+        if not missing.any() and not rows.run.stopped:
             return
         if missing.any(axis=0).all():
             if rows.run.stopped:
@@ -354,81 +347,10 @@ class CrossValidated(LinearEstimator):
         if rows.run.stopped:
             why, then = "The fit was stopped", "chosen, and its coefficients averaged over the folds,"
         warnings.warn(
-            f"{why} with {missing.sum()} of {missing.size} points not fitted (their gaps_ are infinite): the penalty was "
-            f"{then} among the {int((~missing.any(axis=0)).sum())} that all folds have.",
+            f"{why} with {missing.sum()} of {missing.size} points not fitted (their gaps_ are infinite): the penalty "
+            f"was {then} among the {int((~missing.any(axis=0)).sum())} that all folds have.",
             stacklevel=4,
         )
-
-
-class _Path:
-    """Where the solutions of folds along a path of penalties lie: around those of a sample of all rows."""
-
-    def __init__(self, sampled: Sampled, designs: Sequence[Design], n_folds: int) -> None:
-        self.sampled, self.designs, self.n_folds = sampled, designs, n_folds
-        self.points: list[Float] = []
-
-    def corridors(self) -> list[Corridor]:
-        """Penalties whose solutions are close share near rows."""
-        found: list[SampledSolution] = []
-        for design in self.designs:
-            found.append(self.sampled.solution(design, found[-1].point if found else None))
-        self.points = [solution.point for solution in found]
-        corridors: list[Corridor] = []
-        first = 0
-        for last in range(len(found)):
-            reach = DOUBT * max(solution.error for solution in found[first : last + 1])
-            share = self.sampled.share(self.designs[first], (self.points[first], self.points[last]), reach)
-            alone = self.sampled.share(self.designs[last], (self.points[last],) * 2, DOUBT * found[last].error)
-            if first < last and share > MERGED * alone:
-                first, reach = last, DOUBT * found[last].error
-            else:
-                corridors[len(corridors) - (first < last) :] = []
-            numbers = range(first * self.n_folds, (last + 1) * self.n_folds)
-            corridors.append(Corridor(numbers, (self.points[first], self.points[last]), reach, reach / DOUBT))
-        return corridors
-
-    def begin(self, number: int, points: Mapping[int, Float]) -> Float:
-        """From the fold and the penalty before; the first fold moves along the path as the sample does."""
-        k, fold = divmod(number, self.n_folds)
-        before = number - self.n_folds
-        if fold == 0:
-            return self.points[k] if k == 0 else points[before] + (self.points[k] - self.points[k - 1])
-        return points[number - 1] if k == 0 else points[number - 1] + (points[before] - points[before - 1])
-
-
-class _Told:
-    """What is known of the points of a path: keeps it, saves it, and tells callbacks how many are done."""
-
-    def __init__(self, callbacks: Sequence[Any], file: BatchFile, run: Run) -> None:
-        self.callbacks, self.file, self.run = callbacks, file, run
-        self.started, self.solved = time.monotonic(), dict[int, Solved]()
-        saved = file.load()
-        if saved is not None:
-            self.started, self.solved = self.started - saved.seconds, saved.solved
-
-    @property
-    def ended(self) -> bool:
-        """Whether time is over, or the user has stopped the fit."""
-        return self.run.stopped or time.monotonic() > self.run.end
-
-    def left(self, tol: float) -> list[int]:
-        """Members that are not done."""
-        return [k for k in range(self.file.n_members) if k not in self.solved or not self.solved[k].gap <= tol]
-
-    def __call__(self, found: Mapping[int, Solved]) -> None:
-        seen = {k: solved for k, solved in found.items() if math.isfinite(solved.objective)}
-        for k, solved in seen.items():
-            self.solved[k] = better(self.solved[k], solved) if k in self.solved else solved
-        if not seen:
-            return
-        seconds, worst = time.monotonic() - self.started, max(_proven_gap(solved) for solved in self.solved.values())
-        self.file.save(self.solved, self.run.n_passes, seconds)
-        tell_batch(self.callbacks, BatchProgress(len(self.solved), self.file.n_members, worst, seconds))
-
-
-def _proven_gap(solved: Solved) -> float:
-    """The gap, with a bound that rounding has lifted above the objective lowered again."""
-    return relative_gap(solved.objective, below(solved.lower_bound, solved.objective))
 
 
 CERTIFICATE = (
