@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from aidlearn.cli.errors import CliError, option_name
 from aidlearn.cli.options import option
 from aidlearn.cli.parameters import options_of, parameters_from
@@ -53,6 +51,8 @@ def chosen_rows(model: Any) -> list[tuple[str, str]]:
     """Which penalty a model has chosen, and by what."""
     if type(model).__name__ not in VALUES:
         return []
+    import numpy as np
+
     _many, one = VALUES[type(model).__name__]
     n_folds, n = model.scores_.shape
     score = np.nanmax(model.scores_.mean(axis=0))
