@@ -9,9 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
-from aidlearn import LinearSVC, open_source
+from aidlearn import LADRegressor, LinearSVC, Status, open_source
+from aidlearn.data.memory import Budget
 from aidlearn.data.run import Run
+from aidlearn.data.source import DataSource
 
 N, M = 600_000, 12
 
@@ -175,3 +178,59 @@ def test_factors_of_a_frame_are_not_expanded():
     taken, frame, gap = map(float, answer.stdout.split())
     assert taken <= 0.5 * frame + 100e6
     assert gap <= 1e-4
+
+
+def test_clusters_of_later_iterations_are_counted(tmp_path):
+    """Before, iterations went on with as many clusters as they liked, whatever the limit."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30_000, 8))
+    y = X.sum(axis=1) + rng.standard_t(3, size=30_000)
+    np.save(tmp_path / "rows.npy", np.column_stack([X, y]))
+
+    def fitted(limit):
+        source = open_source(tmp_path / "rows.npy", 8, memory_limit=limit)
+        budget = Run(source).budget
+        return LADRegressor(init="kmeans", initial_rate=0.003, tol=1e-7).fit(source), budget
+
+    free, _ = fitted(None)
+    assert free.status_ is Status.gap
+    most = free.n_clusters_ * 10
+    with pytest.raises(ValueError, match="needs about") as refused:
+        fitted("1kB")
+    least = 1e6 * int(re.search(r"about (\d+) MB", str(refused.value))[1])
+    tight, budget = fitted(least)
+    assert 90 * 10 < budget.later < most, "first clusters fit, the last do not"
+    assert tight.status_ is Status.memory_limit
+    assert tight.n_clusters_ * 10 <= budget.later
+    assert tight.n_iter_ < free.n_iter_
+    assert tight.lower_bound_ <= free.objective_
+    assert free.lower_bound_ <= tight.objective_ < 1.5 * free.objective_
+    roomy, budget = fitted(10 * least)
+    assert budget.later > most
+    assert roomy.objective_ == free.objective_
+    assert roomy.status_ is Status.gap
+
+
+@pytest.mark.parametrize("sparse_rows", [False, True])
+def test_sums_of_chunks_may_be_added_up_early(monkeypatch, sparse_rows):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(40_000, 3)) * (rng.random((40_000, 3)) < 0.5)
+    y = X @ [1.0, 2.0, 3.0] + rng.standard_t(3, size=40_000)
+    X = sparse.csr_array(X) if sparse_rows else X
+    monkeypatch.setattr(DataSource, "rows_per_chunk", 1500)
+    first = {}
+    for held in (1 << 22, 10):
+        monkeypatch.setattr("aidlearn.engine.clusters.HELD", held)
+        for init in ("kmeans", "auto"):
+            # Few rows near, so that several iterations split.
+            model = LADRegressor(init=init, initial_rate=0.001, tol=1e-8).fit(X, y)
+            told = (model.coef_.tolist(), model.lower_bound_, [record.n_clusters for record in model.history_])
+            assert len(told[2]) > 2
+            assert first.setdefault(init, told) == told
+
+
+def test_models_that_share_passes_share_the_memory_of_clusters():
+    budget = Budget(100.0, 90_000.0, 180_000.0)
+    assert budget.of_members(3, 11) == Budget(100.0, 30_000.0, 60_000.0)
+    assert budget.of_members(300, 11).later == 11 * 210, "what a fit needs at least"
+    assert Budget().of_members(3, 11) == Budget()

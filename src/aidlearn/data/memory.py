@@ -35,6 +35,14 @@ class Budget:
     """In the largest sample of rows."""
     clusters: float = math.inf
     """In the sums of the first clusters."""
+    later: float = math.inf
+    """In those of all clusters once the sample has gone; splits that take more end a fit."""
+
+    def of_members(self, n_members: int, p: int) -> Budget:
+        """The same for one of several models that are fitted at once; each may hold what it needs at least."""
+        least = p * fewest_clusters(p)
+        clusters, later = (max(number / n_members, least) for number in (self.clusters, self.later))
+        return Budget(self.sample, clusters, later)
 
     def sample_rows(self, n: int, p: int) -> int:
         """Rows of the largest sample: a twelfth of them, but no more than fit, and no fewer than a start needs."""
@@ -44,6 +52,11 @@ class Budget:
 def fewest_rows(n: int, p: int) -> int:
     """Rows that the smallest sample has to have."""
     return min(n, max(20 * p, 2000))
+
+
+def fewest_clusters(p: int) -> int:
+    """Clusters that every fit may hold."""
+    return 10 * p + 100
 
 
 BYTES_PER_ROW = 40
@@ -88,13 +101,14 @@ class Need:
     def least(self) -> float:
         """With the smallest sample and the fewest clusters."""
         p = self.m + 1
-        sample, clusters = fewest_rows(self.n, p), min(self.n, 10 * p + 100)
+        sample, clusters = fewest_rows(self.n, p), min(self.n, fewest_clusters(p))
         return self.fixed + 8 * p * (SAMPLE_COPIES * sample + CLUSTER_COPIES * clusters)
 
     def budget(self, limit: float) -> Budget:
-        """Half of what is left goes to the sample, half to clusters."""
+        """Half of what is left goes to the sample, half to the first clusters, and all of it to those that follow."""
         left = max(limit - self.fixed, 0.0) / 2 / 8
-        return Budget(min(Budget.sample, left / SAMPLE_COPIES), left / CLUSTER_COPIES)
+        later = max(2 * left / CLUSTER_COPIES, (self.m + 1) * fewest_clusters(self.m + 1))
+        return Budget(min(Budget.sample, left / SAMPLE_COPIES), left / CLUSTER_COPIES, later)
 
     def spare(self, limit: float) -> float:
         """Bytes for what a fit keeps once its samples, clusters and labels are gone."""

@@ -40,7 +40,7 @@ class _Member(Run):
     def __init__(self, group: _Group) -> None:
         whole = group.run
         super().__init__(whole.source, whole.targets, n_jobs=1, whole=whole, compiled=whole.compiled)
-        self.budget = whole.budget
+        self.budget = whole.budget.of_members(group.n_members, whole.n_attributes + 1)
         self._group = group
 
     def map(
@@ -67,8 +67,8 @@ class _Member(Run):
 
 
 class _Group:
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, run: Run, n_members: int) -> None:
+        self.run, self.n_members = run, n_members
         self.closed = False
         self.sampling = threading.Lock()
         self.computing = threading.Semaphore(run.n_jobs)
@@ -135,7 +135,7 @@ def run_together(run: Run, fits: Sequence[Callable[[Run], T]]) -> list[T]:
     """``fit(run)`` of every fit, with shared passes; results in the order of the fits."""
     if len(fits) == 1:
         return [fits[0](run)]
-    group = _Group(run)
+    group = _Group(run, len(fits))
     group.running = len(fits)
     results: list[Any] = [None] * len(fits)
 

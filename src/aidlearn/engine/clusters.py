@@ -28,8 +28,10 @@ from aidlearn.engine.splits import (
     ChunkSums,
     Renaming,
 )
-from aidlearn.engine.sums import Sums
+from aidlearn.engine.sums import Sums, numbers_of
 
+HELD = 1 << 22
+"""Numbers of groups that chunks have found to be split, which are held before they are added up."""
 CANCELLATION = 0.01
 """A cluster whose sum has shrunk below this part of what was last summed is summed afresh."""
 
@@ -269,10 +271,17 @@ class Clusters:
         objectives = np.zeros(len(trial.points))
         found_in: list[ChunkMoves] = []
 
+        held = 0
+
         def collect(moves: ChunkMoves) -> None:
+            nonlocal held
             objectives[:] += moves.objectives
             if len(moves.keys):
                 found_in.append(moves)
+                held += 0 if moves.groups is None else moves.groups.size
+            if held > HELD:
+                found_in[:] = joined_groups(found_in)
+                held = HELD // 2
 
         states = self.problem.run.map(evaluate, self._states, collect)
         objectives += [problem.penalty(point) for point in trial.points]
@@ -349,6 +358,13 @@ class Clusters:
                 left.append((parents.astype(np.int64), total.toarray() if sparse.issparse(total) else total))
         return alone, left
 
+    def fit_into_memory(self, check: Check) -> bool:
+        """Whether there is room for the clusters that a check would split."""
+        if check.born is None:
+            return True
+        added = numbers_of(check.born.groups) + sum(map(numbers_of, check.born.alone))
+        return self.store.n_numbers + added <= self.problem.run.budget.later
+
     def decluster(self, check: Check) -> None:
         """Split the clusters that a check found in several regions."""
         self._states, self._renaming, born = check.states, check.renaming, check.born
@@ -388,6 +404,36 @@ class Clusters:
 
         self.problem.run.map(sum_stale, self._states, collect)
         self._summed[stale] = self.store.sizes_of_groups(stale)
+
+
+def joined_groups(found_in: list[ChunkMoves]) -> list[ChunkMoves]:
+    """The moves of consecutive chunks with the sums of each group once, added in the order of the chunks."""
+    with_groups = [moves for moves in found_in if moves.groups is not None]
+    sizes = [len(moves.groups) for moves in with_groups if moves.groups is not None]
+    keys = np.unique(np.concatenate([moves.keys[:n] for moves, n in zip(with_groups, sizes, strict=True)]))
+    first = with_groups[0]
+    assert first.groups is not None
+    total = ChunkMoves(
+        objectives=np.zeros_like(first.objectives),
+        keys=keys,
+        parents=np.zeros(len(keys), dtype=first.parents.dtype),
+        firsts=np.zeros(len(keys), dtype=first.firsts.dtype),
+        homes=np.zeros(len(keys), dtype=first.homes.dtype),
+        counts=np.zeros(len(keys), dtype=first.counts.dtype),
+        groups=np.zeros((len(keys), first.groups.shape[1])),
+    )
+    alone = []
+    for moves in found_in:
+        n = 0 if moves.groups is None else len(moves.groups)
+        at = np.searchsorted(keys, moves.keys[:n])
+        total.parents[at], total.firsts[at], total.homes[at] = moves.parents[:n], moves.firsts[:n], moves.homes[:n]
+        total.counts[at] += moves.counts[:n]
+        if moves.groups is not None and total.groups is not None:
+            total.groups[at] += moves.groups
+        if moves.alone is not None:
+            own = (moves.keys[n:], moves.parents[n:], moves.firsts[n:], moves.homes[n:], moves.counts[n:])
+            alone.append(ChunkMoves(moves.objectives, *own, None, moves.alone))
+    return [total, *alone]
 
 
 def near_and_far(counts: Int, distances: Float) -> tuple[float | None, float | None]:

@@ -312,6 +312,9 @@ def aid(
                 if elsewhere and type(elsewhere) is not type(trial):
                     check = clusters.check(elsewhere)
                     progress.improve(elsewhere.points, check)
+                if not clusters.fit_into_memory(check):
+                    status = Status.memory_limit
+                    continue
                 certified = None  # it belongs to the clusters as they were
                 clusters.decluster(check)
                 progress.save(clusters)

@@ -26,6 +26,9 @@ class Status(Enum):
     certified = "A bound on the original non-convex problem certifies the solution to the tolerance."
     iteration_limit = "Stopped at the iteration limit; the gap reported is the certified one."
     time_limit = "Stopped at the time limit; the gap reported is the certified one."
+    memory_limit = (
+        "Stopped where further clusters would not fit into the memory limit; the gap reported is the certified one."
+    )
     interrupted = "Interrupted by the user or a callback; the gap reported is the certified one."
     numerical = "Floating-point precision was reached before the tolerance; the gap reported is the certified one."
 

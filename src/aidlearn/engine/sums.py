@@ -20,6 +20,11 @@ SPARSE_ARRAYS = ("single_data", "single_indices", "single_indptr", "single_clust
 """Names of what a checkpoint holds of sparse sums."""
 
 
+def numbers_of(rows: Any) -> float:
+    """Numbers of 8 bytes that rows hold; a stored number of a sparse row has its column beside it."""
+    return 1.5 * rows.nnz if sparse.issparse(rows) else float(rows.size)
+
+
 class Sums:
     """One row of additive data for each cluster.
 
@@ -46,6 +51,11 @@ class Sums:
     @property
     def shape(self) -> tuple[int, int]:
         return len(self.alone), self.dense.shape[1]
+
+    @property
+    def n_numbers(self) -> float:
+        """Of 8 bytes, that are held."""
+        return numbers_of(self.dense) + (0.0 if self.singles is None else numbers_of(self.singles))
 
     def _spread(self, dense: Float, singles: Float) -> Float:
         """Values of the dense rows and of the sparse ones, in the order of the clusters."""

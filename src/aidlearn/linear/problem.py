@@ -153,7 +153,7 @@ class PiecewiseLinear(Problem):
         if self.procedure.paper_split or incumbent is None or incumbent.point is solution.point:
             return None
         n, p = self.run.n_entries, self.design.n_variables
-        spare = self.run.budget.clusters / p - clusters.n_clusters
+        spare = self.run.budget.later / (p + 2) - clusters.n_clusters
         n_alone = max(0.0, min(DOUBLED * clusters.n_clusters, spare)) / n
         return Segment.between(incumbent.point, solution.point, n_alone)
 

@@ -27,6 +27,7 @@ STATUS = {
     Status.certified: "certified global optimum",
     Status.iteration_limit: "stopped at the iteration limit",
     Status.time_limit: "stopped at the time limit",
+    Status.memory_limit: "stopped at the memory limit",
     Status.interrupted: "interrupted",
     Status.numerical: "limit of floating-point precision",
 }
