@@ -85,8 +85,10 @@ def test_the_linear_kernel_decides_by_its_coefficients(classes, C):
     for k, (first, second) in enumerate(pairs):
         here = (y == first) | (y == second)
         positive = y[here] == (second if classes == 2 else first)
-        z = 1 - np.where(positive, 1, -1) * scores[here, k]
-        reached = 0.5 * model.coef_[k] @ model.coef_[k] + C * np.maximum(0, z).sum()
+        # In long double: beside an offset of 1e6 the sum of the products itself loses ten digits.
+        exactly = X[here].astype(np.longdouble) @ model.coef_[k] + model.intercept_[k]
+        z = 1 - np.where(positive, 1, -1) * exactly
+        reached = float(0.5 * model.coef_[k] @ model.coef_[k] + C * np.maximum(0, z).sum())
         assert np.atleast_1d(model.objective_)[k] == pytest.approx(reached, rel=1e-6)
         assert np.atleast_1d(model.objective_)[k] >= reached * (1 - 1e-12)
         assert 0 <= np.atleast_1d(model.gap_)[k] < 1
