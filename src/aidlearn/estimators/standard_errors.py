@@ -37,6 +37,8 @@ NEIGHBOUR_GAP = 0.01
 """Gap of the fits at neighbouring quantiles, in p/n: about the squared sampling error of their coefficients."""
 CHEAP_GAP = 1e-4
 """The same of sparse rows (a level has few of them) and of few rows, whose fits are cheap."""
+NEAR_COPIES = 3
+"""Of near rows: as they are found, side by side, and those of them that a step looks at."""
 UNFINISHED = 0.05
 """Gap of a fit, as a part of the loss that sampling errors cost, from which the summary says so."""
 
@@ -241,9 +243,13 @@ class _Work:
     def _neighbours(self, point: Float, seen: Survey, quantile: float, h: float) -> tuple[Float, Float]:
         """The fits at ``quantile - h`` and ``quantile + h``, as neighbours of the model."""
         ratio = len(point) / seen.n
+        # Rows between the two planes change sides, and so may those that sampling errors leave in doubt.
+        near = 2 * h + NEAR * math.sqrt(ratio)
+        held = NEAR_COPIES * 8.0 * near * self.run.n_entries * (len(point) + 2)
         # A fit of sparse rows is a few passes, and groups of them would be dense; one of few rows is a small problem.
-        apart = self.design(quantile).layout is not None or few_entries(self.run.n_entries, len(point))
-        tol = min(self.model.tol, (CHEAP_GAP if apart else NEIGHBOUR_GAP) * ratio)
+        cheap = self.design(quantile).layout is not None or few_entries(self.run.n_entries, len(point))
+        apart = cheap or held > self.run.spare  # a fit keeps to the limit on memory
+        tol = min(self.model.tol, (CHEAP_GAP if cheap else NEIGHBOUR_GAP) * ratio)
         model = unfitted(self.model, tol=tol, init="auto", initial_rate=None)
 
         def refit(number: int, member: Member, close: Float | None) -> Solved:
@@ -255,8 +261,6 @@ class _Work:
         members = [Member(pinball(quantile - h)), Member(pinball(quantile + h))]
         if apart:
             return refit(0, members[0], point).point, refit(1, members[1], point).point
-        # Rows between the two planes change sides, and so may those that sampling errors leave in doubt.
-        near = 2 * h + NEAR * math.sqrt(ratio)
         batch = Batch(self.run, self.design(quantile), members, tol=tol)
         solved = batch.solve(batch.around(point, near), refit)
         return solved[0].point, solved[1].point
