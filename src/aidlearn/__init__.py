@@ -42,6 +42,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.estimators.svm import LinearSVR as LinearSVR
     from aidlearn.files.models import load_model as load_model
     from aidlearn.files.models import save_model as save_model
+    from aidlearn.linear.region import Infeasible as Infeasible
+    from aidlearn.linear.unbounded import Unbounded as Unbounded
     from aidlearn.trace import Frame as Frame
 else:
     from aidlearn.estimators.registry import MODELS as _MODELS
@@ -52,6 +54,7 @@ else:
         "ConvergenceDisplay": "aidlearn.display",
         "DataSource": "aidlearn.data",
         "Frame": "aidlearn.trace",
+        "Infeasible": "aidlearn.linear.region",
         "Iteration": "aidlearn.engine.result",
         "LinearSVCCV": "aidlearn.estimators.cross_validated",
         "PassProgress": "aidlearn.data.run",
@@ -64,6 +67,7 @@ else:
         "Status": "aidlearn.engine.result",
         "Summary": "aidlearn.estimators.summary",
         "TestResult": "aidlearn.estimators.hypotheses",
+        "Unbounded": "aidlearn.linear.unbounded",
         "as_source": "aidlearn.data",
         "bootstrap": "aidlearn.estimators.bootstrapping",
         "equal_slopes": "aidlearn.estimators.hypotheses",

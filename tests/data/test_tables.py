@@ -382,3 +382,22 @@ def test_arrays_are_refused_by_a_model_of_a_table_with_factors(table):
     fewer = X["region"] != X["region"].iloc[0]
     with pytest.raises(ValueError, match="have other levels than those of the fit"):
         model.summary(X[fewer], frame["y"][fewer])
+
+
+@pytest.mark.parametrize("texts", [["1,234", "987", "12,345,678"], ["1'234.5", "2'000"], ["-1 234", "5 678,25"]])
+def test_numbers_with_separators_are_no_factors(texts, tmp_path):
+    """Before, they became levels, with one line that said so."""
+    table = pd.DataFrame({"sold": texts * 4, "y": np.arange(4.0 * len(texts))})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    wanted = r"Column 'sold' .* holds numbers with separators, such as .*: write them without"
+    with pytest.raises(ValueError, match=wanted):
+        LADRegressor().fit(table[["sold"]], table["y"])
+    with pytest.raises(ValueError, match=wanted):
+        LADRegressor().fit(tmp_path / "t.csv", "y")
+    assert LADRegressor(categorical_features=["sold"]).fit(table[["sold"]], table["y"]).gap_ <= 1e-4
+
+
+def test_texts_like_numbers_with_separators_may_be_levels():
+    """Ranges, and places behind a comma, are no thousands."""
+    table = pd.DataFrame({"range": ["0-1,000", "1,000-2,000", "12,5", "a"] * 3, "y": np.arange(12.0)})
+    assert len(LADRegressor().fit(table[["range"]], table["y"]).coef_) == 3

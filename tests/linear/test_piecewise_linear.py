@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint
 
-from aidlearn import PiecewiseLinearModel, QuantileRegressor, load_model, save_model
+from aidlearn import PiecewiseLinearModel, QuantileRegressor, Unbounded, load_model, save_model
 from aidlearn.bench.constrained import Program, solve_by_clarabel, solve_by_highs
 from aidlearn.data import as_source
 from aidlearn.data.moments import inspect
@@ -148,6 +148,23 @@ def test_an_unbounded_problem_is_a_sentence(n):
     assert bounded.coef_[1] == -2.0
     with pytest.raises(ValueError, match="unbounded"):
         PiecewiseLinearModel(linear=[0.0, 5.0 * n, 0.0], positive=False, bounds=Bounds(-np.inf, 2)).fit(X, y)
+
+
+@pytest.mark.parametrize("n", [50, 3000])
+def test_the_intercept_is_named_where_it_is_what_the_term_pulls(n):
+    """Before, the column with the largest numbers was named."""
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(n, 3)), rng.normal(size=n)
+    with pytest.raises(Unbounded, match="most of all at the intercept"):
+        PiecewiseLinearModel(linear=[0.0, 0.0, 0.0, 5.0 * n]).fit(X, y)
+    with pytest.raises(Unbounded, match="most of all at the coefficient of column 2"):
+        PiecewiseLinearModel(linear=[0.0, 0.0, -5.0 * n, 0.0]).fit(X, y)
+
+
+def test_an_intercept_alone():
+    with pytest.raises(ValueError, match="a column of zeros leaves the intercept alone"):
+        PiecewiseLinearModel().fit(np.zeros((7, 0)), np.arange(7.0))
+    assert PiecewiseLinearModel().fit(np.zeros((7, 1)), np.arange(7.0)).intercept_ == pytest.approx(3.0)
 
 
 def test_the_default_is_least_absolute_deviations():

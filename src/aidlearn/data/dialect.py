@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -64,3 +65,22 @@ def _delimiter(lines: list[str]) -> str:
 def _has_decimal_commas(lines: list[str], delimiter: str) -> bool:
     cells = [cell.strip() for row in islice(csv.reader(lines, delimiter=delimiter), 1, 200) for cell in row]
     return any(map(WITH_COMMA.fullmatch, cells)) and not any(map(WITH_POINT.fullmatch, cells))
+
+
+SEPARATED = re.compile(r"[+-]?\d{1,3}(?:([,.' \u00a0\u202f])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
+"""A number with separators of thousands."""
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number as files hold them."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def are_separated(texts: Iterable[str]) -> bool:
+    """Whether all texts are numbers, of which some have separators of thousands."""
+    others = [text for text in texts if not is_number(text)]
+    return len(others) > 0 and all(SEPARATED.fullmatch(text.strip()) for text in others)

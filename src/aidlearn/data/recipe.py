@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.data.chunk import Float
+from aidlearn.data.dialect import are_separated, is_number
 
 MISSING_LEVEL = "(missing)"
 """The level of missing cells, with ``missing="level"``; the last one, whatever the others are called."""
@@ -359,24 +360,23 @@ def _levels(
             f"Column {name!r} of {where} holds {n} different texts in {n_rows} rows, not numbers: that is a name of "
             "rows, not a category. Leave it out, or make categories or numbers of it.",
         )
+    if by_itself and found.kind == "text" and are_separated(levels):
+        strange = next(level for level in levels if not is_number(level))
+        raise TextColumn(
+            name,
+            f"Column {name!r} of {where} holds numbers with separators, such as {strange!r}: write them without, or if "
+            "it is a category, name it in categorical_features.",
+        )
     if by_itself and found.kind == "text" and len(levels) > 10:
-        numbers = sum(map(_is_number, levels))
+        numbers = sum(map(is_number, levels))
         if 0.8 * len(levels) < numbers < len(levels):
-            strange = next(level for level in levels if not _is_number(level))
+            strange = next(level for level in levels if not is_number(level))
             raise TextColumn(
                 name,
                 f"Column {name!r} of {where} holds numbers and {len(levels) - numbers} other text(s), such as "
                 f"{strange!r}: mend these cells, or if it is a category, name it in categorical_features.",
             )
     return tuple(levels + absent)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 REFUSED = {

@@ -148,6 +148,11 @@ class PiecewiseLinearModel(RegressorMixin, LinearEstimator):
         """
         self._check_parameters()
         loss = self._loss()
+        if getattr(X, "ndim", 0) == 2 and X.shape[1] == 0:
+            raise ValueError(
+                f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required: a column of zeros "
+                "leaves the intercept alone."
+            )
         run = self._run(self._source(X, y, sample_weight))
         m = run.n_attributes
         p = m + bool(self.fit_intercept)

@@ -28,7 +28,20 @@ MET = 1e-9
 
 
 class Infeasible(ValueError):
-    """Constraints that no point meets, and which."""
+    """Constraints that no point meets, and which.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.optimize import Bounds, LinearConstraint
+    >>> from aidlearn import Infeasible, LADRegressor
+    >>> model = LADRegressor(bounds=Bounds(0, 1), constraints=LinearConstraint([1, 1], 3, np.inf))
+    >>> try:
+    ...     model.fit(np.eye(2), [1.0, 2.0])
+    ... except Infeasible as error:
+    ...     print("no such coefficients")
+    no such coefficients
+    """
 
 
 @dataclass(frozen=True)

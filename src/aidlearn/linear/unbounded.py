@@ -30,7 +30,19 @@ FAR = 1e3
 
 
 class Unbounded(ValueError):
-    """A problem without a smallest value."""
+    """A problem without a smallest value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import PiecewiseLinearModel, Unbounded
+    >>> model = PiecewiseLinearModel(linear=[-100.0], fit_intercept=False)
+    >>> try:
+    ...     model.fit(np.ones((3, 1)), [1.0, 2.0, 3.0])
+    ... except Unbounded as error:
+    ...     print("falls without end")
+    falls without end
+    """
 
 
 def far_point(design: Design, run: Run, sums: Sums, point: Float | None) -> Float | None:
@@ -53,13 +65,19 @@ def far_point(design: Design, run: Run, sums: Sums, point: Float | None) -> Floa
         direction, start = frame.T @ direction, frame.origin if point is None else point
     slope, size = _slope(design, run, direction)
     if slope < -FALLS * size:
-        m = design.n_attributes
-        largest = int(np.argmax(np.abs(direction[:m]) * np.sqrt(design.raw_squares))) if m else 0
         raise Unbounded(
             "The problem is unbounded: its linear term pulls further than losses, penalties and constraints hold, most "
-            f"of all at the coefficient of column {largest}. Add bounds or constraints, or check the sign of the term."
+            f"of all at {_most_pulled(design, direction)}. Add bounds or constraints, or check the sign of the term."
         )
     return design.inside(start + FAR * direction)
+
+
+def _most_pulled(design: Design, direction: Float) -> str:
+    """The variable whose part of the linear term falls most along a direction."""
+    assert design.linear is not None
+    falls = design.linear * direction
+    largest = int(np.argmin(falls))
+    return "the intercept" if largest == design.n_attributes else f"the coefficient of column {largest}"
 
 
 def _steepest(rows: HingeRows) -> Float | None:
