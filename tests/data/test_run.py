@@ -69,7 +69,7 @@ def test_a_fit_changes_nothing_of_its_source(classes):
 
 
 def test_classes_that_share_passes_keep_to_the_memory_limit(tmp_path, classes, monkeypatch):
-    """Every member of a shared pass has the budget of the whole, and one sample serves them all."""
+    """The members of a shared pass have the budget of the whole between them, and one sample serves them all."""
     X, y = classes
     np.save(tmp_path / "rows.npy", np.column_stack([X, y]))
     source = open_source(tmp_path / "rows.npy", 3, memory_limit="1GB")
@@ -81,7 +81,8 @@ def test_classes_that_share_passes_keep_to_the_memory_limit(tmp_path, classes, m
         return True
 
     run_together(run, [fit] * 4)
-    assert all(budget == run.budget and budget.clusters < np.inf for budget, _ in seen)
+    assert all(budget.clusters == run.budget.clusters / 4 < np.inf for budget, _ in seen)
+    assert all(budget.later == run.budget.later / 4 and budget.sample == run.budget.sample for budget, _ in seen)
     assert all(sample is seen[0][1] for _, sample in seen)
     assert run.n_passes == 1
 

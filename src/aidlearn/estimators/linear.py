@@ -139,6 +139,7 @@ class LinearEstimator(AIDEstimator):
         low, middle, high = ranked(moments.targets, 0.25, 0.5, 0.75)
         if not self.fit_intercept or abs(middle) / LARGE_OFFSET <= high - low:
             return moments, 0.0
+        middle = float(np.median(moments.targets))
         run.subtract(middle)
         return moments, middle
 

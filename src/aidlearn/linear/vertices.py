@@ -27,6 +27,8 @@ PIVOTS = (50, 30)
 """At most, and for each variable; ties may need more, and are left to others."""
 SHAKEN = 1e-9
 """How far tied margins are moved apart, in the median margin. Duals are as feasible; the gap is of this size then."""
+PROVEN = 1e-8
+"""Gap of a vertex whose dual is the right one."""
 INDEPENDENT = 1e-8
 """Pivot, relative to the largest, of rows that make a vertex."""
 
@@ -104,7 +106,11 @@ class Vertices:
         bound = certify(rows, dual, w).bound * self.basis.unit * self.basis.mass
         point = self.basis.to_point(w)
         chunk = replace(self.chunk, weight=weight)
-        return Solved(point, self.design.losses(chunk, self.design.margins(chunk, point)), bound)
+        found = Solved(point, self.design.losses(chunk, self.design.margins(chunk, point)), bound)
+        if found.gap > PROVEN and self.apart is self.rows.e:
+            # Rows tied with those of the vertex can have any side: apart, they have one.
+            return replace(self, apart=_shaken(self.rows.e)).solve(weight)
+        return found
 
     def _weighing(self, weight: Float) -> HingeRows:
         return replace(self.rows, weight=self.design.loss.scale * weight / self.basis.mass)
