@@ -46,6 +46,8 @@ def cases() -> dict[str, tuple[Any, Any, Any]]:
         "LinearSVC, three classes": (aidlearn.LinearSVC(**slow), X, classes),
         "LinearOneClassSVM": (aidlearn.LinearOneClassSVM(nu=0.2, **slow), X + 3, y),
         "SVC": (aidlearn.SVC(init="kmeans", tol=1e-5), X[few], label[few]),
+        "SVC, three classes": (aidlearn.SVC(init="kmeans", tol=1e-5), X[few], classes[few]),
+        "PiecewiseLinearModel": (aidlearn.PiecewiseLinearModel(kinks=[0, 1], slopes=[-1, 1, 4], **slow), X, y),
         "SVR": (aidlearn.SVR(init="kmeans", tol=1e-5), X[few], y[few]),
         "SemiSupervisedSVC": (aidlearn.SemiSupervisedSVC(max_iter=6), X[:300, :2], known),
     }

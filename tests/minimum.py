@@ -7,7 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-EXTRAS = ("s3vm", "parquet", "plot", "cli", "dask")
+EXTRAS = ("s3vm", "parquet", "plot", "cli", "dask", "formula")
 FLOORS = {"pandas": "pandas==2.2.*"}
 """What the tests need beside is not ours to promise; pandas 2.0 and 2.1 have no wheels for the numpy of the floor."""
 

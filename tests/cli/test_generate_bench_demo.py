@@ -11,6 +11,7 @@ from aidlearn import LADRegressor, open_source
 from aidlearn.bench.peers import solvers
 from aidlearn.cli import generate
 from aidlearn.cli.bench import compare, job, programs
+from exact_csv import read_csv
 
 
 @pytest.mark.parametrize("kind", ["lad", "svm", "s3vm"])
@@ -22,7 +23,11 @@ def test_every_format_holds_the_same_data(ran, kind):
         done = ran("generate", kind, *options, "-o", f"g.{extension}")
         assert (done.code, done.err) == (0, ""), done
         assert done.out.startswith(f"g.{extension}: 300 rows x 3 columns and the target, ")
-    for table in (pd.read_csv("g.csv"), pd.read_csv("g.tsv", sep="\t"), pd.read_parquet("g.parquet")):
+    for table in (
+        read_csv("g.csv"),
+        read_csv("g.tsv", sep="\t"),
+        pd.read_parquet("g.parquet"),
+    ):
         assert list(table) == ["x0", "x1", "x2", "y"]
         np.testing.assert_array_equal(table[["x0", "x1", "x2"]], X)
         np.testing.assert_array_equal(table["y"], y)

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from aidlearn import LADRegressor, load_model, save_model
+from exact_csv import read_csv
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_two_commands_without_an_option(ran, flights):
     X = flights.drop(columns="delay")
     expected = LADRegressor().fit(X, flights["delay"])
     assert np.array_equal(load_model("m.aid").coef_, expected.coef_)
-    assert np.array_equal(pd.read_csv("p.csv")["prediction"], expected.predict(X))
+    assert np.array_equal(read_csv("p.csv")["prediction"], expected.predict(X))
     shown = ran("inspect", "m.aid").out
     rows = [line.split()[0] for line in shown.splitlines() if "[" in line]
     assert "origin[A07]" in rows
@@ -54,7 +55,7 @@ def test_classifiers(ran, flights, model, tmp_path):
     options = ["--standardize"] if model == "svm" else []
     assert ran("fit", model, "c.csv", "-t", "carrier", *options, "-o", "m.aid").code in (0, 2)
     assert ran("predict", "m.aid", "c.csv", "-o", "p.csv").code == 0
-    assert set(pd.read_csv("p.csv")["prediction"]) <= {"Über Air", "b", "c"}
+    assert set(read_csv("p.csv")["prediction"]) <= {"Über Air", "b", "c"}
     flights.assign(origin="new").to_csv("new.csv", index=False)
     done = ran("predict", "m.aid", "new.csv", "-o", "p.csv")
     assert "Column 'origin' has the level 'new' at row 0 of new.csv" in done.err
@@ -132,7 +133,10 @@ def test_models_with_the_old_names_still_predict(ran, flights):
     save_model(model, "old.aid", training=facts)
     assert load_model("old.aid").coefficient_names_ == names
     assert ran("predict", "old.aid", "flights.csv", "-o", "p.csv").code == 0
-    assert np.array_equal(pd.read_csv("p.csv")["prediction"], model.predict(pd.DataFrame(dense, columns=names)))
+    assert np.array_equal(
+        read_csv("p.csv")["prediction"],
+        model.predict(pd.DataFrame(dense, columns=names)),
+    )
     assert ran("inspect", "old.aid").code == 0
 
 
@@ -148,7 +152,7 @@ def test_separator_and_encoding_that_cannot_be_recognised(ran, flights, tmp_path
     assert np.array_equal(model.coef_, expected.coef_)
     assert "Träger[Über Air]" in model.coefficient_names_
     assert ran("predict", "m.aid", "odd.csv", *told, "-o", "p.csv").code == 0
-    assert np.array_equal(pd.read_csv("p.csv")["prediction"], expected.predict(X))
+    assert np.array_equal(read_csv("p.csv")["prediction"], expected.predict(X))
     done = ran("predict", "m.aid", "odd.csv", "-o", "p.csv")
     assert done.code == 1
     assert "lacks columns" in done.err

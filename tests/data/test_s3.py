@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from aidlearn import LADRegressor, load_model, open_source
+from exact_csv import read_csv
 
 server = pytest.importorskip("moto.server", reason="moto's server is not installed: pip install moto flask flask-cors")
 fs = pytest.importorskip("pyarrow.fs")
@@ -105,4 +106,4 @@ def test_command_line(bucket, frame, tmp_path, monkeypatch):
     done = CliRunner().invoke(app, ["predict", "m.aid", address, "-o", "p.csv"])
     assert done.exit_code == 0, done.output
     predicted = load_model("m.aid").predict(frame.drop(columns="y"))
-    assert np.array_equal(pd.read_csv("p.csv")["prediction"], predicted)
+    assert np.array_equal(read_csv("p.csv")["prediction"], predicted)
