@@ -109,7 +109,13 @@ class PiecewiseLinear(Problem):
     # 2. Initial clusters
 
     def start(self) -> Start:
-        return hasty(self) if out_of_time(self.run) and not self._eliminates else self.procedure.start(self)
+        if out_of_time(self.run) and not self._eliminates:
+            return hasty(self)
+        start = self.procedure.start(self)
+        if start.incumbent is None and out_of_time(self.run):
+            # Before the aggregated problem, which would be cut short: its point would take a pass for nothing.
+            return replace(start, incumbent=self.last_resort())
+        return start
 
     @property
     def _eliminates(self) -> bool:
