@@ -16,10 +16,10 @@ from aidlearn.bench.judge import Solution, objective
 from aidlearn.bench.measure import measure
 from aidlearn.bench.peers import solvers
 from aidlearn.bench.solvers import Job
-from aidlearn.display.style import COLOURS, legend, pyplot, tidy
+from aidlearn.display.style import COLOURS, pyplot, tidy
 from benchmarks.paper import measured
 from benchmarks.paper.experiment import Experiment, Options, done, markdown, mean, seconds, shown, why_not
-from benchmarks.paper.pictures import save
+from benchmarks.paper.pictures import below, save
 
 SIZES = (20_000, 50_000, 100_000, 200_000)
 COLUMNS = 30
@@ -129,7 +129,7 @@ def picture(rows: Sequence[Row], path: Path) -> None:
         ax.set_xscale("log")
         ax.set_yscale("log")
         tidy(ax, "n", words, words)
-        legend(ax)
+    below(figure)
     save(figure, path)
 
 

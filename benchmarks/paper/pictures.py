@@ -23,6 +23,15 @@ MARKERS = "osD^vP"
 Series = dict[str, dict[tuple[int, int], float]]
 
 
+def below(figure: Any) -> None:
+    """One legend for all axes, where it hides none of them."""
+    found = {}
+    for ax in figure.axes:
+        handles, labels = ax.get_legend_handles_labels()
+        found.update(dict(zip(labels, handles, strict=True)))
+    figure.legend(found.values(), found, loc="outside lower center", ncols=3, frameon=False, fontsize="small")
+
+
 def save(figure: Any, path: Path) -> None:
     figure.savefig(path, dpi=130)
     pyplot().close(figure)
@@ -79,7 +88,6 @@ def _grid(rows: Sequence[Row], path: Path, logarithm: bool) -> None:
         _by_instance(left, mine, found)
         left.set_yscale("log")
         tidy(left, "m, below n\n", "CPU seconds", f"{kind}: execution times")
-        legend(left)
         lead = next((solver for solver in found if solver in NAMES and solver != "default"), None)
         ratios: Series = {}
         for solver in found:
@@ -102,7 +110,7 @@ def _grid(rows: Sequence[Row], path: Path, logarithm: bool) -> None:
             right.set_yscale("log")
         words = "log10 of rho" if logarithm else "rho"
         tidy(right, "m, below n\n", words, f"{kind}: {words}, time over that of {NAMES.get(lead or '', 'no peer')}")
-        legend(right)
+    below(figure)
     save(figure, path)
 
 
@@ -135,7 +143,7 @@ def times_over(axis: str) -> Callable[[Sequence[Row], Path], None]:
                 tidy(
                     ax, axis[0], "CPU seconds", f"{fixed[0]} = {other:,}" + (", logarithmic" if scale == "log" else "")
                 )
-                legend(ax)
+        below(figure)
         save(figure, path)
 
     return draw
