@@ -6,8 +6,15 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
+from timeit import repeat
 
+import numpy as np
+from sklearn import svm
+from sklearn.exceptions import ConvergenceWarning
+
+from aidlearn import SVC, LADRegressor, LinearSVC
 from aidlearn.bench.datasets import DataSet, generated
 from aidlearn.bench.harness import Cell, Row, measured
 from aidlearn.bench.table import Layout, pick
@@ -103,11 +110,36 @@ def first_runs(rows: Sequence[Row]) -> Iterator[str]:
                 yield f"{name} {n:,} x {m}, {process} process with a fresh cache: {done.stdout}"
 
 
+def few_rows(options: Options) -> list[Cell]:
+    return [measured("lad", generated("gaussian", 1_000, 10), tol=options.tol, repeat=3, n_jobs=1)]
+
+
+def small_fits(rows: Sequence[Row]) -> Iterator[str]:
+    """Wall time of one fit of few rows, best of 30, with scikit-learn's beside it."""
+    rng = np.random.default_rng(0)
+    for n, m in ((100, 3), (1_000, 10)):
+        X = rng.normal(size=(n, m))
+        score = X @ rng.normal(size=m) + rng.normal(size=n)
+        y = (score > 0).astype(int)
+        fits = {
+            "LADRegressor": lambda X=X, y=score: LADRegressor().fit(X, y),
+            "LinearSVC": lambda X=X, y=y: LinearSVC().fit(X, y),
+            "scikit-learn's LinearSVC": lambda X=X, y=y: svm.LinearSVC(loss="hinge").fit(X, y),
+            "SVC": lambda X=X, y=y: SVC().fit(X, y),
+            "scikit-learn's SVC": lambda X=X, y=y: svm.SVC().fit(X, y),
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            times = {name: 1e3 * min(repeat(fit, number=1, repeat=30)) for name, fit in fits.items()}
+        yield f"{n:,} x {m}, ms: " + ", ".join(f"{name} {time:.2f}" for name, time in times.items())
+
+
 SHOWN = pick("cpu", "wall", "products", "gap", "iterations", "memory", n_jobs=("n_jobs", "{}"), passes=("passes", "{}"))
 TITLE = "tol={tol:g}, best of {repeat}"
 TABLES = (
     Table("linear", f"Linear models with threads, {TITLE}", linear, Layout(SHOWN), speed_up, repeat=3),
     Table("kernel", f"Kernel SVM with threads, {TITLE}", kernel, Layout(SHOWN), speed_up, tol=1e-4, repeat=3),
+    Table("small", "Fits of few rows", few_rows, Layout(SHOWN), small_fits, tol=1e-4),
     Table("first", "First and second processes on a machine", one_fit, Layout(SHOWN), first_runs),
 )
 
