@@ -227,6 +227,11 @@ class Clusters:
 
         self.problem.run.map(with_labels, self._states, collect)
 
+    def map_labels(self, function: Callable[[NDArray[np.int32]], Any]) -> list[Any]:
+        """``function(labels)`` of every chunk in order, without reading entries."""
+        renaming = self._renaming
+        return list(self.problem.run.map_states(lambda state: function(state.current(renaming)), self._states))
+
     def check(self, trial: Trial) -> Check:
         """Evaluate a trial on all entries and find the clusters that lie in several regions.
 

@@ -119,9 +119,14 @@ class _Progress:
     def trial(self, solution: Solution, clusters: Clusters) -> Trial:
         """What to check a solution at.
 
-        The first is looked at alone, most often it is the last. Once it was not, one pass also tells what to split at.
+        The first is looked at alone, most often it is the last. Once it was not, or where that is unlikely, one pass
+        also tells what to split at.
         """
-        trial = self.problem.split_trial(solution, self.incumbent, clusters) if self.history else None
+        gap = relative_gap(self.objective, max(solution.lower_bound, self.problem.trivial_bound))
+        # What squares a gap does not close one above the root of the tolerance.
+        unlikely = self.incumbent is not None and gap > math.sqrt(self.limits.tol)
+        several = self.history or unlikely
+        trial = self.problem.split_trial(solution, self.incumbent, clusters) if several else None
         return trial if trial and trial.points[0] is solution.point else Trial([solution.point])
 
     def improve(self, points: Sequence[object], check: Check) -> Incumbent | None:

@@ -15,15 +15,14 @@ from aidlearn.data.chunk import Chunk, Float, join
 from aidlearn.data.memory import fewest_rows
 from aidlearn.data.run import Run, Systematic
 from aidlearn.engine.clusters import Clusters
-from aidlearn.engine.problem import Incumbent, Start
+from aidlearn.engine.problem import Start
 from aidlearn.engine.result import StartStep
 from aidlearn.engine.splits import Assignment
 from aidlearn.linear.design import Design
+from aidlearn.linear.draw import Reached, View, draw
 from aidlearn.linear.frame import nearest
 from aidlearn.linear.hasty import HURRY, few_rows, hasty, out_of_time
-from aidlearn.linear.layout import rows_for_passes
 from aidlearn.linear.newton import (
-    HEAVY,
     Damping,
     Metric,
     Model,
@@ -31,13 +30,12 @@ from aidlearn.linear.newton import (
     at_quantile,
     balanced_sample,
     bounded_step,
+    carried_columns,
     local_model,
-    quantile_width,
     solved_point,
     thinning,
-    uncertain_fraction,
 )
-from aidlearn.linear.passes import CARRIES, Split, passes_of
+from aidlearn.linear.passes import passes_of
 from aidlearn.linear.problem import PiecewiseLinear
 
 SMALL = 1000
@@ -60,8 +58,10 @@ BALANCED_ROWS = 2000
 """Of the sample with equal classes that a classifier is first fitted to, at least."""
 
 # Newton steps
-MAX_FULL_STEPS = 6
-"""On all rows."""
+MAX_FULL_STEPS = 4
+"""On all rows; where they converge, more gain less than the aggregated problem does."""
+DAMPED_STEPS = 2
+"""On all rows: steps that have to be damped lead nowhere soon, and an aggregated problem sees further than they do."""
 FIRST_STEPS = 8
 """On the smallest sample."""
 MORE_STEPS = 32
@@ -81,25 +81,6 @@ UNSURE = 0.3
 """Part of the rows in doubt at the optimum that stay in doubt after a converged step."""
 DAMPED_ON_SAMPLES = 1e-2
 """Least damping on a sample, which says little of rare columns: there the Gram matrix of all rows keeps its weight."""
-
-# Clusters
-MARGIN, MARGIN_UNEVEN = 3.0, 9.0
-"""Newton steps end with an error of about (p/n)^(1/4) of the doubt; some coefficients err by more, the more so where
-rows differ in leverage."""
-FEWEST_SINGLE = (5, 50)
-"""Single rows at least: so many per variable, and so many more."""
-MOST_SINGLE = 3.0
-"""Single rows at most, in sqrt(p n), and at most half of the rows: K rows cost about K p / n passes to solve for."""
-CHEAP_SINGLE = 5.0
-"""Single rows over n / p that cost no more than so many passes."""
-PASSES_FOR_SINGLE = 10.0
-"""Passes that single rows may cost to solve for where they are sparse: about those of the start."""
-PASSES_OF_ITERATION = 2.0
-"""What another iteration costs at least, beside its solve."""
-MOST_BINS = 32
-"""Far clusters of a region: their rows seldom violate, and those that do split off anyway."""
-BINNED = 0.98
-"""Bins of equal width reach to this quantile of the distances."""
 
 
 class Band:
@@ -147,7 +128,7 @@ class Band:
             if out_of_time(problem.run):
                 return hasty(problem, point)
             found = sharp.on_all_entries(point)
-            return hasty(problem, found.point) if out_of_time(problem.run) else _cluster(problem, sharp, found)
+            return hasty(problem, found.point) if out_of_time(problem.run) else draw(problem, sharp, found)
         finally:
             # The run ends with the fit: a way back would keep its rows until the garbage collector comes.
             del sharp.run
@@ -183,27 +164,6 @@ def singletons(problem: PiecewiseLinear) -> Start:
     return Start(Clusters.build(problem, assign, 1)[0])
 
 
-@dataclass(frozen=True)
-class _View:
-    """Margins of a sample at a point, as a stand-in for those of all rows."""
-
-    design: Design
-    z: Float
-    leverage: Float
-
-    def fraction(self, ratio: float) -> float:
-        """Rows in doubt, relative to all, at an error of ``sqrt(ratio)``."""
-        return uncertain_fraction(self.design, self.z, ratio)
-
-    def width(self, fraction: float) -> float:
-        """Distance (in leverages) within which a fraction of the rows lies."""
-        return quantile_width(self.design, self.z, self.leverage, fraction)
-
-    def share(self, width: float) -> float:
-        """Fraction of the rows within a distance (in leverages)."""
-        return float(np.mean(self.design.loss.distance(self.z) <= width * self.leverage))
-
-
 @dataclass
 class _Level:
     """Rows that Newton steps are taken on: a sample that stands for all, or all of them."""
@@ -211,17 +171,6 @@ class _Level:
     run: Run
     leverages: list[Any] | None = None
     is_sample: bool = True
-
-
-@dataclass(frozen=True)
-class _Reached:
-    """Where Newton steps have ended."""
-
-    point: Float
-    reach: float
-    """Distance (in leverages) within which rows may still change sides."""
-    refused: float = 0.0
-    """Length of the last step that was too long: the optimum may be as far; damped steps are short wherever it is."""
 
 
 class _Sharpening:
@@ -243,15 +192,18 @@ class _Sharpening:
         affordable = max(ROWS_PER_VARIABLE * p, min(GRAM_ROWS, int(GRAM_FLOPS / p**2)))
         few = whole.select(slice(None, None, max(1, whole.n_entries // affordable))).weighing(design.weight)
         equations = NormalEquations.of(design, few, run.n_jobs)
-        shown = equations.shows_all_columns(design)
-        if not shown:
-            equations = NormalEquations.of_all(design, run)
-            self.samples = self.samples[-1:]  # smaller ones would mislead
+        unlike = equations.unlike(design)
+        if len(unlike):
+            # Smaller samples would mislead; the few rows that carry a column by themselves join the largest.
+            heavy: list[Chunk] = []
+            carried = carried_columns(design, whole, unlike)
+            equations = NormalEquations.of_all(design, run, carried, heavy)
+            self.samples = [join([self.samples[-1], *heavy])]
         self.metric = Metric.of(design, equations.gram, run.n_jobs)
         self.least_squares = design.step(self.metric.solve(equations.right))
-        if shown:
+        if not len(unlike):
             self.metric = self.metric.settled(design, few)
-        self.leverages = self._find_leverages() if self.metric.constant is None else None
+        self.leverages: list[Any] | None = None
         largest = self.samples[-1]
         self.n_sampled = largest.n_entries
         thin = max(1, largest.n_entries // VIEW_ROWS)
@@ -266,19 +218,6 @@ class _Sharpening:
 
     def _thinned(self, step: int) -> Chunk:
         return self.samples[0].select(slice(None, None, step)).weighing(self.design.weight)
-
-    def _find_leverages(self) -> list[Any]:
-        """Leverage of all rows, by one pass; the few rows that carry a fit by themselves join every sample."""
-        design, metric, compiled = self.design, self.metric, self.run.compiled
-        heavy: list[Chunk] = []
-
-        def measure(chunk: Chunk, state: Any) -> tuple[Chunk, Any]:
-            leverage = metric.leverage(design, chunk, compiled).astype(np.float32, copy=False)
-            return chunk.select(np.flatnonzero(chunk.weight * leverage**2 > HEAVY)), leverage
-
-        leverages = self.run.map(measure, collect=heavy.append)
-        self.samples = [join([sample, *heavy]) for sample in self.samples]
-        return leverages
 
     def on_samples(self, point: Float | None) -> Float:
         """Newton steps on samples of growing size, from a given point or a cheap one."""
@@ -302,7 +241,7 @@ class _Sharpening:
             error, steps = 4 * smallest, 1 if self.metric.constant is not None else 2
         return point
 
-    def on_all_entries(self, point: Float) -> _Reached:
+    def on_all_entries(self, point: Float) -> Reached:
         """Newton steps on all rows."""
         everything = _Level(self.run, self.leverages, is_sample=False)
         smallest = self.design.n_variables / self.design.effective
@@ -311,11 +250,11 @@ class _Sharpening:
         self.leverages = everything.leverages
         return found
 
-    def at(self, point: Float) -> _View:
+    def at(self, point: Float) -> View:
         """A sample seen from a point."""
-        return _View(self.design, self.design.margins(self.viewed, point), self.viewed_leverage)
+        return View(self.design, self.design.margins(self.viewed, point), self.viewed_leverage)
 
-    def _descend(self, level: _Level, point: Float, error: float, smallest: float, steps: int) -> _Reached:
+    def _descend(self, level: _Level, point: Float, error: float, smallest: float, steps: int) -> Reached:
         """Damped Newton steps on the rows of a level until the next one would be short.
 
         ``error`` is the assumed error of the point (p over rows), ``smallest`` that of the level's optimum: the
@@ -328,8 +267,7 @@ class _Sharpening:
         kappa = view.width(view.fraction(error))
         model = self._model(level, point, kappa, view.fraction(error))
         length = unit = kappa
-        refused = 0.0
-        gained = math.inf
+        gained, n_damped = math.inf, 0
         for remaining in reversed(range(steps)):
             # The first steps of a sample that may have more: those after them have to gain.
             final = remaining == 0 or (steps > FIRST_STEPS and remaining <= MORE_STEPS and gained < GAINS)
@@ -341,23 +279,26 @@ class _Sharpening:
             unit = view.width(view.fraction(smallest))
             # What is left to go after this step, if the next one shrinks as this one did.
             left = length * min(1.0, max(LEAST_CONTRACTION, length / previous))
-            if damping.negligible and (left <= short * unit or (final and level.is_sample)):
-                return _Reached(trial, max(length, view.width(UNSURE * view.fraction(smallest))))
+            # The last step after one that gained is taken unseen: what draws the clusters looks there anyway.
+            unseen = final and (level.is_sample or 0 < gained < math.inf)
+            if damping.negligible and (left <= short * unit or unseen):
+                return Reached(trial, max(length, view.width(UNSURE * view.fraction(smallest))))
             previous = max(length, 1e-300)  # a step of no length: constraints leave no other
             error = max(smallest, error * ERROR_AFTER_STEP)
             # An undamped step leaves a fraction of its length to go, a damped one as much again.
             width = max(view.width(view.fraction(error)), min(left if damping.negligible else length, kappa))
+            n_damped += not damping.negligible
             there = self._model(level, trial, width, view.share(width))
             if there.objective > model.objective:
                 damping.more()
-                refused, gained = length, 0.0
+                gained = 0.0
             else:
                 damping.less()
                 gained = 1 - there.objective / model.objective if model.objective > 0 else 0.0
                 point, model, kappa = trial, there, width
-            if final:
+            if final or (n_damped == DAMPED_STEPS and not level.is_sample):
                 break
-        return _Reached(point, max(length, 2 * unit), refused)
+        return Reached(point, max(length, 2 * unit), settled=False)
 
     def _model(self, level: _Level, point: Float, kappa: float, fraction: float) -> Model:
         """The model at a point, where about a given fraction of the rows is near a kink."""
@@ -382,55 +323,3 @@ class _Sharpening:
     def note(self, n_rows: int, objective: float) -> None:
         """Remember for plots what was evaluated."""
         self.steps.append(StartStep(n_rows, objective, time.monotonic(), self.run.n_passes))
-
-
-def _near_distance(problem: PiecewiseLinear, sharp: _Sharpening, view: _View, found: _Reached) -> float:
-    """Distance (in leverages) up to which rows stay alone: ``reach``, within what pays and what memory allows.
-
-    Up to the length of a refused step, more rows may be worth what they cost: the passes of another iteration.
-    """
-    n, p = problem.run.n_entries, problem.design.n_variables
-    rate = problem.procedure.initial_rate
-    if rate is not None:
-        fewest = most = max(p + 1, rate * n - problem.n_regions * p) / n
-    else:
-        doubt, layout = math.sqrt(p / n), problem.design.layout
-        margin = min(1.0, (MARGIN if sharp.metric.constant is not None else MARGIN_UNEVEN) * math.sqrt(doubt))
-        least = (FEWEST_SINGLE[0] * p + FEWEST_SINGLE[1]) / n
-        fewest, most = max(least, min(margin * doubt, CHEAP_SINGLE / p)), min(0.5, MOST_SINGLE * doubt)
-        if layout is not None:
-            affordable = layout.rows_for_passes(n, PASSES_FOR_SINGLE) / n
-            fewest, most = max(least, min(doubt, affordable)), max(least, min(most, affordable))
-        most = max(least, min(most, problem.run.budget.clusters / (p * n)))
-        fewest = min(fewest, most)
-    near = min(max(found.reach, view.width(fewest)), view.width(most))
-    if found.refused <= near or rate is not None:
-        return near
-    more = rows_for_passes(n, p, problem.design.layout, PASSES_OF_ITERATION) / n
-    return max(near, min(found.refused, view.width(min(most, view.share(near) + more))))
-
-
-def _cluster(problem: PiecewiseLinear, sharp: _Sharpening, found: _Reached) -> Start:
-    """Label all rows at a point; the objective there comes with the same pass."""
-    design, loss, n_regions = problem.design, problem.design.loss, problem.n_regions
-    point = found.point
-    view = sharp.at(point)
-    near = _near_distance(problem, sharp, view, found)
-    nearness = loss.distance(view.z) / view.leverage
-    far = nearness[nearness > near]
-    n_bins = max(1, min(MOST_BINS, design.n_variables, len(far) // 4))
-    scale = n_bins / max(float(np.quantile(far, BINNED)) if len(far) else 1.0, 1e-300)
-
-    n_groups = n_regions * n_bins * (2 if loss.classifies else 1)
-    split = Split(near, scale, n_bins, problem.cuts, n_groups, CARRIES if design.layout is None else HEAVY)
-    passes = passes_of(problem.run)
-
-    def assign(chunk: Chunk, leverage: Any) -> Assignment:
-        found = passes.groups(design, chunk, point, leverage, split)
-        return Assignment(found.labels, found.alone, found.objective, found.counts, found.sums)
-
-    homes = np.tile(np.repeat(np.arange(n_regions, dtype=np.int16), n_bins), 2 if loss.classifies else 1)
-    clusters, objective = Clusters.build(problem, assign, n_groups, homes, sharp.leverages)
-    objective += design.penalty(point)
-    sharp.note(problem.run.n_entries, objective)
-    return Start(clusters, Incumbent(point, objective), sharp.steps)

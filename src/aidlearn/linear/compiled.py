@@ -92,11 +92,14 @@ def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Spl
     n = chunk.n_entries
     scalars, labels, alone = np.empty(2), np.empty(n, dtype=np.int32), _memory.of("rows", n, np.int32)
     counts, sums = np.zeros(split.n_groups, dtype=np.int64), np.zeros((split.n_groups, design.n_attributes + 3))
+    planes = _planes(design, point)
+    if split.sides is not None:
+        planes = np.vstack([planes, split.sides])
     found = kernels.assign(
         rows_of(chunk.X),
         vector(chunk.y),
         vector(chunk.weight),
-        _planes(design, point),
+        planes,
         _loss(design),
         split.cuts,
         _leverage(leverage),

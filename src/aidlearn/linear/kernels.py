@@ -182,6 +182,11 @@ def assign(
             label = work[_REGION + k] * n_bins + math.floor(min(distance * bins, most))
             work[_A + k] = 1.0 if close else (1.0 if share > carries else 0.0)
             work[_B + k] = label + (behind if work[_SIGN + k] > 0.0 else 0.0)
+        # The planes behind the first part groups further.
+        for q in range(1, planes.shape[0]):
+            products(rows, first, last, planes, q, work, _C)
+            for k in range(size):
+                work[_B + k] = 2.0 * work[_B + k] + (1.0 if work[_C + k] > 0.0 else 0.0)
         for k in range(size):
             labels[first + k] = np.int32(work[_B + k])
         for k in range(size):

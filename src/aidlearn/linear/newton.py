@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy import linalg
+from numpy.typing import NDArray
+from scipy import linalg, sparse
 
 from aidlearn.data.chunk import Chunk, Float, join
 from aidlearn.data.run import Run
@@ -38,6 +39,7 @@ SMALLEST = 1e-12
 """Squared leverage over the sum of weights that every row has at least."""
 TRUST = 4.0
 """Longest step in smoothing widths."""
+NO_COLUMNS = np.empty(0, dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -188,43 +190,82 @@ class NormalEquations:
         return cls(total[:p, :p].copy(), total[:p, p].copy())
 
     @classmethod
-    def of_all(cls, design: Design, run: Run) -> NormalEquations:
-        """By one pass over all rows."""
+    def of_all(
+        cls, design: Design, run: Run, columns: NDArray[np.intp] = NO_COLUMNS, heavy: list[Chunk] | None = None
+    ) -> NormalEquations:
+        """By one pass over all rows; those that carry one of some columns by themselves are put into ``heavy``."""
+        found: list[Chunk] = [] if heavy is None else heavy
         p = design.n_variables
         right = np.zeros(p)
         if design.layout is not None:
             # A matrix for every chunk would take more than its rows.
             total = GramSum()
 
-            def rows_of(chunk: Chunk, state: Any) -> tuple[tuple[Matrix, Float], None]:
+            def rows_of(chunk: Chunk, state: Any) -> tuple[tuple[Matrix, Float, Chunk], None]:
                 rows = design.rows(chunk, slice(None)).scaled_rows(np.sqrt(chunk.weight))
-                return (rows, rows.T @ (np.sqrt(chunk.weight) * chunk.y)), None
+                return (rows, rows.T @ (np.sqrt(chunk.weight) * chunk.y), _carrying(design, chunk, columns)), None
 
-            def take(value: tuple[Matrix, Float]) -> None:
+            def take(value: tuple[Matrix, Float, Chunk]) -> None:
                 total.add([value[0]], run.n_jobs)
                 right[:] += value[1]
+                found.append(value[2])
 
             run.map(rows_of, collect=take)
             return cls(total.whole(run.n_jobs), right)
         gram = np.zeros((p, p))
 
-        def measure(chunk: Chunk, state: Any) -> tuple[NormalEquations, None]:
-            return cls.of(design, chunk), None
+        def measure(chunk: Chunk, state: Any) -> tuple[tuple[NormalEquations, Chunk], None]:
+            return (cls.of(design, chunk), _carrying(design, chunk, columns)), None
 
-        def collect(part: NormalEquations) -> None:
-            gram[:] += part.gram
-            right[:] += part.right
+        def collect(value: tuple[NormalEquations, Chunk]) -> None:
+            gram[:] += value[0].gram
+            right[:] += value[0].right
+            found.append(value[1])
 
         run.map(measure, collect=collect)
         return cls(gram, right)
 
-    def shows_all_columns(self, design: Design) -> bool:
-        """Whether a sample's columns have about the norm they have on all entries.
+    def unlike(self, design: Design) -> NDArray[np.intp]:
+        """The columns of a sample that have not about the norm they have on all entries.
 
         Rare dummies and heavy tails are what a sample gets wrong.
         """
-        ratio = np.diag(self.gram)[~design.constant] / design.column_squares[~design.constant]
-        return bool(((ratio > 0.6) & (ratio < 1.7)).all())
+        ratio = np.diag(self.gram) / np.where(design.constant, 1.0, design.column_squares)
+        return np.flatnonzero(~((ratio > 0.6) & (ratio < 1.7)) & ~design.constant)
+
+    def shows_all_columns(self, design: Design) -> bool:
+        """Whether a sample has all columns about as all entries have them."""
+        return len(self.unlike(design)) == 0
+
+
+def carried_columns(design: Design, sample: Chunk, unlike: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Columns of which single rows may be a good part: those that a sample gets wrong, and those where it has one."""
+    m = design.n_attributes
+    if sparse.issparse(sample.X):
+        largest = np.abs(sample.X).max(axis=0).toarray().ravel() ** 2
+    else:
+        low, high = sample.X.min(axis=0) - design.centre, sample.X.max(axis=0) - design.centre
+        largest = np.maximum(np.square(low, dtype=np.float64), np.square(high, dtype=np.float64))
+    carried = (largest > HEAVY * design.column_squares[:m]) & ~design.constant[:m]
+    carried[unlike[unlike < m]] = True
+    return np.flatnonzero(carried)
+
+
+def _carrying(design: Design, chunk: Chunk, columns: NDArray[np.intp]) -> Chunk:
+    """The rows of a chunk that are a good part of one of some columns."""
+    if len(columns) == 0:
+        return chunk.select(slice(0))
+    limits = np.full(design.n_attributes, np.inf)
+    limits[columns] = HEAVY * design.column_squares[columns]
+    if sparse.issparse(chunk.X):
+        X = chunk.X.tocsr()
+        of_cell = np.repeat(chunk.weight, np.diff(X.indptr)) if (chunk.weight != 1).any() else 1.0
+        cells = np.flatnonzero(of_cell * np.square(X.data, dtype=np.float64) > limits[X.indices])
+        rows = np.unique(np.searchsorted(X.indptr, cells, side="right") - 1)
+    else:
+        squares = np.square(chunk.X[:, columns] - design.centre[columns], dtype=np.float64)
+        rows = np.flatnonzero((chunk.weight[:, None] * squares > limits[columns]).any(axis=1))
+    return chunk.select(rows)
 
 
 @dataclass
@@ -255,17 +296,29 @@ class Model:
 def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int, passes: Any = plain) -> Model:
     """The model of one chunk; the Hessian uses every ``thin``-th row near a kink."""
     near, curvature = sums.near, sums.curvature
-    if thin > 1:
-        # Rows that carry a coefficient by themselves are never left out.
-        of_near = leverage if np.ndim(leverage) == 0 else leverage[near]
-        light = chunk.weight[near] * np.asarray(of_near, dtype=np.float64) ** 2 <= HEAVY
-        dropped = light.copy()
-        dropped[::thin] = False
-        kept = float(curvature[light & ~dropped].sum())
-        curvature = np.where(light, curvature * (float(curvature[light].sum()) / kept if kept > 0 else 1.0), curvature)
-        near, curvature = near[~dropped], curvature[~dropped]
+    if thin > 1 and len(near):
+        kept, factor = _thinned(leverage if np.ndim(leverage) == 0 else leverage[near], chunk.weight[near], thin)
+        near, curvature = near[kept], curvature[kept] * factor
+        if len(near):
+            curvature *= sums.total_curvature / curvature.sum()
     rows = passes.scaled_rows(design, chunk, near, np.sqrt(curvature))
     return Model(sums.objective, design.centred_forces(sums.forces), [rows], sums.total_curvature)
+
+
+def _thinned(leverage: Any, weight: Float, thin: int) -> tuple[NDArray[np.intp], Any]:
+    """About one of ``thin`` rows, and what each stands for.
+
+    Rows are taken as often as they matter, half by their number and half by the square of their leverage: a level of a
+    hundred rows keeps its part of the matrix where every tenth row would leave it three or thirty.
+    """
+    if np.ndim(leverage) == 0:
+        return np.arange(0, len(weight), thin), 1.0
+    share = weight * np.asarray(leverage, dtype=np.float64) ** 2
+    rate = np.minimum(1.0, (0.5 + 0.5 * share / share.mean()) / thin)
+    # Wherever the sum of the rates passes half a number.
+    passed = np.floor(np.cumsum(rate) + 0.5)
+    kept = np.flatnonzero(np.diff(passed, prepend=0.0) > 0)
+    return kept, 1.0 / rate[kept]
 
 
 @dataclass

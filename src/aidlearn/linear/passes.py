@@ -50,9 +50,11 @@ class Split:
     cuts: Float
     """Margins above so many of these are in the region with that number."""
     n_groups: int
-    """Regions times bins, once for each class."""
+    """Regions times bins, once for each class, and twice for each of the sides."""
     carries: float = CARRIES
     """Leverage above which a row stays alone wherever it is."""
+    sides: Float | None = None
+    """Planes (with their intercepts) that part each bin further."""
 
 
 @dataclass(frozen=True)

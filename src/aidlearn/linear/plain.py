@@ -49,7 +49,7 @@ def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Spl
     """Groups of a chunk by side and distance, which rows stay alone, and the sums of the groups.
 
     The group of a row is its region, and in it the bin of its distance in leverages; the positive class comes behind
-    the other.
+    the other. Each is parted further by the sides of planes.
     """
     loss = design.loss
     z = design.margins(chunk, point)
@@ -59,6 +59,8 @@ def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Spl
     sign, _ = loss.fold(chunk.y)
     if sign is not None:
         labels[sign > 0] += (len(split.cuts) + 1) * split.n_bins
+    for side in () if split.sides is None else split.sides:
+        labels = 2 * labels + (chunk @ side[:-1] + side[-1] > 0)
     share = chunk.weight * np.asarray(leverage, dtype=np.float64) ** 2
     alone = (distance <= split.near * (1 + WIDER_BY_LEVERAGE * share)) | (share > split.carries)
     together = np.flatnonzero(~alone)

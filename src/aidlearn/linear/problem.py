@@ -248,6 +248,9 @@ class PiecewiseLinear(Problem):
         n_kinks = len(loss.kinks)
         total = dual[: n_kinks * used.sum()].reshape(n_kinks, -1).sum(axis=0)
         share[used] = total / weight[used]
+        signs = self._signs(clusters, share > 0)
+        if signs is not None:
+            return _spread_without_entries(clusters, share * signs)
         entries: list[Int] = []
         duals: list[Float] = []
 
@@ -264,5 +267,30 @@ class PiecewiseLinear(Problem):
         clusters.map(spread, collect)
         return np.concatenate(entries), np.concatenate(duals)
 
+    def _signs(self, clusters: Clusters, wanted: NDArray[np.bool_]) -> Float | None:
+        """Sign of the entries of each wanted cluster, where sums tell it: weights are 1, and no cluster has two classes."""
+        design, weight = self.design, clusters.store.column(-1)
+        if not design.fit_intercept or design.effective != self.run.n_entries or (weight != clusters.counts).any():
+            return None
+        signed = clusters.store.column(design.n_attributes)
+        pure = np.abs(signed) == weight
+        return np.sign(signed) if pure[wanted].all() else None
+
     def distances(self, clusters: Clusters, point: Float) -> Float:
         return self.design.loss.distance(self.design.mean_margins(clusters.store, point))
+
+
+def _spread_without_entries(clusters: Clusters, dual: Float) -> tuple[Int, Float]:
+    """Entries of clusters whose entries have a dual each, from labels alone."""
+
+    def spread(labels: NDArray[np.int32]) -> tuple[Int, Float, int]:
+        of_entry = dual[labels]
+        rows = np.flatnonzero(of_entry)
+        return rows, of_entry[rows], len(labels)
+
+    first, entries, duals = 0, [], []
+    for rows, values, size in clusters.map_labels(spread):
+        entries.append(rows + first)
+        duals.append(values)
+        first += size
+    return np.concatenate(entries), np.concatenate(duals)

@@ -6,8 +6,9 @@ import numpy as np
 
 from aidlearn.data.chunk import Chunk, Float
 from aidlearn.engine.problem import Start
-from aidlearn.linear.band import Band, _cluster, _Level, _Sharpening, few_entries
+from aidlearn.linear.band import Band, _Level, _Sharpening, few_entries
 from aidlearn.linear.batch import all_single
+from aidlearn.linear.draw import draw
 from aidlearn.linear.problem import PiecewiseLinear
 
 
@@ -43,7 +44,7 @@ class Warm(Band):
                 sharp.leverages = everything.leverages
             else:
                 found = sharp.on_all_entries(sampled)
-            return _cluster(problem, sharp, found)
+            return draw(problem, sharp, found)
         finally:
             del sharp.run  # as in Band
 

@@ -1,0 +1,148 @@
+"""Initial clusters around a sharpened point: rows near it alone, far rows binned by distance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from aidlearn.data.chunk import Chunk, Float
+from aidlearn.engine.clusters import Clusters
+from aidlearn.engine.problem import Incumbent, Start
+from aidlearn.engine.result import StartStep
+from aidlearn.engine.splits import Assignment
+from aidlearn.linear.design import Design
+from aidlearn.linear.newton import HEAVY, Metric, quantile_width, uncertain_fraction
+from aidlearn.linear.passes import Split, passes_of
+from aidlearn.linear.problem import PiecewiseLinear
+
+MARGIN, MARGIN_UNEVEN = 3.0, 9.0
+"""Newton steps end with an error of about (p/n)^(1/4) of the doubt; some coefficients err by more, the more so where
+rows differ in leverage."""
+FEWEST_SINGLE = (5, 50)
+"""Single rows at least: so many per variable, and so many more."""
+MOST_SINGLE = 3.0
+"""Single rows at most, in sqrt(p n), and at most half of the rows: K rows cost about K p / n passes to solve for."""
+CHEAP_SINGLE = 5.0
+"""Single rows over n / p that cost no more than so many passes."""
+PASSES_FOR_SINGLE = 10.0
+"""Passes that single rows may cost to solve for where they are sparse: about those of the start."""
+MOST_BINS = 32
+"""Far clusters of a region: their rows seldom violate, and those that do split off anyway."""
+BINNED = 0.98
+"""Bins of equal width reach to this quantile of the distances."""
+MOST_SIDES = 3
+"""Planes that part the bins further, where the optimum may be far: every one doubles the groups."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Margins of a sample at a point, as a stand-in for those of all rows."""
+
+    design: Design
+    z: Float
+    leverage: Float
+
+    def fraction(self, ratio: float) -> float:
+        """Rows in doubt, relative to all, at an error of ``sqrt(ratio)``."""
+        return uncertain_fraction(self.design, self.z, ratio)
+
+    def width(self, fraction: float) -> float:
+        """Distance (in leverages) within which a fraction of the rows lies."""
+        return quantile_width(self.design, self.z, self.leverage, fraction)
+
+    def share(self, width: float) -> float:
+        """Fraction of the rows within a distance (in leverages)."""
+        return float(np.mean(self.design.loss.distance(self.z) <= width * self.leverage))
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Where Newton steps have ended."""
+
+    point: Float
+    reach: float
+    """Distance (in leverages) within which rows may still change sides."""
+    settled: bool = True
+    """Whether steps became short by themselves: damped ones are short wherever the optimum is."""
+
+
+class Sharpened(Protocol):
+    """What is known of the rows where Newton steps have ended."""
+
+    metric: Metric
+    leverages: list[Any] | None
+    viewed: Chunk
+    steps: list[StartStep]
+
+    def at(self, point: Float) -> View: ...
+
+    def note(self, n_rows: int, objective: float) -> None: ...
+
+
+def draw(problem: PiecewiseLinear, sharp: Sharpened, found: Reached) -> Start:
+    """Label all rows at a point; the objective there comes with the same pass."""
+    design, loss, n_regions = problem.design, problem.design.loss, problem.n_regions
+    point, n = found.point, problem.run.n_entries
+    view = sharp.at(point)
+    near = _near_distance(problem, sharp.metric, view, found)
+    nearness = loss.distance(view.z) / view.leverage
+    far = nearness[nearness > near]
+    n_bins = max(1, min(MOST_BINS, design.n_variables, len(far) // 4))
+    scale = n_bins / max(float(np.quantile(far, BINNED)) if len(far) else 1.0, 1e-300)
+    n_groups = n_regions * n_bins * (2 if loss.classifies else 1)
+    sides = None if found.settled else _sides(design, sharp, n * view.share(near) / n_groups)
+    n_parts = 1 if sides is None else 2 ** len(sides)
+    carries = HEAVY
+    split = Split(near, scale, n_bins, problem.cuts, n_groups * n_parts, carries, sides)
+    passes = passes_of(problem.run)
+
+    def assign(chunk: Chunk, leverage: Any) -> Assignment:
+        found = passes.groups(design, chunk, point, leverage, split)
+        return Assignment(found.labels, found.alone, found.objective, found.counts, found.sums)
+
+    homes = np.tile(np.repeat(np.arange(n_regions, dtype=np.int16), n_bins * n_parts), 2 if loss.classifies else 1)
+    clusters, objective = Clusters.build(problem, assign, split.n_groups, homes, sharp.leverages)
+    objective += design.penalty(point)
+    sharp.note(n, objective)
+    return Start(clusters, Incumbent(point, objective), sharp.steps)
+
+
+def _near_distance(problem: PiecewiseLinear, metric: Metric, view: View, found: Reached) -> float:
+    """Distance (in leverages) up to which rows stay alone: ``reach``, within what pays and what memory allows.
+
+    Where steps have not settled nobody knows how far the optimum is, and another iteration costs a solve: as many rows
+    as may be alone are.
+    """
+    n, p = problem.run.n_entries, problem.design.n_variables
+    rate = problem.procedure.initial_rate
+    if rate is not None:
+        wanted = max(p + 1, rate * n - problem.n_regions * p) / n
+        return view.width(wanted)
+    doubt, layout = math.sqrt(p / n), problem.design.layout
+    margin = min(1.0, (MARGIN if metric.constant is not None else MARGIN_UNEVEN) * math.sqrt(doubt))
+    least = (FEWEST_SINGLE[0] * p + FEWEST_SINGLE[1]) / n
+    fewest, most = max(least, min(margin * doubt, CHEAP_SINGLE / p)), min(0.5, MOST_SINGLE * doubt)
+    if layout is not None:
+        affordable = layout.rows_for_passes(n, PASSES_FOR_SINGLE) / n
+        fewest, most = max(least, min(doubt, affordable)), max(least, min(most, affordable))
+    most = max(least, min(most, problem.run.budget.clusters / (p * n)))
+    if not found.settled:
+        return view.width(most)
+    return min(max(found.reach, view.width(min(fewest, most))), view.width(most))
+
+
+def _sides(design: Design, sharp: Sharpened, most_parts: float) -> Float | None:
+    """Planes through the middle of the rows, in directions drawn for the metric; as many as ``most_parts`` allow.
+
+    Bins of distance differ along one direction. A solution that is far from the point the bins were drawn at lies in
+    another one, along which the means of bins are all alike: the aggregated problem does not see what it costs.
+    """
+    n_sides = min(MOST_SIDES, int(math.log2(max(most_parts, 1.0))))
+    if n_sides == 0:
+        return None
+    directions = sharp.metric.sketch[: design.n_attributes, :n_sides]
+    middle = np.median(np.asarray(sharp.viewed.X @ directions, dtype=np.float64), axis=0)
+    return np.column_stack([directions.T, -middle])
