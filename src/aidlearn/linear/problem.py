@@ -268,7 +268,7 @@ class PiecewiseLinear(Problem):
         return np.concatenate(entries), np.concatenate(duals)
 
     def _signs(self, clusters: Clusters, wanted: NDArray[np.bool_]) -> Float | None:
-        """Sign of the entries of each wanted cluster, where sums tell it: weights are 1, and no cluster has two classes."""
+        """Sign of the entries of each wanted cluster, where sums tell it (weights of 1, one class in each)."""
         design, weight = self.design, clusters.store.column(-1)
         if not design.fit_intercept or design.effective != self.run.n_entries or (weight != clusters.counts).any():
             return None

@@ -1,0 +1,95 @@
+"""Starts whose Newton steps do not settle, and what they save in passes."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from aidlearn import LinearSVC
+from aidlearn.data import as_source
+from aidlearn.data.chunk import Chunk
+from aidlearn.data.moments import inspect
+from aidlearn.data.run import Run
+from aidlearn.linear import compiled, plain
+from aidlearn.linear.design import Design
+from aidlearn.linear.losses import hinge
+from aidlearn.linear.newton import _carrying, _thinned
+from aidlearn.linear.passes import Split
+
+
+def classes(n=4000, m=6, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, m))
+    return X, (X[:, 0] + rng.normal(size=n) > 1.5).astype(float)
+
+
+def designed(X, y):
+    run = Run(as_source(X, y))
+    return run, Design.of(hinge(1.0, 1.0), inspect(run, True), ridge=1.0)
+
+
+@pytest.mark.parametrize("storage", [np.asarray, sparse.csr_matrix])
+def test_sides_part_groups_alike_in_both_versions_of_the_pass(storage):
+    X, y = classes(600)
+    X = storage(X)
+    _, design = designed(X, y)
+    chunk = Chunk(0, 600, X, y, np.ones(600))
+    rng = np.random.default_rng(1)
+    point, sides = rng.normal(size=7) * 0.3, rng.normal(size=(2, 7))
+    split = Split(0.05, 1.0, 4, np.array([0.0]), 2 * 4 * 2 * 4, 0.5, sides)
+    leverage = np.full(600, 0.1, dtype=np.float32)
+    one, two = (passes.groups(design, chunk, point, leverage, split) for passes in (plain, compiled))
+    np.testing.assert_array_equal(one.labels, two.labels)
+    np.testing.assert_array_equal(one.counts, two.counts)
+    np.testing.assert_allclose(one.sums, two.sums, atol=1e-9)
+    # A group has rows of one side of every plane.
+    above = np.asarray(X @ sides[:, :-1].T) + sides[:, -1] > 0
+    for group in np.unique(one.labels):
+        assert len(np.unique(above[one.labels == group], axis=0)) == 1
+
+
+def test_thinned_rows_stand_for_all_whatever_their_leverage():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(20_000, 3))
+    rows[:, 2] = 0
+    rows[::200, 2] = 1  # a level of a hundred rows
+    leverage = np.sqrt(np.einsum("ij,ij->i", rows @ np.linalg.inv(rows.T @ rows), rows))
+    kept, factor = _thinned(leverage, np.ones(len(rows)), 20)
+    assert 500 < len(kept) < 1500
+    gram = (rows[kept] * factor[:, None]).T @ rows[kept]
+    np.testing.assert_allclose(np.diag(gram), np.diag(rows.T @ rows), rtol=0.2)
+    assert rows[kept, 2].sum() > 30  # every twentieth would have left five
+
+
+def test_rows_that_carry_a_column_are_found():
+    X, y = classes()
+    X[:, 3] = 0
+    X[[5, 70, 900], 3] = 1
+    for storage in (np.asarray, sparse.csr_matrix):
+        rows = storage(X)
+        _, design = designed(rows, y)
+        found = _carrying(design, Chunk(0, len(y), rows, y, np.ones(len(y))), np.array([3]))
+        dense = found.X.toarray() if sparse.issparse(found.X) else found.X
+        np.testing.assert_array_equal(dense, X[[5, 70, 900]])
+
+
+def test_duals_need_no_pass_where_weights_are_one():
+    X, y = classes()
+    plainly = LinearSVC(C=0.1, tol=1e-6).fit(X, y)
+    weighted = LinearSVC(C=0.05, tol=1e-6).fit(X, y, np.full(len(y), 2.0))
+    assert plainly.n_passes_ == weighted.n_passes_ - 1
+    # Both are the same problem: w = sum of duals times rows.
+    for model in (plainly, weighted):
+        np.testing.assert_allclose(model.dual_coef_[0] @ X[model.support_], model.coef_[0], atol=1e-3)
+        assert abs(model.dual_coef_).max() <= 0.1 * (1 + 1e-9)
+
+
+def test_rare_classes_take_two_iterations_and_eight_passes():
+    rng = np.random.default_rng(3)
+    n = 30_000
+    y = (rng.random(n) < 0.02).astype(float)
+    X = rng.normal(size=(n, 20)) + 0.3 * y[:, None]
+    for seed in range(3):
+        model = LinearSVC(C=1.0, random_state=seed).fit(X, y)
+        assert model.gap_ <= 1e-4
+        assert model.n_iter_ <= 2
+        assert model.n_passes_ <= 8
