@@ -20,6 +20,8 @@ logger = logging.getLogger("aidlearn")
 
 AT_ONCE = 1e-3
 """Seconds for what was not begun when the user stopped the fit."""
+UNLIKELY = 10.0
+"""Tolerances between the first bound and the incumbent from which on the first solution is seldom the last."""
 USELESS = 0.5
 """Relative gap above which a point may be worse than one without slopes."""
 
@@ -123,8 +125,7 @@ class _Progress:
         also tells what to split at.
         """
         gap = relative_gap(self.objective, max(solution.lower_bound, self.problem.trivial_bound))
-        # What squares a gap does not close one above the root of the tolerance.
-        unlikely = self.incumbent is not None and gap > math.sqrt(self.limits.tol)
+        unlikely = self.incumbent is not None and gap > UNLIKELY * self.limits.tol
         several = self.history or unlikely
         trial = self.problem.split_trial(solution, self.incumbent, clusters) if several else None
         return trial if trial and trial.points[0] is solution.point else Trial([solution.point])

@@ -283,6 +283,8 @@ class _Sharpening:
             unseen = final and (level.is_sample or 0 < gained < math.inf)
             if damping.negligible and (left <= short * unit or unseen):
                 return Reached(trial, max(length, view.width(UNSURE * view.fraction(smallest))))
+            if final and steps > 1 and not level.is_sample:
+                break  # damped, and nobody would go on from there
             previous = max(length, 1e-300)  # a step of no length: constraints leave no other
             error = max(smallest, error * ERROR_AFTER_STEP)
             # An undamped step leaves a fraction of its length to go, a damped one as much again.
