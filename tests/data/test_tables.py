@@ -13,6 +13,7 @@ import pytest
 from scipy import sparse
 
 from aidlearn import SVC, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, SemiSupervisedSVC, open_source
+from aidlearn.estimators.checks import with_names
 
 N = 4000
 DATE = "am"
@@ -264,7 +265,10 @@ SENTENCES = {
         pd.DataFrame({"d": [*map(str, range(50)), *map(str, range(50)), "n.a. "]}),
         "holds numbers and 1 other text",
     ),
-    "nothing": (pd.DataFrame({"d": pd.Series([None] * 9, dtype="str")}), "missing cell at row 0, column 'd'"),
+    "nothing": (
+        pd.DataFrame({"d": pd.Series([None] * 9, dtype="str")}),
+        "missing cell at row 0, column 'd'|column 0 .* holds Python objects",
+    ),
     "twice": (pd.DataFrame([[1, "a"]] * 9, columns=["d", "d"]), "more than one column named 'd'|unique column names"),
 }
 
@@ -401,3 +405,13 @@ def test_texts_like_numbers_with_separators_may_be_levels():
     """Ranges, and places behind a comma, are no thousands."""
     table = pd.DataFrame({"range": ["0-1,000", "1,000-2,000", "12,5", "a"] * 3, "y": np.arange(12.0)})
     assert len(LADRegressor().fit(table[["range"]], table["y"]).coef_) == 3
+
+
+def test_names_of_columns_reach_any_scikit_learn(monkeypatch):
+    """Versions before 1.9 ask tables by a protocol that newer ones of polars do not have."""
+    monkeypatch.setattr("aidlearn.estimators.checks.TABLES_ARE_KNOWN", False)
+    table = pl.DataFrame({"a": np.arange(9.0), "b": list("uvw") * 3})
+    found = with_names(table)
+    assert list(found.__dataframe__().column_names()) == ["a", "b"]
+    assert found.shape == (9, 2)
+    assert with_names(table.to_pandas().to_numpy()).shape == (9, 2)

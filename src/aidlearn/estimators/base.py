@@ -32,7 +32,7 @@ from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
 from aidlearn.data.targets import Targets
 from aidlearn.engine.loop import Limits
-from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.checks import check_number, with_names
 from aidlearn.estimators.fitting import Fitted, listed_callbacks, pass_listener, tell_of_fit
 from aidlearn.estimators.notebook import certificate_html
 
@@ -228,7 +228,7 @@ class AIDEstimator(BaseEstimator, ABC):
             self.__dict__.pop("feature_names_in_", None)
         else:
             refuse_repeated_names(X)
-            validate_data(self, X, skip_check_array=True)
+            validate_data(self, with_names(X), skip_check_array=True)
 
     def _remember_inputs(self, names: list[str]) -> None:
         self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
@@ -279,7 +279,7 @@ class AIDEstimator(BaseEstimator, ABC):
         if hasattr(self, "recipe_"):
             refuse_arrays(X, self.recipe_, hasattr(self, "feature_names_in_"))
         checked = check_features(X, array=not hasattr(self, "recipe_"))
-        validate_data(self, X, skip_check_array=True, reset=False)
+        validate_data(self, with_names(X), skip_check_array=True, reset=False)
         return checked
 
     def _run(self, source: DataSource, targets: Targets | None = None) -> Run:

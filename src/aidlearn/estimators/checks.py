@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import sklearn
+from sklearn.utils.fixes import parse_version
 
 from aidlearn.data.chunk import Float
+from aidlearn.data.frames import FrameColumns, is_table
+
+TABLES_ARE_KNOWN = parse_version(sklearn.__version__) >= parse_version("1.9")
+"""Whether scikit-learn asks tables of any kind for the names of their columns."""
+
+
+@dataclass(frozen=True)
+class _Named:
+    """Names of columns by the interchange protocol: older versions of scikit-learn ask for it, newer tables lack it."""
+
+    names: list[str]
+    shape: tuple[int, int]
+
+    def __dataframe__(self) -> _Named:
+        return self
+
+    def column_names(self) -> list[str]:
+        return self.names
+
+
+def with_names(X: Any) -> Any:
+    """Rows whose names of columns scikit-learn can read, where they have any."""
+    if TABLES_ARE_KNOWN or hasattr(X, "__dataframe__") or not is_table(X):
+        return X
+    frame = FrameColumns(X).frame
+    return _Named(list(frame.columns), frame.shape)
 
 
 def check_number(
