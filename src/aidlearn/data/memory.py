@@ -37,12 +37,18 @@ class Budget:
     """In the sums of the first clusters."""
     later: float = math.inf
     """In those of all clusters once the sample has gone; splits that take more end a fit."""
+    near: float = math.inf
+    """In the near rows of neighbouring problems, with the weights of those that are solved together."""
 
     def of_members(self, n_members: int, p: int) -> Budget:
         """The same for one of several models that are fitted at once; each may hold what it needs at least."""
         least = p * fewest_clusters(p)
         clusters, later = (max(number / n_members, least) for number in (self.clusters, self.later))
-        return Budget(self.sample, clusters, later)
+        return Budget(self.sample, clusters, later, self.near / n_members)
+
+    def near_rows(self, m: int, n_weights: int = 1) -> float:
+        """Near rows of m columns with so many weights."""
+        return self.near / (m + 2 + n_weights)
 
     def sample_rows(self, n: int, p: int) -> int:
         """Rows of the largest sample: a twelfth of them, but no more than fit, and no fewer than a start needs."""
@@ -64,6 +70,8 @@ BYTES_PER_ROW = 40
 BYTES_PER_ROW_AND_CLASS = 32
 SAMPLE_COPIES, CLUSTER_COPIES = 2.2, 7.0
 """Rows of large leverage are joined to the sample; a solver holds scaled rows and their duals."""
+NEAR_COPIES = 5.0
+"""Near rows are joined from those of chunks, and a member looks at some of them."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +116,9 @@ class Need:
         """Half of what is left goes to the sample, half to the first clusters, and all of it to those that follow."""
         left = max(limit - self.fixed, 0.0) / 2 / 8
         later = max(2 * left / CLUSTER_COPIES, (self.m + 1) * fewest_clusters(self.m + 1))
-        return Budget(min(Budget.sample, left / SAMPLE_COPIES), left / CLUSTER_COPIES, later)
+        # Neighbouring problems have near rows in place of clusters and labels.
+        near = (left + BYTES_PER_ROW * self.n / 8) / NEAR_COPIES
+        return Budget(min(Budget.sample, left / SAMPLE_COPIES), left / CLUSTER_COPIES, later, near)
 
     def spare(self, limit: float) -> float:
         """Bytes for what a fit keeps once its samples, clusters and labels are gone."""

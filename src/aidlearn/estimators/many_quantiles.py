@@ -57,6 +57,7 @@ class ManyQuantiles:
         """What all rows were seen for, in this fit or in the part of it that a checkpoint holds."""
         self.fits: dict[int, Fitted] = {}
         self.knots: dict[int, Float] = {}
+        self.errors: dict[int, float] = {}
         self.crossings: int | None = None
         """On the rows of the fit, where that is known."""
         self.file = BatchFile(checkpoint_of(model, run.source.recipe, moments.digest, PART), len(designs))
@@ -98,17 +99,30 @@ class ManyQuantiles:
             self.start.continue_from(self.fits[k].result.point)
 
     def _corridors(self, sampled: Sampled) -> list[Corridor]:
-        corridors = []
-        point = None
+        corridors: list[Corridor] = []
         for group in groups_of(self.quantiles):
-            reach = 0.0
-            for k in dict.fromkeys((group[0], group[-1])):
-                found = sampled.solution(self.designs[k], point)
-                point = self.knots[k] = found.point
-                reach = max(reach, found.error)
-            ends = self.knots[group[0]], self.knots[group[-1]]
-            corridors.append(Corridor(group, ends, DOUBT * reach, reach))
+            corridors += self._within_memory(sampled, group)
         return corridors
+
+    def _within_memory(self, sampled: Sampled, group: list[int]) -> list[Corridor]:
+        """One corridor for a group, or several where its near rows would take more than the memory there is."""
+        errors = [self._knot(sampled, k) for k in dict.fromkeys((group[0], group[-1]))]
+        design, ends = self.designs[group[0]], (self.knots[group[0]], self.knots[group[-1]])
+        reach, most = DOUBT * max(errors), self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries
+        if most >= 1 or sampled.share(design, ends, reach) <= most:
+            return [Corridor(group, ends, reach, reach / DOUBT)]
+        if len(group) > 1:
+            half = len(group) // 2
+            return self._within_memory(sampled, group[:half]) + self._within_memory(sampled, group[half:])
+        return [Corridor(group, ends, sampled.width(design, ends[0], most), reach / DOUBT)]
+
+    def _knot(self, sampled: Sampled, k: int) -> float:
+        """The error of the sampled plane of a quantile, which is kept."""
+        if k not in self.knots:
+            near = max((other for other in self.knots if other < k), default=None)
+            found = sampled.solution(self.designs[k], None if near is None else self.knots[near])
+            self.knots[k], self.errors[k] = found.point, found.error
+        return self.errors[k]
 
     def _begin(self, number: int, points: Mapping[int, Float]) -> Float:
         """On the line through the two solutions before it; at a sampled plane where there are none."""

@@ -37,12 +37,12 @@ class Path:
             found.append(self.sampled.solution(design, found[-1].point if found else None))
         self.points = [solution.point for solution in found]
         corridors: list[Corridor] = []
-        first = 0
+        first, most = 0, self.sampled.largest_share(self.n_folds)
         for last in range(len(found)):
             reach = DOUBT * max(solution.error for solution in found[first : last + 1])
             share = self.sampled.share(self.designs[first], (self.points[first], self.points[last]), reach)
             alone = self.sampled.share(self.designs[last], (self.points[last],) * 2, DOUBT * found[last].error)
-            if first < last and share > MERGED * alone:
+            if first < last and share > min(MERGED * alone, most):
                 first, reach = last, DOUBT * found[last].error
             else:
                 corridors[len(corridors) - (first < last) :] = []

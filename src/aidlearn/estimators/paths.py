@@ -188,12 +188,14 @@ class CrossValidated(LinearEstimator):
         sampled = Sampled.of_start(start, rows.all, middle)
         point = fit.point
         share = sampled.share(middle, (point, point), DOUBT * sampled.error(middle, point))
-        if share <= FEW and not sampled.is_tied(middle, point):
+        if share <= min(FEW, sampled.largest_share(rows.folds.n)) and not sampled.is_tied(middle, point):
             batch = Batch(run, designs[0], members, rows.folds, self.tol, sampled.metric)
             path = Path(sampled, designs, rows.folds.n)
             progress(batch.solve(path.corridors(), None, path.begin, progress, progress.solved))
         left, layout = progress.left(self.tol), middle.layout
-        if left and not middle.offset and not (layout and layout.levels):
+        # Sums of all folds side by side.
+        fits = fit.n_clusters * middle.n_variables * rows.folds.n <= run.budget.clusters
+        if left and fits and not middle.offset and not (layout and layout.levels):
             together = Together(run, middle, members, rows.folds, fit.clusters)
             points = {k: progress.solved[k].point if k in progress.solved else point for k in left}
             rows.partition = fit.clusters

@@ -124,10 +124,14 @@ class Batch:
         """One corridor for all members, around a point that all are close to."""
         p = self.design.n_variables
         fraction = NEAR * math.sqrt(p / self.design.effective) if near is None else near
+        n, m, budget = self.run.n_entries, self.run.n_attributes, self.run.budget
+        fraction = min(fraction, budget.near_rows(m) / n) if math.isfinite(budget.near) else fraction
         reach = self.distance(point, fraction)
         error = reach / NEAR if math.isfinite(reach) else self.distance(point, 0.1)
         numbers = range(len(self.members))
-        parts = [numbers[k : k + MEMBERS_AT_ONCE] for k in range(0, len(numbers), MEMBERS_AT_ONCE)]
+        # Each of them has weights of its own for the near rows.
+        at_once = max(1, int(min(MEMBERS_AT_ONCE, budget.near / max(1.0, min(fraction, 1.0) * n) - m - 2)))
+        parts = [numbers[k : k + at_once] for k in range(0, len(numbers), at_once)]
         return [Corridor(part, (point, point), reach, error) for part in parts]
 
     def distance(self, point: Float, fraction: float) -> float:
@@ -234,11 +238,16 @@ class Batch:
     def _again(self, corridors: Sequence[Corridor], points: dict[int, Float], solved: dict[int, Solved]) -> None:
         """Members that are left, each around its own point and with more near rows."""
         reach = {number: WIDER * corridor.reach for corridor in corridors for number in corridor.numbers}
-        left = [k for k in self._open(solved) if self._share(points[k], reach[k]) <= MOST_AGAIN]
-        for first in range(0, len(left), CORRIDORS_AT_ONCE):
+        most = min(MOST_AGAIN, self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries)
+        shares = {k: self._share(points[k], reach[k]) for k in self._open(solved)}
+        left = [k for k, share in shares.items() if share <= most]
+        at_once = CORRIDORS_AT_ONCE
+        if most < MOST_AGAIN and left:
+            at_once = max(1, min(at_once, int(most / max(shares[k] for k in left))))
+        for first in range(0, len(left), at_once):
             own = [
                 Corridor([k], (points[k], points[k]), reach[k], reach[k] / WIDER**2)
-                for k in left[first : first + CORRIDORS_AT_ONCE]
+                for k in left[first : first + at_once]
             ]
             found: dict[int, Solved] = {}
             for corridor, rows in zip(own, self._pass(own, [], found), strict=True):

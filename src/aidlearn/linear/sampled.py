@@ -63,10 +63,20 @@ class Sampled:
         ratio = design.n_variables / design.effective * sharp.run.n_entries / sharp.n_sampled
         return view.width(view.fraction(ratio))
 
+    def width(self, design: Design, point: Float, share: float) -> float:
+        """The distance from a plane, in leverages, within which a part of the rows lies."""
+        self._sharpening.design = design
+        return self._sharpening.at(point).width(share)
+
     def is_tied(self, design: Design, point: Float) -> bool:
         """Whether rows are piled up on a kink at a solution, so that those in doubt are at no distance from it."""
         distance = self.error(design, point) * float(np.median(self._sharpening.viewed_leverage))
         return distance < TIED * design.typical_margin
+
+    def largest_share(self, n_weights: int) -> float:
+        """Part of the rows that memory has room for as near rows, with so many weights each."""
+        run = self._sharpening.run
+        return run.budget.near_rows(run.n_attributes, n_weights) / run.n_entries
 
     def share(self, design: Design, ends: tuple[Float, Float], reach: float) -> float:
         """Part of the rows in a corridor."""
