@@ -70,7 +70,7 @@ BYTES_PER_ROW = 40
 BYTES_PER_ROW_AND_CLASS = 32
 SAMPLE_COPIES, CLUSTER_COPIES = 2.2, 7.0
 """Rows of large leverage are joined to the sample; a solver holds scaled rows and their duals."""
-NEAR_COPIES = 5.0
+NEAR_COPIES = 4.0
 """Near rows are joined from those of chunks, and a member looks at some of them."""
 
 

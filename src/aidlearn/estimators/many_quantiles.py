@@ -96,6 +96,7 @@ class ManyQuantiles:
             self.fits[k] = self.model._fit_design(
                 self.run, self.designs[k], self.start, self.moments, self.order[k], n_left=len(left) - done
             )
+            self.fits[k].result.clusters = None  # labels of all rows, which nobody needs any more
             self.start.continue_from(self.fits[k].result.point)
 
     def _corridors(self, sampled: Sampled) -> list[Corridor]:
