@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from aidlearn.data.chunk import Float, Int
 
@@ -134,3 +135,54 @@ class ChunkMoves:
     """Sums of the groups (None: there are none)."""
     alone: Any = None
     """Sums of the entries that are alone (None: there are none)."""
+
+
+def entries_alone(
+    found_in: list[ChunkMoves], keys: Int, born: NDArray[np.bool_]
+) -> tuple[list[Any], list[tuple[Int, Float]]]:
+    """Sums of entries that become clusters of their own, and what they take from the clusters they leave."""
+    alone: list[Any] = []
+    left: list[tuple[Int, Float]] = []
+    for moves in found_in:
+        if moves.alone is None:
+            continue
+        n_alone = moves.alone.shape[0]
+        kept = born[np.searchsorted(keys, moves.keys[-n_alone:])]
+        sums = moves.alone if kept.all() else moves.alone[np.flatnonzero(kept)]
+        alone.append(sums)
+        parents, inverse = np.unique(moves.parents[-n_alone:][kept], return_inverse=True)
+        if len(parents):
+            cells = np.ones(len(inverse)), (inverse, np.arange(len(inverse)))
+            total = sparse.csr_array(cells, shape=(len(parents), len(inverse))) @ sums
+            left.append((parents.astype(np.int64), total.toarray() if sparse.issparse(total) else total))
+    return alone, left
+
+
+def joined_groups(found_in: list[ChunkMoves]) -> list[ChunkMoves]:
+    """The moves of consecutive chunks with the sums of each group once, added in the order of the chunks."""
+    with_groups = [moves for moves in found_in if moves.groups is not None]
+    sizes = [len(moves.groups) for moves in with_groups if moves.groups is not None]
+    keys = np.unique(np.concatenate([moves.keys[:n] for moves, n in zip(with_groups, sizes, strict=True)]))
+    first = with_groups[0]
+    assert first.groups is not None
+    total = ChunkMoves(
+        objectives=np.zeros_like(first.objectives),
+        keys=keys,
+        parents=np.zeros(len(keys), dtype=first.parents.dtype),
+        firsts=np.zeros(len(keys), dtype=first.firsts.dtype),
+        homes=np.zeros(len(keys), dtype=first.homes.dtype),
+        counts=np.zeros(len(keys), dtype=first.counts.dtype),
+        groups=np.zeros((len(keys), first.groups.shape[1])),
+    )
+    alone = []
+    for moves in found_in:
+        n = 0 if moves.groups is None else len(moves.groups)
+        at = np.searchsorted(keys, moves.keys[:n])
+        total.parents[at], total.firsts[at], total.homes[at] = moves.parents[:n], moves.firsts[:n], moves.homes[:n]
+        total.counts[at] += moves.counts[:n]
+        if moves.groups is not None and total.groups is not None:
+            total.groups[at] += moves.groups
+        if moves.alone is not None:
+            own = (moves.keys[n:], moves.parents[n:], moves.firsts[n:], moves.homes[n:], moves.counts[n:])
+            alone.append(ChunkMoves(moves.objectives, *own, None, moves.alone))
+    return [total, *alone]
