@@ -37,8 +37,6 @@ NEIGHBOUR_GAP = 0.01
 """Gap of the fits at neighbouring quantiles, in p/n: about the squared sampling error of their coefficients."""
 CHEAP_GAP = 1e-4
 """The same of sparse rows (a level has few of them) and of few rows, whose fits are cheap."""
-NEAR_COPIES = 3
-"""Of near rows: as they are found, side by side, and those of them that a step looks at."""
 UNFINISHED = 0.05
 """Gap of a fit, as a part of the loss that sampling errors cost, from which the summary says so."""
 
@@ -245,10 +243,10 @@ class _Work:
         ratio = len(point) / seen.n
         # Rows between the two planes change sides, and so may those that sampling errors leave in doubt.
         near = 2 * h + NEAR * math.sqrt(ratio)
-        held = NEAR_COPIES * 8.0 * near * self.run.n_entries * (len(point) + 2)
         # A fit of sparse rows is a few passes, and groups of them would be dense; one of few rows is a small problem.
         cheap = self.design(quantile).layout is not None or few_entries(self.run.n_entries, len(point))
-        apart = cheap or held > self.run.spare  # a fit keeps to the limit on memory
+        # Fits of their own keep to the limit on memory where that many rows do not fit.
+        apart = cheap or near * self.run.n_entries > self.run.budget.near_rows(self.run.n_attributes)
         tol = min(self.model.tol, (CHEAP_GAP if cheap else NEIGHBOUR_GAP) * ratio)
         model = unfitted(self.model, tol=tol, init="auto", initial_rate=None)
 
