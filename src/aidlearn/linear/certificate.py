@@ -131,18 +131,23 @@ def _absorb(rows: HingeRows, A: Matrix, p: Float, target: Float, anchor: Float |
     """
     lower, upper = rows.lower, rows.upper
     scale = _sizes(rows, A, p) if rows.linear is None else _sizes(rows, A, p) + np.abs(target)
+    by_all = rows.constrained
     for _ in range(rounds):
         residual = A.T @ p - target
         if (np.abs(residual) <= 4 * EPS * scale).all():
             break
-        room = np.minimum(p - lower, upper - p)
+        room, before = np.minimum(p - lower, upper - p), p
         # Rows with hardly any room change nothing: what a step misses shows in the residual, which decides.
-        near, square = (A, room * room) if rows.constrained else A.heaviest(room * room, SOME_ROOM)
+        near, square = (A, room * room) if by_all else A.heaviest(room * room, SOME_ROOM)
+        by_all = by_all or near is A
         normal = near.normal(square, rows.n_jobs)
         diagonal = normal.diagonal()
         factor = normal.factor(np.full(len(diagonal), 1e-13 * float(diagonal.mean()) + 1e-300))
         if factor is None:
-            break
+            if by_all:
+                break
+            by_all = True
+            continue
         for _ in range(3):
             change = factor.solve(residual)
             if not np.isfinite(change).all():  # no row has room in some direction
@@ -153,6 +158,10 @@ def _absorb(rows: HingeRows, A: Matrix, p: Float, target: Float, anchor: Float |
             if np.abs(left).max() >= np.abs(residual).max():
                 break
             p, residual = trial, left
+        if p is before:
+            if by_all:
+                break
+            by_all = True  # the heaviest rows leave directions of which they know too little
         p = _pull_inside(p, lower, upper, anchor)
     return p
 

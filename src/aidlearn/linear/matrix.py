@@ -25,6 +25,8 @@ FEWEST_COLUMNS = 64
 """Below this a Gram matrix costs no more than the other work on its rows."""
 ROWS_PER_COLUMN = 2
 """Of a Gram matrix whose light rows are left out, at least."""
+KEPT_DIAGONAL = 0.9
+"""Part of each number on the diagonal of a Gram matrix that the heaviest rows have to make."""
 WORTH_CHOOSING = 0.7
 """Part of the rows up to which a copy of them pays."""
 DEPENDENT = 5e-15
@@ -210,7 +212,11 @@ class Dense(Matrix):
             kept = part >= float(np.partition(part, K - fewest)[K - fewest])
         if kept.sum() > WORTH_CHOOSING * K:
             return self, D
-        return Dense(self.array[kept]), D[kept]
+        chosen, weights = self.array[kept], D[kept]
+        # Beside rows of large numbers, those of a rare level are light, and all that is known of its coefficient.
+        if (_diagonal(chosen, weights) < KEPT_DIAGONAL * _diagonal(self.array, D)).any():
+            return self, D
+        return Dense(chosen), weights
 
     def scaled_rows(self, factor: Float) -> Dense:
         return Dense(self.array * factor[:, None])
@@ -289,6 +295,11 @@ def blocks(array: Float) -> Iterator[slice]:
     size = max(16, CACHED // max(1, array.shape[1]))
     for first in range(0, max(1, len(array)), size):
         yield slice(first, first + size)
+
+
+def _diagonal(array: Float, D: Float) -> Float:
+    """Of ``A' diag(D) A``."""
+    return np.asarray(np.einsum("ij,ij,i->j", array, array, D))
 
 
 def weakest_pivot(gram: Float) -> float | None:
