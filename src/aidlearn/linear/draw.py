@@ -25,6 +25,9 @@ FEWEST_SINGLE = (5, 50)
 """Single rows at least: so many per variable, and so many more."""
 MOST_SINGLE = 3.0
 """Single rows at most, in sqrt(p n), and at most half of the rows: K rows cost about K p / n passes to solve for."""
+UNSETTLED = 1.5
+"""Single rows, in the same unit, where steps have not settled. With twice as many, an iteration is saved about as often
+as not, and every solve takes twice as long."""
 CHEAP_SINGLE = 5.0
 """Single rows over n / p that cost no more than so many passes."""
 PASSES_FOR_SINGLE = 10.0
@@ -113,8 +116,8 @@ def draw(problem: PiecewiseLinear, sharp: Sharpened, found: Reached) -> Start:
 def _near_distance(problem: PiecewiseLinear, metric: Metric, view: View, found: Reached) -> float:
     """Distance (in leverages) up to which rows stay alone: ``reach``, within what pays and what memory allows.
 
-    Where steps have not settled nobody knows how far the optimum is, and another iteration costs a solve: as many rows
-    as may be alone are.
+    Where steps have not settled nobody knows how far the optimum is, and another iteration costs a solve: many rows
+    stay alone.
     """
     n, p = problem.run.n_entries, problem.design.n_variables
     rate = problem.procedure.initial_rate
@@ -130,7 +133,7 @@ def _near_distance(problem: PiecewiseLinear, metric: Metric, view: View, found: 
         fewest, most = max(least, min(doubt, affordable)), max(least, min(most, affordable))
     most = max(least, min(most, problem.run.budget.clusters / (p * n)))
     if not found.settled:
-        return view.width(most)
+        return view.width(max(least, min(most, UNSETTLED * doubt)))
     return min(max(found.reach, view.width(min(fewest, most))), view.width(most))
 
 
