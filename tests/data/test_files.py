@@ -304,7 +304,7 @@ def test_parquet_pages_that_are_damaged_end_in_a_sentence(tmp_path, data):
 def test_large_svmlight_files_are_read_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("aidlearn.data.svmlight.PART_BYTES", 20_000)
     rng = np.random.default_rng(0)
-    X = sparse.random_array((5000, 30), density=0.2, rng=rng, format="csr")
+    X = sparse.random_array((5000, 30), density=0.2, random_state=rng, format="csr")
     y = np.where(X @ rng.normal(size=30) > 0, 1, -1)
     dump_svmlight_file(X, y, str(tmp_path / "rows.svm"), zero_based=False)
     X, y = load_svmlight_file(str(tmp_path / "rows.svm"), n_features=30)

@@ -18,7 +18,7 @@ from aidlearn.linear import compiled as passes
 from aidlearn.linear import kernels, plain
 from aidlearn.linear.design import Design
 from aidlearn.linear.losses import absolute, epsilon_insensitive, hinge, pinball
-from aidlearn.linear.newton import Metric, NormalEquations
+from aidlearn.linear.metric import Metric, NormalEquations
 from aidlearn.linear.passes import Split
 from aidlearn.linear.problem import THREE_WAY_CUTS, PiecewiseLinear, Procedure, Segment
 

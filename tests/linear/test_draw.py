@@ -12,7 +12,8 @@ from aidlearn.data.run import Run
 from aidlearn.linear import compiled, plain
 from aidlearn.linear.design import Design
 from aidlearn.linear.losses import hinge
-from aidlearn.linear.newton import _carrying, _thinned
+from aidlearn.linear.metric import _carrying
+from aidlearn.linear.newton import _thinned
 from aidlearn.linear.passes import Split
 
 

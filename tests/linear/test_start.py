@@ -14,7 +14,8 @@ from aidlearn.linear import plain
 from aidlearn.linear.band import Band, _Sharpening, few_entries, largest_sample
 from aidlearn.linear.design import Design
 from aidlearn.linear.losses import absolute, epsilon_insensitive, hinge, pinball
-from aidlearn.linear.newton import Damping, Metric, NormalEquations, bounded_step, local_model, thinning
+from aidlearn.linear.metric import Metric, NormalEquations
+from aidlearn.linear.newton import Damping, bounded_step, local_model, thinning
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
 from aidlearn.linear.solvers import SOLVERS
 from oracles import highs_quantile

@@ -19,7 +19,7 @@ from aidlearn.data.threads import one_blas_thread
 from aidlearn.linear.design import Design
 from aidlearn.linear.inference import ClusterCodes
 from aidlearn.linear.losses import absolute
-from aidlearn.linear.newton import NormalEquations
+from aidlearn.linear.metric import NormalEquations
 
 
 def unfitted(model: Any, **changes: Any) -> Any:

@@ -22,15 +22,13 @@ from aidlearn.linear.design import Design
 from aidlearn.linear.draw import Reached, View, draw
 from aidlearn.linear.frame import nearest
 from aidlearn.linear.hasty import HURRY, few_rows, hasty, out_of_time
+from aidlearn.linear.metric import Metric, NormalEquations, carried_columns
 from aidlearn.linear.newton import (
     Damping,
-    Metric,
     Model,
-    NormalEquations,
     at_quantile,
     balanced_sample,
     bounded_step,
-    carried_columns,
     local_model,
     solved_point,
     thinning,

@@ -28,8 +28,9 @@ from aidlearn.linear.corridor import Collecting, Corridor, Rows
 from aidlearn.linear.design import Design
 from aidlearn.linear.evaluation import Evaluating
 from aidlearn.linear.losses import Loss
+from aidlearn.linear.metric import Metric, NormalEquations
 from aidlearn.linear.neighbour import Near, Neighbour
-from aidlearn.linear.newton import Metric, NormalEquations, quantile_width
+from aidlearn.linear.newton import quantile_width
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.trace import Profile
 

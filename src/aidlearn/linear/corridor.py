@@ -20,7 +20,7 @@ from aidlearn.data.loading import load
 from aidlearn.data.resampling import UNCHANGED, Unchanged, Weights
 from aidlearn.data.run import Run
 from aidlearn.linear.design import Design
-from aidlearn.linear.newton import HEAVY, Metric
+from aidlearn.linear.metric import HEAVY, Metric
 from aidlearn.linear.passes import CARRIES, WIDER_BY_LEVERAGE
 
 MASKED = 24

@@ -10,7 +10,7 @@ from aidlearn.data.chunk import Chunk, Float
 from aidlearn.data.run import Run
 from aidlearn.linear.design import Design
 from aidlearn.linear.inference import ClusterCodes
-from aidlearn.linear.newton import Metric
+from aidlearn.linear.metric import Metric
 
 
 def design_effect(run: Run, design: Design, point: Float, metric: Metric, clusters: ClusterCodes) -> float:

@@ -14,7 +14,8 @@ from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.engine.result import StartStep
 from aidlearn.engine.splits import Assignment
 from aidlearn.linear.design import Design
-from aidlearn.linear.newton import HEAVY, Metric, quantile_width, uncertain_fraction
+from aidlearn.linear.metric import HEAVY, Metric
+from aidlearn.linear.newton import quantile_width, uncertain_fraction
 from aidlearn.linear.passes import Split, passes_of
 from aidlearn.linear.problem import PiecewiseLinear
 

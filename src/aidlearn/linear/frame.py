@@ -119,13 +119,13 @@ def step_within(design: Design, region: Region, hessian: Float, gradient: Float,
     With H = L L' on the steps that keep the equations this is a problem of the interior point without losses:
     ``1/2 x'x + q'x`` and constraints.
     """
-    from aidlearn.linear.newton import _regularised_cholesky
+    from aidlearn.linear.metric import regularised_cholesky
 
     size = np.sqrt(np.maximum(np.diag(hessian), 1e-300))
     Z = null_space(_centred(design, region.E) / size)
     inner = Z.T @ (hessian / np.outer(size, size)) @ Z
     diagonal = np.sqrt(np.maximum(np.diag(inner), 1e-300))
-    upper = _regularised_cholesky(inner / np.outer(diagonal, diagonal))
+    upper = regularised_cholesky(inner / np.outer(diagonal, diagonal))
     back = (Z / size[:, None]) / diagonal
     to_step = linalg.solve_triangular(upper, back.T, trans="T", check_finite=False).T  # d = to_step @ x
     linear = to_step.T @ gradient

@@ -24,7 +24,8 @@ from aidlearn.engine.sums import Sums
 from aidlearn.linear.certificate import certify
 from aidlearn.linear.corridor import passes_between, planes_of, taken
 from aidlearn.linear.design import Design
-from aidlearn.linear.newton import Damping, Metric, Model, bounded_step, local_model, thinning
+from aidlearn.linear.metric import Metric
+from aidlearn.linear.newton import Damping, Model, bounded_step, local_model, thinning
 from aidlearn.linear.rows import Basis, HingeRows
 from aidlearn.linear.solvers import solve_by_interior_point
 from aidlearn.trace import MOST_CLUSTERS, Profile

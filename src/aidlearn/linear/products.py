@@ -13,7 +13,7 @@ from aidlearn.data.run import Run
 from aidlearn.linear.design import Design
 from aidlearn.linear.gram import BLOCK_ROWS, weighted_gram
 from aidlearn.linear.matrix import Matrix
-from aidlearn.linear.newton import GramSum
+from aidlearn.linear.metric import GramSum
 
 FEW_DIGITS = 100.0
 """Squared mean of a column over its variance up to which sums about zero are as good as those about the mean."""

@@ -11,7 +11,7 @@ from aidlearn.data.run import Run
 from aidlearn.linear.band import Band, _Sharpening
 from aidlearn.linear.corridor import between, planes_of
 from aidlearn.linear.design import Design
-from aidlearn.linear.newton import Metric
+from aidlearn.linear.metric import Metric
 
 TIED = 1e-3
 """Distance of the rows whose side is in doubt, in typical margins: without ties it is tens of times as long."""

@@ -1,0 +1,259 @@
+"""The metric of a start: the Gram matrix of the columns, by which leverages are measured, and its normal equations.
+
+Leverages are ``s_i = |a_i|`` in the norm of the inverse Gram matrix. Gram matrices of many rows are summed in parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.run import Run
+from aidlearn.linear.design import Design
+from aidlearn.linear.gram import block_rows, in_runs
+from aidlearn.linear.hybrid import joined
+from aidlearn.linear.matrix import Matrix
+
+SKETCH_COLUMNS = 8
+HEAVY = 0.02
+"""Leverage from which a row always counts, whatever the sample: at most 50 rows per variable have it."""
+MOST_HELD = 1 << 20
+"""Numbers of rows that are held (8 MB) before they are summed into a Gram matrix."""
+LOOKED_AT = 4000
+"""Rows that show whether leverages differ."""
+SMALLEST = 1e-12
+"""Squared leverage over the sum of weights that every row has at least."""
+NO_COLUMNS = np.empty(0, dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Gram matrix of the (centred) rows, and from it the leverage of each row.
+
+    Leverages come from a Gaussian sketch: ``|a_i|_{G^-1} ~ |a_i' R^-1 g| / sqrt(k)``.
+    """
+
+    gram: Float
+    size: Float
+    factor: Float
+    sketch: Float
+    constant: float | None = None
+    """The leverage of every row, where rows hardly differ in it."""
+    n_jobs: int = 1
+    """Threads for matrices of this size."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pass needs where the entries are: leverages come from the sketch alone."""
+        return {**self.__dict__, "gram": None, "factor": None}
+
+    @classmethod
+    def of(cls, design: Design, gram: Float, n_jobs: int = 1) -> Metric:
+        diagonal = np.diag_indices_from(gram)
+        # A ridge holds a coefficient as rows would: 0.3 scale per row and typical margin is about the loss's curvature.
+        design.add_quadratic(gram, design.typical_margin / (0.3 * design.loss.scale))
+        gram[diagonal] = np.maximum(gram[diagonal], 1e-12 * design.column_squares)
+        gram[design.constant, design.constant] = 1.0
+        size = np.sqrt(gram[diagonal])
+        scaled = gram / np.outer(size, size)
+        factor = regularised_cholesky(scaled)
+        normal = np.random.default_rng(0).standard_normal((len(gram), SKETCH_COLUMNS))
+        half = linalg.solve_triangular(factor, normal, check_finite=False)
+        half[design.constant] = 0.0
+        return cls(gram, size, factor, half / (size[:, None] * math.sqrt(SKETCH_COLUMNS)), n_jobs=n_jobs)
+
+    def solve(self, right: Float) -> Float:
+        """``G^-1 right``."""
+        return np.asarray(linalg.cho_solve((self.factor, False), right / self.size) / self.size)
+
+    def settled(self, design: Design, sample: Chunk) -> Metric:
+        """This metric with one leverage for all rows, if a sample shows that they hardly differ."""
+        some = sample.select(slice(None, None, max(1, sample.n_entries // LOOKED_AT)))
+        leverage = np.asarray(self.leverage(design, some))
+        middle = float(np.median(leverage))
+        # A sketch of k columns scatters by 1/sqrt(2k) even where the leverages are equal.
+        alike = np.quantile(leverage, [0.001, 0.999]) / middle
+        if alike[0] < 0.25 or alike[1] > 2.5:
+            return self
+        return replace(self, constant=middle)
+
+    def leverage(self, design: Design, chunk: Chunk, compiled: bool = False) -> Any:
+        """Leverages of the rows of a chunk, or the one number that is that of all."""
+        if self.constant is not None:
+            return self.constant
+        m = design.n_attributes
+        offset = -design.centre @ self.sketch[:m]
+        offset = offset + self.sketch[m] if design.fit_intercept else offset
+        # A row of zeros moves with no coefficient; a tiny leverage keeps distances finite.
+        least = SMALLEST / design.weight
+        if compiled:
+            from aidlearn.data.compiled import leverages
+
+            return leverages(chunk.X, chunk.weight, np.column_stack([self.sketch[:m].T, offset]), least)
+        projected = np.asarray(chunk.X @ self.sketch[:m]) + offset
+        square = np.einsum("ij,ij->i", projected, projected, dtype=np.float64)
+        # As if the row itself were part of the Gram matrix: no leverage exceeds 1 (for weight 1).
+        square /= 1 + chunk.weight * square
+        return np.sqrt(np.maximum(square, least))
+
+    def length(self, step: Float) -> float:
+        """Typical ``|a_i'd| / s_i`` of a step in centred coordinates."""
+        with np.errstate(over="ignore", invalid="ignore"):  # a step from a Hessian of no rows may be of any size
+            square = float(step @ self.gram @ step)
+        return math.sqrt(max(square, 0.0) / len(step)) if math.isfinite(square) else math.inf
+
+
+def regularised_cholesky(scaled: Float) -> Float:
+    """Upper Cholesky factor of a matrix with unit diagonal, with the smallest ridge with which it exists."""
+    diagonal = np.diag_indices_from(scaled)
+    for ridge in (1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4):
+        scaled[diagonal] = 1 + ridge
+        try:
+            return np.asarray(linalg.cholesky(scaled, check_finite=False))
+        except linalg.LinAlgError:
+            continue
+    return np.eye(len(scaled))
+
+
+@dataclass
+class GramSum:
+    """The Gram matrix of rows that come in parts, of which few are held at a time."""
+
+    held: list[Matrix] = field(default_factory=list)
+    summed: Float | None = None
+    _n_held: int = 0
+
+    def add(self, parts: Sequence[Matrix], n_jobs: int = 1) -> None:
+        """Add rows; which of them are summed together follows from their order alone, and so do the bits."""
+        self.held += parts
+        self._n_held += sum(rows.stored for rows in parts)
+        # Blocks of a dense Gram matrix have 2 p rows: enough of them for all threads.
+        if self._n_held > max([MOST_HELD, *(16 * rows.n_dense**2 for rows in parts)]):
+            self._sum(n_jobs)
+
+    def whole(self, n_jobs: int = 1) -> Float:
+        """The matrix of all rows, once they are there."""
+        if self.held:
+            self._sum(n_jobs)
+        assert self.summed is not None
+        return self.summed
+
+    def _sum(self, n_jobs: int) -> None:
+        gram = joined(self.held).gram(n_jobs=n_jobs)
+        if self.summed is None:
+            self.summed = gram
+        else:
+            self.summed += gram
+        self.held, self._n_held = [], 0
+
+
+@dataclass(frozen=True)
+class NormalEquations:
+    """Gram matrix of the (centred) rows and their product with the target."""
+
+    gram: Float
+    right: Float
+
+    @classmethod
+    def of(cls, design: Design, chunk: Chunk, n_jobs: int = 1) -> NormalEquations:
+        if design.layout is not None:
+            rows = design.rows(chunk, slice(None))
+            right = rows.T @ (chunk.weight * chunk.y)
+            return cls(rows.gram(chunk.weight, n_jobs), right)
+        n, p = chunk.n_entries, design.n_variables
+        size, root = block_rows(n, p), np.sqrt(chunk.weight)
+
+        def part(first: int, total: Float | None) -> Float:
+            # With the target as one more column: its products with the others come along.
+            here = slice(first, first + size)
+            rows = np.column_stack([design.dense_rows(chunk, here), chunk.y[here]])
+            rows *= root[here, None]
+            gram = rows.T @ rows
+            return gram if total is None else np.add(total, gram, out=total)
+
+        total = in_runs(part, range(0, n, size), n_jobs)
+        return cls(total[:p, :p].copy(), total[:p, p].copy())
+
+    @classmethod
+    def of_all(
+        cls, design: Design, run: Run, columns: NDArray[np.intp] = NO_COLUMNS, heavy: list[Chunk] | None = None
+    ) -> NormalEquations:
+        """By one pass over all rows; those that carry one of some columns by themselves are put into ``heavy``."""
+        found: list[Chunk] = [] if heavy is None else heavy
+        p = design.n_variables
+        right = np.zeros(p)
+        if design.layout is not None:
+            # A matrix for every chunk would take more than its rows.
+            total = GramSum()
+
+            def rows_of(chunk: Chunk, state: Any) -> tuple[tuple[Matrix, Float, Chunk], None]:
+                rows = design.rows(chunk, slice(None)).scaled_rows(np.sqrt(chunk.weight))
+                return (rows, rows.T @ (np.sqrt(chunk.weight) * chunk.y), _carrying(design, chunk, columns)), None
+
+            def take(value: tuple[Matrix, Float, Chunk]) -> None:
+                total.add([value[0]], run.n_jobs)
+                right[:] += value[1]
+                found.append(value[2])
+
+            run.map(rows_of, collect=take)
+            return cls(total.whole(run.n_jobs), right)
+        gram = np.zeros((p, p))
+
+        def measure(chunk: Chunk, state: Any) -> tuple[tuple[NormalEquations, Chunk], None]:
+            return (cls.of(design, chunk), _carrying(design, chunk, columns)), None
+
+        def collect(value: tuple[NormalEquations, Chunk]) -> None:
+            gram[:] += value[0].gram
+            right[:] += value[0].right
+            found.append(value[1])
+
+        run.map(measure, collect=collect)
+        return cls(gram, right)
+
+    def unlike(self, design: Design) -> NDArray[np.intp]:
+        """The columns of a sample that have not about the norm they have on all entries.
+
+        Rare dummies and heavy tails are what a sample gets wrong.
+        """
+        ratio = np.diag(self.gram) / np.where(design.constant, 1.0, design.column_squares)
+        return np.flatnonzero(~((ratio > 0.6) & (ratio < 1.7)) & ~design.constant)
+
+    def shows_all_columns(self, design: Design) -> bool:
+        """Whether a sample has all columns about as all entries have them."""
+        return len(self.unlike(design)) == 0
+
+
+def carried_columns(design: Design, sample: Chunk, unlike: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Columns of which single rows may be a good part: those that a sample gets wrong, and those where it has one."""
+    m = design.n_attributes
+    if sparse.issparse(sample.X):
+        largest = np.abs(sample.X).max(axis=0).toarray().ravel() ** 2
+    else:
+        low, high = sample.X.min(axis=0) - design.centre, sample.X.max(axis=0) - design.centre
+        largest = np.maximum(np.square(low, dtype=np.float64), np.square(high, dtype=np.float64))
+    carried = (largest > HEAVY * design.column_squares[:m]) & ~design.constant[:m]
+    carried[unlike[unlike < m]] = True
+    return np.flatnonzero(carried)
+
+
+def _carrying(design: Design, chunk: Chunk, columns: NDArray[np.intp]) -> Chunk:
+    """The rows of a chunk that are a good part of one of some columns."""
+    if len(columns) == 0:
+        return chunk.select(slice(0))
+    limits = np.full(design.n_attributes, np.inf)
+    limits[columns] = HEAVY * design.column_squares[columns]
+    if sparse.issparse(chunk.X):
+        X = chunk.X.tocsr()
+        of_cell = np.repeat(chunk.weight, np.diff(X.indptr)) if (chunk.weight != 1).any() else 1.0
+        cells = np.flatnonzero(of_cell * np.square(X.data, dtype=np.float64) > limits[X.indices])
+        rows = np.unique(np.searchsorted(X.indptr, cells, side="right") - 1)
+    else:
+        squares = np.square(chunk.X[:, columns] - design.centre[columns], dtype=np.float64)
+        rows = np.flatnonzero((chunk.weight[:, None] * squares > limits[columns]).any(axis=1))
+    return chunk.select(rows)
