@@ -256,3 +256,15 @@ def test_standardised_columns_have_the_same_standard_errors():
     plain, scaled = (LADRegressor(standardize=flag, tol=0).fit(X, y).summary(X, y) for flag in (False, True))
     assert scaled.coefficients == pytest.approx(plain.coefficients, rel=1e-6)
     assert scaled.standard_errors == pytest.approx(plain.standard_errors, rel=1e-6)
+
+
+@pytest.mark.parametrize("se", ["bootstrap", "rank"])
+def test_tied_targets_are_pointed_out(se):
+    """Where most targets are the same, coefficients do not move and their standard errors are rounding errors."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(400, 2))
+    y = np.where(rng.random(400) < 0.7, 0.0, rng.gamma(2, 1, 400))
+    tied = QuantileRegressor(quantile=0.5, tol=1e-8).fit(X, y).summary(X, y, se=se)
+    assert any("of the residuals are zero" in note for note in tied.notes)
+    smooth = X[:, 0] + rng.normal(size=400)
+    assert QuantileRegressor(quantile=0.5, tol=1e-8).fit(X, smooth).summary(X, smooth, se=se).notes == []

@@ -47,8 +47,8 @@ def test_a_model_better_than_a_constant_with_a_true_bound(rows, estimator, given
     assert late.lower_bound_ > 0
     constant = exact.fit(np.ones((N, 1)), y).objective_  # no column that varies
     assert late.objective_ < 0.6 * constant
-    # To check the rows, to draw groups around a point (whose objective comes along), and for the duals of a machine.
-    assert late.n_passes_ == (3 if estimator is LinearSVC else 2)
+    # To check the rows, and to draw groups around a point (whose objective comes along).
+    assert late.n_passes_ == 2
 
 
 def test_several_quantiles_share_their_groups(rows):

@@ -314,3 +314,17 @@ def test_svr_without_tube_and_ridge_is_lad():
 def test_svr_bad_parameters(parameters, message):
     with pytest.raises(ValueError, match=message):
         LinearSVR(**parameters).fit([[1.0], [2.0]], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weights_of_very_different_size_are_certified(seed):
+    """Duals of a million beside ones: their balance is checked as it was made, added up in pairs."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40_000, 4))
+    y = np.abs(np.round(X[:, 3] + 0.5 * rng.standard_t(2, 40_000))) < 1
+    weight = rng.choice([0.0, 1.0, 1e6], 40_000)
+    model = LinearSVC(C=0.1).fit(X, y, weight)
+    assert model.status_ is Status.gap
+    assert model.gap_ <= 1e-4
+    # Without slopes only the rows of one class have a loss, of two each.
+    assert model.lower_bound_ <= 0.2 * min(weight[y].sum(), weight[~y].sum())

@@ -124,9 +124,10 @@ class _Progress:
         The first is looked at alone, most often it is the last. Once it was not, or where that is unlikely, one pass
         also tells what to split at.
         """
-        gap = relative_gap(self.objective, max(solution.lower_bound, self.problem.trivial_bound))
-        unlikely = self.incumbent is not None and gap > UNLIKELY * self.limits.tol
-        several = self.history or unlikely
+        several = bool(self.history)
+        if self.incumbent is not None and not several:
+            gap = relative_gap(self.objective, max(solution.lower_bound, self.problem.trivial_bound))
+            several = gap > UNLIKELY * self.limits.tol
         trial = self.problem.split_trial(solution, self.incumbent, clusters) if several else None
         return trial if trial and trial.points[0] is solution.point else Trial([solution.point])
 

@@ -31,6 +31,8 @@ from aidlearn.linear.losses import pinball
 from aidlearn.linear.order import null_loss
 from aidlearn.linear.rank import MOST_ROWS, RankTest, SmallRows
 
+MANY_ZEROS = 0.1
+"""Part of the residuals, beyond those that a solution interpolates, from which tied targets are pointed out."""
 OTHER_ROWS = 1e-6
 """Relative difference of objectives from which rows are not those of the fit."""
 NEIGHBOUR_GAP = 0.01
@@ -264,12 +266,18 @@ class _Work:
         return solved[0].point, solved[1].point
 
     def _notes(self, fit: Fit, seen: Survey, unit: float) -> list[str]:
-        objective = unit * seen.loss
+        objective, notes = unit * seen.loss, []
         if abs(objective - fit.objective) > OTHER_ROWS * max(abs(objective), abs(fit.objective)):
-            return [
+            notes.append(
                 f"These are not the rows of the fit: its objective was {fit.objective:.6g}, here it is {objective:.6g}."
-            ]
-        return []
+            )
+        zeros = inference.share_of_zeros(seen)
+        if zeros > MANY_ZEROS + len(self.names) / seen.n:
+            notes.append(
+                f"{100 * zeros:.0f}% of the residuals are zero: targets are tied there, and coefficients that do not "
+                "move with the sample have standard errors of rounding errors, whose statistics mean nothing."
+            )
+        return notes
 
     def _judge(self, fit: Fit, sampling: float, notes: list[str], unit: float) -> None:
         """Say so where the fit was stopped before its error was small beside the sampling error.

@@ -158,6 +158,12 @@ class Density:
     """Rows whose density came out as 0: neighbouring quantiles cross there."""
 
 
+def share_of_zeros(seen: Survey) -> float:
+    """Part of the residuals that are zero up to rounding."""
+    least = ZERO_RESIDUAL * seen.mean_size
+    return 1 - seen.residuals.restricted(lambda u: u[np.abs(u) > least]).n / seen.residuals.n
+
+
 def siddiqui(run: Run, design: Design, point: Float, seen: Survey, quantile: float, h: float) -> Density:
     """One density for all rows: ``1/f = (Q(tau + h) - Q(tau - h)) / 2h`` of the residuals that are not zero."""
     least = ZERO_RESIDUAL * seen.mean_size
@@ -167,7 +173,7 @@ def siddiqui(run: Run, design: Design, point: Float, seen: Survey, quantile: flo
         return u[np.abs(u) > least]
 
     few = seen.residuals.restricted(lambda u: u[np.abs(u) > least])
-    zeros = 1 - few.n / seen.residuals.n
+    zeros = share_of_zeros(seen)
     if zeros > 2 * h + design.n_variables / seen.n:
         # More than the rows that a solution interpolates: the residuals have an atom where their density is wanted.
         raise InferenceError(no_density(f"{100 * zeros:.0f}% of the residuals are zero"))
