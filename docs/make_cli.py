@@ -9,6 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+END = "```python ends"
+"""Where a block must not be joined with the console block after it."""
+
 TEXT = """# Command line
 
 `pip install "aidlearn[cli]"` (or `[all]`) brings the command `aidlearn`: fit files of any size, predict, look at what
@@ -119,11 +122,13 @@ def main() -> None:
                 parts.append(f"{words}\n")
             if command == "@table":
                 subprocess.run([sys.executable, "-c", TABLE], cwd=folder, check=True)
-                parts.append(f"```python\n{TABLE.lstrip()}```\n")
+                parts.append(f"```python\n{TABLE.lstrip()}{END}\n")
                 continue
             parts.append(f"```console\n$ {command}\n{run(command, folder)}```\n")
     text = "\n".join(parts)
-    Path(__file__).with_name("cli.md").write_text(text.replace("```\n\n```console\n", ""), encoding="utf-8")
+    Path(__file__).with_name("cli.md").write_text(
+        text.replace("```\n\n```console\n", "").replace(END, "```"), encoding="utf-8"
+    )
 
 
 def run(command: str, folder: str) -> str:
