@@ -232,3 +232,18 @@ def test_exact_fit_has_objective_and_gap_zero(data):
     assert model.objective_ == 0
     assert model.gap_ == 0
     assert model.coef_ == pytest.approx([1, 2, 3, 4])
+
+
+def test_what_precision_leaves_is_no_worse_than_a_constant():
+    """An exact fit that a penalty should undo, far from zero: no digits are left to move it by."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(60_000, 5))
+    Z[:, 0], Z[:, 1] = rng.random(60_000) < 0.15, rng.random(60_000) < 0.002
+    Z[:, 2:] *= rng.random((60_000, 3)) < 0.2
+    y = Z / Z.std(axis=0) @ [-0.3, -0.6, 0.2, -0.1, 2.0] + 1e9
+    X = Z * [1, 1, 1, 1e6, 1e2]
+    model = QuantileRegressor(quantile=0.1, alpha=0.1, tol=1e-6).fit(X, y)
+    error = y - np.quantile(y, 0.1)
+    # The constant is the quantile of a sample.
+    assert model.objective_ <= 1.01 * np.maximum(0.1 * error, -0.9 * error).sum()
+    assert model.lower_bound_ <= model.objective_

@@ -150,11 +150,12 @@ class _Progress:
         return Values(np.array([self.objective]), 0 if met else clusters.n_clusters)
 
     def settle(self, solution: Solution, before: Incumbent | None) -> None:
-        """Where time is over and what there is may be worse than nothing, take what the problem has for that case."""
+        """Where time or precision has ended, what there is may be worse than a point that the problem has cheaply."""
         self.late = time.monotonic() >= self.deadline
         # A start that ended too late has looked at that case.
         new = bool(self.history) or self.in_time or solution.point is not (before and before.point)
-        if self.late and new and relative_gap(self.objective, max(self.proven, solution.lower_bound)) > USELESS:
+        gap = relative_gap(self.objective, max(self.proven, solution.lower_bound))
+        if (self.late or self.stalled) and new and gap > USELESS:
             cheap = self.problem.last_resort()
             if cheap is not None and cheap.objective < self.objective:
                 self.incumbent = cheap
