@@ -27,6 +27,7 @@ from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Moved, Prob
 from aidlearn.engine.sums import Sums
 from aidlearn.linear.batch import Done, Member, Solved
 from aidlearn.linear.certificate import certify
+from aidlearn.linear.corridor import planes_of
 from aidlearn.linear.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.rows import Basis
@@ -165,7 +166,7 @@ class Together(Problem):
         assert isinstance(trial, Segments)
         design, m = self.design, self.design.n_attributes
         members = [self.members[number] for number in trial.members]
-        ends, origins = _planes(design, trial.ends), _planes(design, trial.origins)
+        ends, origins = planes_of(design, *trial.ends), planes_of(design, *trial.origins)
         if (origins == origins[0]).all():
             origins = origins[:1]
         of: Int = np.array([self.of[number] for number in trial.members])
@@ -307,16 +308,6 @@ def _improve(
             point = ends[k] if step == 0 else origin + STEPS[step] * (ends[k] - origin)
             best[k] = replace(best[k], point=point, objective=float(own[step]))
     return [k for k in numbers if best[k].gap <= tol]
-
-
-def _planes(design: Design, points: Sequence[Float]) -> Float:
-    """Hyperplanes with an intercept (0 without one), one in each row."""
-    planes = np.zeros((len(points), design.n_attributes + 1))
-    for plane, point in zip(planes, points, strict=True):
-        plane[: len(point)] = point
-        if design.fit_intercept:
-            plane[-1] = design.intercept(point)
-    return planes
 
 
 def _each_weight(chunk: Chunk) -> list[Chunk]:
