@@ -15,6 +15,8 @@ from aidlearn.data.chunk import Float
 from aidlearn.data.dask import lazy_scores
 from aidlearn.data.moments import Moments, inspect, scaled
 from aidlearn.data.run import Run
+from aidlearn.data.source import DataSource
+from aidlearn.data.zeros import without_zeros
 from aidlearn.estimators.base import AIDEstimator
 from aidlearn.estimators.checks import generator
 from aidlearn.estimators.constraints import check_constraints, is_constrained, region_of
@@ -63,6 +65,9 @@ class LinearEstimator(AIDEstimator):
 
     def _start_method(self) -> Any:
         return start_method(self.init)
+
+    def _source(self, X: Any, y: Any, sample_weight: Any, keep: Any = None) -> DataSource:
+        return without_zeros(super()._source(X, y, sample_weight, keep), self.n_jobs)
 
     def _region(self, run: Run) -> Region | None:
         """Where the coefficients may lie, in the units of the data."""

@@ -30,7 +30,7 @@ def from_callable(function: Callable[[Any, Any], Any]) -> Callable[[PiecewiseLin
 
     def start(problem: PiecewiseLinear) -> Start:
         source = problem.source
-        if not isinstance(source, ArraySource):
+        if not isinstance(source, ArraySource) or source.X is None:
             raise ValueError("init as a callable needs an array or a sparse matrix as X.")
         return _build(problem, np.asarray(function(source.X, source.y)))
 
