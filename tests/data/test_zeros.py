@@ -42,9 +42,11 @@ def target(X: np.ndarray, seed: int = 1) -> np.ndarray:
 
 def same_rows(found, expected) -> None:
     expected = sparse.csr_array(expected)
-    assert found.dtype == expected.dtype and found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
     assert np.array_equal(found.data, expected.data, equal_nan=True)
-    assert np.array_equal(found.indices, expected.indices) and np.array_equal(found.indptr, expected.indptr)
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.array_equal(found.indptr, expected.indptr)
 
 
 @settings(max_examples=60, deadline=None)
@@ -102,7 +104,8 @@ def test_fits_are_those_of_csr_whatever_the_threads(name, rows) -> None:
     expected = MODELS[name](n_jobs=1).fit(given, y)
     for n_jobs in (1, 2):
         found = MODELS[name](n_jobs=n_jobs).fit(X, y)
-        assert np.array_equal(found.coef_, expected.coef_) and found.intercept_ == expected.intercept_
+        assert np.array_equal(found.coef_, expected.coef_)
+        assert found.intercept_ == expected.intercept_
         assert (found.objective_, found.lower_bound_) == (expected.objective_, expected.lower_bound_)
         assert (found.n_passes_, found.n_clusters_) == (expected.n_passes_, expected.n_clusters_)
     assert found.predict(X[:100]).shape == (100,)
@@ -113,8 +116,10 @@ def test_classes_weights_float32_and_order(rows) -> None:
     X, y, weight = X.astype(np.float32), np.digitize(y, [-2.0, 1.0]), np.random.default_rng(3).uniform(0, 2, N)
     expected = LinearSVC(C=0.1, class_weight="balanced").fit(sparse.csr_array(X), y, weight)
     found = LinearSVC(C=0.1, class_weight="balanced").fit(np.asfortranarray(X), y, weight)
-    assert np.array_equal(found.coef_, expected.coef_) and np.array_equal(found.gap_, expected.gap_)
-    assert np.array_equal(found.support_, expected.support_) and np.array_equal(found.dual_coef_, expected.dual_coef_)
+    assert np.array_equal(found.coef_, expected.coef_)
+    assert np.array_equal(found.gap_, expected.gap_)
+    assert np.array_equal(found.support_, expected.support_)
+    assert np.array_equal(found.dual_coef_, expected.dual_coef_)
 
 
 def test_optimum_is_that_of_dense_rows(rows) -> None:
@@ -127,14 +132,15 @@ def test_optimum_is_that_of_dense_rows(rows) -> None:
 def test_frames_are_kept_sparse_too(rows) -> None:
     X, y = rows
     names = [f"c{j}" for j in range(M)]
-    frame = pd.DataFrame(X, columns=names).astype({name: np.uint8 for name in names[2:]})
+    frame = pd.DataFrame(X, columns=names).astype(dict.fromkeys(names[2:], np.uint8))
     source = without_zeros(as_source(frame, y))
     assert isinstance(source, SparseRows)
     for part in source.chunks():
         same_rows(part.X, X[part.start : part.stop])
     expected = LADRegressor().fit(sparse.csr_array(X), y)
     found = LADRegressor().fit(frame, y)
-    assert np.array_equal(found.coef_, expected.coef_) and list(found.feature_names_in_) == names
+    assert np.array_equal(found.coef_, expected.coef_)
+    assert list(found.feature_names_in_) == names
     frame["c1"] = frame["c1"].where(np.arange(N) != 33_333)
     with pytest.raises(ValueError, match=r"NaN at row 33333, column 1 \('c1'\)"):
         LADRegressor().fit(frame, y)
@@ -158,7 +164,8 @@ def test_rows_with_missing_cells_are_left_out(rows) -> None:
     expected = LADRegressor(missing="drop").fit(sparse.csr_array(X), y)
     found = LADRegressor(missing="drop").fit(X, y)
     assert found.n_dropped_ == N // 1000
-    assert np.array_equal(found.coef_, expected.coef_) and found.objective_ == expected.objective_
+    assert np.array_equal(found.coef_, expected.coef_)
+    assert found.objective_ == expected.objective_
 
 
 def test_a_start_of_the_user_is_given_the_array(rows) -> None:

@@ -19,7 +19,7 @@ from aidlearn.data.source import DataSource
 from aidlearn.data.threads import n_threads, spread
 
 LOOKED_AT = 512
-"""Rows that tell how many cells are zero: a share is known to a tenth of itself, unless a few rows hold most numbers."""
+"""Rows that tell how many cells are zero: a share is known to a tenth of itself, unless few rows hold most numbers."""
 TOGETHER = 32
 """Of a table, where every column of some rows takes a call, rows that are read together."""
 INDEX = np.dtype(np.int32)
@@ -123,9 +123,9 @@ def density_of(source: Any) -> float:
     # Not every k-th row: rows may come in turns.
     rows = np.random.default_rng(0).integers(bounds[:-1], np.maximum(bounds[1:], bounds[:-1] + 1))
     if isinstance(source, ArraySource):
-        found = np.count_nonzero(source.X[rows])
+        found = int(np.count_nonzero(source.X[rows]))
     else:
-        found = sum(np.count_nonzero(source.rows(row, row + together).X) for row in rows.tolist())
+        found = sum(int(np.count_nonzero(source.rows(row, row + together).X)) for row in rows.tolist())
     return float(found / (len(rows) * together * m))
 
 
