@@ -73,7 +73,10 @@ class Sums:
         """One column of all clusters."""
         if self.singles is None:
             return self.dense[:, number]
-        return self._spread(self.dense[:, number], self.singles[:, [number % self.shape[1]]].toarray()[:, 0])
+        rows, found = self.singles, np.zeros(self.n_singles)
+        cells = np.flatnonzero(rows.indices == number % self.shape[1])
+        found[np.searchsorted(rows.indptr, cells, side="right") - 1] = rows.data[cells]
+        return self._spread(self.dense[:, number], found)
 
     def times(self, vector: Float) -> Float:
         """The first ``len(vector)`` columns times a vector."""

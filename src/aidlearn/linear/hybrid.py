@@ -51,6 +51,7 @@ class Hybrid(Matrix):
     ) -> None:
         self.D, self.S, self.full, self.at, self.places = dense, sparse_part, full, at, places
         self.levels, self._pattern = levels, pattern
+        self._turned: Any = None
         self.shape = len(dense), len(places[0]) + len(places[1])
         self.centrable = np.zeros(self.shape[1], dtype=bool)
         self.centrable[places[0]] = True
@@ -99,7 +100,9 @@ class Hybrid(Matrix):
         return np.asarray(product)
 
     def transposed_times(self, vector: Float) -> Float:
-        return self._by_column(vector @ self.D, self.S.T @ vector + vector[self.at] @ self.full)
+        if self._turned is None:  # scipy takes as long to make it as a product with some thousands of numbers
+            self._turned = self.S.T
+        return self._by_column(vector @ self.D, self._turned @ vector + vector[self.at] @ self.full)
 
     def __abs__(self) -> Hybrid:
         return self._with(np.abs(self.D), np.abs(self.S.data), np.abs(self.full))
