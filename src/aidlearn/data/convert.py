@@ -196,7 +196,7 @@ def check_target(y: Any) -> Float:
     """A 1-D float64 array."""
     if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
         y = y.to_numpy()
-    flat = column_or_1d(y, warn=True)
+    flat = y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
     if flat.dtype.kind not in "fiub":
         try:
             flat = flat.astype(np.float64)

@@ -124,13 +124,13 @@ class Run:
         """``time.monotonic()`` value after which the problem being solved should settle for what it has."""
         self.end: float = math.inf if whole is None else whole.end
         """The same of the whole fit, which may solve several problems."""
-        need = Need.of(source, self.n_jobs)
         limit = source.memory_limit
-        self.budget = Budget() if limit is None else need.budget(limit)
+        need = None if limit is None else Need.of(source, self.n_jobs)
+        self.budget = Budget() if limit is None or need is None else need.budget(limit)
         """Memory for what a fit may choose the size of."""
-        self.classes_at_once = None if limit is None else need.classes_at_once(limit)
+        self.classes_at_once = None if limit is None or need is None else need.classes_at_once(limit)
         """How many models of classes share passes, where memory is limited."""
-        self.spare = math.inf if limit is None else need.spare(limit)
+        self.spare = math.inf if limit is None or need is None else need.spare(limit)
         """Bytes for what is kept of the rows in the model."""
         self._stopped = False
         self._wanted: Systematic | None = None

@@ -166,7 +166,7 @@ def _encoded(labels: NDArray[Any]) -> tuple[NDArray[Any], Int]:
     Sorting many labels takes longer than some passes over the data; most often the first ones show all classes.
     """
     found = np.unique(labels[:FIRST_LABELS])
-    if len(labels) > FIRST_LABELS and len(found) <= FEW_CLASSES and labels.dtype.kind in "biuf":
+    if len(found) <= FEW_CLASSES and labels.dtype.kind in "biuf":
         codes = np.zeros(len(labels), dtype=np.int64)
         for value in found[1:]:
             codes += labels >= value

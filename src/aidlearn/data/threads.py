@@ -87,7 +87,27 @@ class _Limit:
 
     def __init__(self) -> None:
         self.lock, self.users = threading.Lock(), 0
-        self.limiter: Any = None
+        self.before: list[tuple[Any, int]] = []
+        """Libraries that had more than one thread."""
+
+    def set(self) -> None:
+        """One thread from now on; a library that has one anyway is left alone."""
+        found = [(library, library.get_num_threads()) for library in _blas().lib_controllers]
+        self.before = [(library, number) for library, number in found if number is not None and number > 1]
+        self._give([(library, 1) for library, _ in self.before])
+
+    def lift(self) -> None:
+        """As many as before."""
+        self._give(self.before)
+
+    @staticmethod
+    def _give(numbers: list[tuple[Any, int]]) -> None:
+        if not numbers:
+            return
+        _take_control()
+        for library, number in numbers:
+            library.set_num_threads(number)
+        _take_control()  # and give it up again
 
 
 _limit = _Limit()
@@ -99,8 +119,7 @@ def _after_fork() -> None:
     _pools.clear()
     _pools_lock = threading.Lock()
     if _limit.users:
-        _take_control()
-        _limit.limiter.restore_original_limits()
+        _limit.lift()
     _limit = _Limit()
 
 
@@ -116,8 +135,7 @@ def one_blas_thread() -> Iterator[None]:
     """
     with _limit.lock:
         if _limit.users == 0:
-            _take_control()
-            _limit.limiter = _blas().limit(limits=1)
+            _limit.set()
         _limit.users += 1
     try:
         yield
@@ -125,6 +143,4 @@ def one_blas_thread() -> Iterator[None]:
         with _limit.lock:
             _limit.users -= 1
             if _limit.users == 0:
-                _take_control()
-                _limit.limiter.restore_original_limits()
-                _take_control()  # and give it up again
+                _limit.lift()

@@ -163,6 +163,20 @@ class Clusters:
         )
         return clusters, objective
 
+    @classmethod
+    def alone(cls, problem: Problem) -> Clusters:
+        """Every entry its own cluster: the aggregated problem is the original one."""
+        parts: list[Any] = []
+
+        def sum_alone(chunk: Chunk, state: None) -> tuple[Any, ChunkLabels]:
+            labels = np.arange(chunk.start, chunk.stop, dtype=np.int32)
+            return problem.sums_alone(chunk), ChunkLabels(labels, NOTHING, NOTHING)
+
+        states = problem.run.map(sum_alone, collect=parts.append)
+        n = problem.run.n_entries
+        sums = Sums.of(np.empty((0, parts[0].shape[1])), parts)
+        return cls(problem, states, AS_BEFORE, np.ones(n, dtype=np.int64), sums, np.zeros(n, dtype=np.int16))
+
     def summed_for(
         self, problem: Problem, objective: Callable[[Chunk], float] = lambda chunk: 0.0
     ) -> tuple[Clusters, float]:

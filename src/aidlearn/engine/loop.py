@@ -75,6 +75,7 @@ class _Progress:
     """Of the run, for other problems than this one."""
     history: list[Iteration] = field(default_factory=list)
     steps: list[StartStep] = field(default_factory=list)
+    _known_error: tuple[Incumbent, float] | None = None
 
     @property
     def objective(self) -> float:
@@ -87,8 +88,15 @@ class _Progress:
 
     def kept(self, bound: float) -> float:
         """What a bound is worth beside the incumbent."""
-        error = 0.0 if self.incumbent is None else self.problem.objective_error(self.incumbent.point)
-        return below(bound, self.objective, error)
+        return below(bound, self.objective, self._error())
+
+    def _error(self) -> float:
+        """Of the objective of the incumbent, by rounding."""
+        if self.incumbent is None:
+            return 0.0
+        if self._known_error is None or self._known_error[0] is not self.incumbent:
+            self._known_error = self.incumbent, self.problem.objective_error(self.incumbent.point)
+        return self._known_error[1]
 
     @property
     def gap(self) -> float:

@@ -174,6 +174,11 @@ class Moved:
     alone: NDArray[np.bool_] | None = None
     """Which of them become a cluster of their own."""
 
+    @classmethod
+    def nothing(cls, objectives: Float) -> Moved:
+        """Where no cluster can be split."""
+        return cls(objectives, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int16))
+
 
 class Problem(ABC):
     """A problem that AID can solve: minimise a sum over entries plus a term of the point alone.
@@ -249,6 +254,8 @@ class Problem(ABC):
         ``chunk.labels`` are the clusters of the entries.
         """
         evaluation = self.evaluate(chunk, trial)
+        if not (homes >= 0).any():
+            return Moved.nothing(evaluation.objectives)
         home = homes[chunk.labels]
         code, stays = np.zeros(len(home), dtype=np.int16), np.zeros(len(home), dtype=np.int16)
         for region in evaluation.regions:

@@ -32,7 +32,7 @@ from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
 from aidlearn.data.targets import Targets
 from aidlearn.engine.loop import Limits
-from aidlearn.estimators.checks import check_number, with_names
+from aidlearn.estimators.checks import check_number, check_random_state, with_names
 from aidlearn.estimators.fitting import Fitted, listed_callbacks, pass_listener, tell_of_fit
 from aidlearn.estimators.notebook import certificate_html
 
@@ -158,6 +158,7 @@ class AIDEstimator(BaseEstimator, ABC):
             raise ValueError(f"solver must be one of {', '.join(map(repr, self._solvers))}, got {self.solver!r}.")
         self._start_method()
         self._rules().check()
+        check_random_state(self.random_state)
         if not isinstance(self.standardize, (bool, np.bool_)):
             raise ValueError(f"standardize must be True or False, got {self.standardize!r}.")
         if self.checkpoint is not None:

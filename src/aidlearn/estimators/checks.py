@@ -67,6 +67,19 @@ def class_of(classes: Any, scores: Float) -> Any:
     return classes[(scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)]
 
 
+def check_random_state(random_state: Any) -> None:
+    """Refuse what no random numbers can be made from, before the data are touched."""
+    whole = isinstance(random_state, Integral) and int(random_state) >= 0
+    if whole or isinstance(random_state, np.random.RandomState):
+        return  # which need not be tried
+    try:
+        generator(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"random_state must be None, a non-negative integer or a generator of NumPy, got {random_state!r}."
+        ) from None
+
+
 def generator(random_state: Any) -> np.random.Generator:
     """A generator from what scikit-learn calls a random state."""
     if isinstance(random_state, np.random.RandomState):

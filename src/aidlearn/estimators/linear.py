@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ class LinearEstimator(AIDEstimator):
         """Validate and measure the data, in one pass that brings the start's sample along where that takes a pass."""
         sharpened = isinstance(self.init, str) and self.init in ("auto", "band")
         if sharpened:
-            Band.plan_sample(run, run.n_attributes + self.fit_intercept, generator(self.random_state))
+            Band.plan_sample(run, run.n_attributes + self.fit_intercept, partial(generator, self.random_state))
         moments = inspect(run, self.fit_intercept, digest=self.checkpoint is not None)
         if not sharpened:
             # Groups of rows span levels: only a start that leaves every row alone can eliminate a factor.
@@ -155,7 +156,7 @@ class LinearEstimator(AIDEstimator):
             paper_split=isinstance(self.init, str) and self.init in PAPER,
             three_way=self._three_way(),
             initial_rate=self.initial_rate,
-            rng=generator(self.random_state),
+            rng=partial(generator, self.random_state),
         )
 
     @staticmethod

@@ -64,17 +64,12 @@ def automatic(problem: KernelHinge) -> Start:
 def every_row(problem: KernelHinge) -> Start:
     """No aggregation: each row is a cluster."""
     n = len(problem.y)
-
-    def assign(chunk: Chunk, state: Any) -> Assignment:
-        size = chunk.n_entries
-        return Assignment(np.zeros(size, dtype=np.int32), np.ones(size, dtype=bool))
-
     if not problem.rows.compiled and n > problem.kernels.max_matrix:
         raise ValueError(
             f"init='rows' needs a kernel matrix of {n} x {n} values, more than memory_limit="
             f"{problem.settings.memory_limit:.3g} bytes allows; allow more or use init='auto'."
         )
-    return Start(Clusters.build(problem, assign, 1)[0])
+    return Start(Clusters.alone(problem))
 
 
 def band(problem: KernelHinge) -> Start:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,7 +18,6 @@ from aidlearn.data.run import Run, Systematic
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Start
 from aidlearn.engine.result import StartStep
-from aidlearn.engine.splits import Assignment
 from aidlearn.linear.design import Design
 from aidlearn.linear.draw import Reached, View, draw
 from aidlearn.linear.frame import nearest
@@ -103,19 +103,19 @@ class Band:
         return self._sharpening
 
     @staticmethod
-    def plan_sample(run: Run, n_variables: int, rng: np.random.Generator) -> None:
+    def plan_sample(run: Run, n_variables: int, random: Callable[[], np.random.Generator]) -> None:
         """Choose the sample, so that the next pass can bring it along."""
         if time.monotonic() + HURRY > run.end:
             run.plan_sample(few_rows(run, n_variables))
         elif not few_entries(run.n_entries, n_variables):
-            run.plan_sample(largest_sample(run, n_variables, rng))
+            run.plan_sample(largest_sample(run, n_variables, random()))
 
     def __call__(self, problem: PiecewiseLinear) -> Start:
         layout = problem.design.layout
         if few_entries(problem.run.n_entries, problem.design.n_variables) or (layout and layout.levels):
-            return singletons(problem)
+            return Start(Clusters.alone(problem))
         if self._sharpening is None:
-            self._sharpening = _Sharpening(problem.run, problem.design, problem.procedure.rng)
+            self._sharpening = _Sharpening(problem.run, problem.design, problem.procedure.generator())
         sharp = self._sharpening
         sharp.design, sharp.run, sharp.steps = problem.design, problem.run, []
         try:
@@ -150,16 +150,6 @@ def _prime_from(number: int) -> int:
     while any(candidate % factor == 0 for factor in range(2, math.isqrt(candidate) + 1)):
         candidate += 1
     return candidate
-
-
-def singletons(problem: PiecewiseLinear) -> Start:
-    """Every entry its own cluster: the aggregated problem is the original one."""
-
-    def assign(chunk: Chunk, state: Any) -> Assignment:
-        rows = chunk.n_entries
-        return Assignment(np.zeros(rows, dtype=np.int32), np.arange(rows))
-
-    return Start(Clusters.build(problem, assign, 1)[0])
 
 
 @dataclass

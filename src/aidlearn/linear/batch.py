@@ -21,9 +21,10 @@ import numpy as np
 from aidlearn.data.chunk import Float
 from aidlearn.data.resampling import UNCHANGED, Unchanged, Weights
 from aidlearn.data.run import Run
+from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.engine.result import Result, relative_gap
-from aidlearn.linear.band import few_entries, largest_sample, singletons
+from aidlearn.linear.band import few_entries, largest_sample
 from aidlearn.linear.corridor import Collecting, Corridor, Rows
 from aidlearn.linear.design import Design
 from aidlearn.linear.evaluation import Evaluating
@@ -349,4 +350,4 @@ def all_single(problem: PiecewiseLinear, point: Float) -> Start:
         lambda chunk, state: (design.objective_at(chunk, point, design.margins(chunk, point)), None),
         collect=total.append,
     )
-    return replace(singletons(problem), incumbent=Incumbent(point, sum(total) + design.penalty(point)))
+    return Start(Clusters.alone(problem), Incumbent(point, sum(total) + design.penalty(point)))

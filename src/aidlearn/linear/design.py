@@ -25,7 +25,7 @@ from aidlearn.linear.layout import Layout
 from aidlearn.linear.losses import Loss
 from aidlearn.linear.matrix import Dense, Matrix
 from aidlearn.linear.region import Region
-from aidlearn.linear.rows import EPS, HingeRows, power_of_two
+from aidlearn.linear.rows import EPS, HingeRows, power_of_two, ranked
 
 if TYPE_CHECKING:
     from aidlearn.linear.frame import Frame
@@ -315,14 +315,20 @@ class Design:
 
     def sums_alone(self, chunk: Chunk) -> Any:
         """The same for entries that are clusters of their own; a CSR matrix where rows are sparse."""
-        n = chunk.n_entries
-        if self.layout is None:
-            return self.aggregate(chunk, np.arange(n), n)
-        from aidlearn.linear.compiled_rows import sums_alone
-
+        n, m = chunk.n_entries, self.n_attributes
         sign, e = self.loss.fold(chunk.y)
         signed = chunk.weight if sign is None else chunk.weight * sign
-        return sums_alone(chunk.X, signed, np.broadcast_to(e, n), chunk.weight, self.fit_intercept)
+        if self.layout is not None:
+            from aidlearn.linear.compiled_rows import sums_alone
+
+            return sums_alone(chunk.X, signed, np.broadcast_to(e, n), chunk.weight, self.fit_intercept)
+        sums = np.empty((n, self.n_variables + 2))
+        np.multiply(chunk.dense_rows(slice(None)), signed[:, None], out=sums[:, :m])
+        if self.fit_intercept:
+            sums[:, m] = signed
+        np.multiply(chunk.weight, e, out=sums[:, -2])
+        sums[:, -1] = chunk.weight
+        return sums
 
     def aggregated_rows(self, sums: Sums, n_jobs: int = 1) -> HingeRows:
         """Each cluster gives one row per kink; the l1 penalty adds one row per slope."""
@@ -400,4 +406,4 @@ def _no_groups(layout: Layout) -> tuple[Float, NDArray[np.intp], Any]:
 
 def _mean_deviation(targets: Float) -> float:
     """Mean distance from the median; 1 where all are equal."""
-    return float(np.abs(targets - np.median(targets)).mean()) or 1.0
+    return float(np.abs(targets - ranked(targets, 0.5)).mean()) or 1.0

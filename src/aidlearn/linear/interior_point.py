@@ -37,8 +37,8 @@ CENTRAL = 10.0
 TINY = 1e-200
 EXACT = 1e-10
 """Accuracy asked for up to which an optimum is to be verified."""
-NEARLY = 1e-9
-"""Relative gap of an interior point from which polishing mostly finds the optimum."""
+POLISHED_FROM = (1e-7, 1e-9)
+"""Relative gaps of an interior point from which polishing mostly finds the optimum, and nearly always."""
 CAUTIOUS = 100.0
 """Multiple of the usual slack that a cautious attempt begins with."""
 CUT = 1e-3
@@ -206,21 +206,25 @@ def solve(
     exact = relative < EXACT
     wanted = max(relative, 1e-13)
     best = _at(rows, w, trivial(rows))
-    # A verified optimum is most cheaply had from a fair interior point; a cautious last attempt starts far from every
-    # bound, where the first steps cannot be blocked.
-    for target, slack in ((NEARLY, 1.0), (wanted, 1.0), (wanted, CAUTIOUS))[0 if exact else 1 :]:
-        it = _starting_point(rows, best.w, slack) if slack > 1 else _first_point(rows, w, deadline)
-        cut = CUT if slack == 1 and not rows.constrained else 0.0
-        found, dual = _iterate(rows, it, cut, target, rounding, deadline, max_iterations)
-        best = _better(best, found)
-        polished = polish(rows, best.w, dual) if exact else None
+    it, cut = _first_point(rows, w, deadline), 0.0 if rows.constrained else CUT
+    # A verified optimum is most cheaply had from a fair interior point, which needs no proof of its own; a cautious
+    # last attempt starts far from every bound, where the first steps cannot be blocked.
+    for target, slack in (*((gap, 1.0) for gap in POLISHED_FROM if exact), (wanted, 1.0), (wanted, CAUTIOUS)):
+        if slack > 1:
+            it, cut = _starting_point(rows, best.w, slack), 0.0
+        proven = target == wanted
+        best, it = _iterate(rows, it, best, cut, _Aim(target, rounding, deadline, max_iterations, proven))
+        polished = polish(rows, best.w if proven else it.w, it.S[: len(rows.e)] + rows.lower) if exact else None
         if polished is not None:
             best = _better(best, _at(rows, polished.w, polished.certificate))
-        enough = VERIFIED if exact and target == NEARLY else wanted
-        if best.gap <= enough * abs(best.value) + rounding or time.monotonic() > deadline:
+        if best.gap <= (wanted if proven else VERIFIED) * abs(best.value) + rounding:
+            break
+        if proven and time.monotonic() > deadline:
             break
     if exact:
         best = replace(best, verified=best.gap <= VERIFIED * abs(best.value))
+    if polished is not None and best.certificate is polished.certificate:
+        return best  # off the kinks its duals are at their bounds
     return _snapped(rows, best) if duals and time.monotonic() <= deadline else best
 
 
@@ -243,41 +247,50 @@ def _snapped(rows: HingeRows, solution: AggregatedSolution) -> AggregatedSolutio
     return solution
 
 
+@dataclass(frozen=True)
+class _Aim:
+    """When iterations end."""
+
+    gap: float
+    """Relative, that is wanted."""
+    rounding: float
+    deadline: float
+    max_iterations: int
+    proven: bool
+    """Whether that gap is to be proven; otherwise the products of S and Z tell it."""
+
+
 def _iterate(
-    rows: HingeRows,
-    it: _Iterate,
-    cut: float,
-    target: float,
-    rounding: float,
-    deadline: float,
-    max_iterations: int,
-) -> tuple[AggregatedSolution, Float]:
-    """Predictor-corrector steps; the best certified pair and the last (uncertified) dual."""
+    rows: HingeRows, it: _Iterate, best: AggregatedSolution, cut: float, aim: _Aim
+) -> tuple[AggregatedSolution, _Iterate]:
+    """Predictor-corrector steps; the best certified pair and the last (uncertified) iterate."""
     K, n = len(rows.e), rows.n_soft
     newton, least = _Newton(rows), np.full(K + n, TINY)
     least[:n] = least[K:] = EPS * EPS * rows.weight[:n]
     left = math.inf
-    best = _at(rows, it.w, trivial(rows))
     without_progress = 0
-    for iteration in range(max_iterations):
+    for iteration in range(aim.max_iterations):
         complementarity = float(it.S @ it.Z)
-        last = iteration == max_iterations - 1 or time.monotonic() > deadline
+        last = iteration == aim.max_iterations - 1 or time.monotonic() > aim.deadline
         # Beside constraints the best may not be feasible yet, and have no value to compare with.
         size = abs(best.value if best.violation <= FEASIBLE else rows.value(it.w))
-        if last or without_progress or complementarity <= 2 * target * size + rounding:
+        close = complementarity <= 2 * aim.gap * size + aim.rounding
+        if close and not aim.proven:
+            break
+        if close or last or without_progress:
             gap = best.gap
-            best = _better(best, _certified(rows, it, best.certificate, target))
+            best = _better(best, _certified(rows, it, best.certificate, aim.gap))
             without_progress = 0 if best.gap < 0.5 * gap else without_progress + 1
-            if last or best.gap <= target * abs(best.value) + rounding or without_progress > 3:
+            if last or best.gap <= aim.gap * abs(best.value) + aim.rounding or without_progress > 3:
                 break
         newton.move_to(it, cut)
-        residual = float(np.abs(newton.dual_residual).max())
+        residual = float(np.maximum.reduce(np.abs(newton.dual_residual), initial=0.0))
         if residual > left:
             cut *= CUT_LESS
         if newton.factor is None:
             break
         step, (primal, dual) = newton.corrected(complementarity / (K + n))
-        if not math.isfinite(float(step.w.sum() + step.S.sum())) or np.abs(it.w).max(initial=0.0) > DIVERGED:
+        if not math.isfinite(float(step.w.sum() + step.S.sum())) or float(it.w @ it.w) > DIVERGED**2:
             break
         left = (1 - 0.5 * dual) * residual
         if max(primal, dual) < 1e-3:
@@ -285,7 +298,7 @@ def _iterate(
             cut *= CUT_LESS
         S, Z = newton.ahead(step, (primal, dual))
         it = _Iterate(it.w + primal * step.w, np.maximum(S, least, out=S), np.maximum(Z, TINY, out=Z))
-    return best, it.S[:K] + rows.lower
+    return best, it
 
 
 def _first_point(rows: HingeRows, w: Float, deadline: float) -> _Iterate:

@@ -61,7 +61,7 @@ def birch(problem: PiecewiseLinear) -> Start:
 
 def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
     run, design, procedure = problem.run, problem.design, problem.procedure
-    loss, rng = design.loss, procedure.rng or np.random.default_rng()
+    loss, rng = design.loss, procedure.generator()
     n, m = run.n_entries, run.n_attributes
     rate = loss.paper_rate(n, m) if procedure.initial_rate is None else procedure.initial_rate
     k = max(1, min(n, round(rate * n)))

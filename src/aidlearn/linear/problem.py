@@ -61,7 +61,11 @@ class Procedure:
     share of the dual of its cluster, and satisfies the optimality conditions entry by entry."""
     initial_rate: float | None = None
     """Number of initial clusters over the number of entries (r^0); the start's own rule by default."""
-    rng: np.random.Generator | None = None
+    rng: np.random.Generator | Callable[[], np.random.Generator] = np.random.default_rng
+    """Random numbers, or what makes them where any are needed."""
+
+    def generator(self) -> np.random.Generator:
+        return self.rng if isinstance(self.rng, np.random.Generator) else self.rng()
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,8 @@ class PiecewiseLinear(Problem):
     def find_moved(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16]) -> Moved:
         design, end = self.design, trial.points[0]
         if not self.compiled or design.offset:  # beside an offset objectives are rounded up entry by entry
+            if not (homes >= 0).any():  # every entry is alone: regions tell nothing
+                return Moved.nothing(self._objectives(chunk, trial, self._margins(chunk, trial)))
             return self._with_alone(chunk, trial, super().find_moved(chunk, trial, homes))
         from aidlearn.linear import compiled
 
@@ -189,22 +195,29 @@ class PiecewiseLinear(Problem):
         return replace(moved, alone=np.ones(len(moved.rows), dtype=bool))
 
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
+        margins = self._margins(chunk, trial)
+        regions = np.stack([self._regions(chunk, z) for z in margins[: trial.n_split]])
+        return Evaluation(self._objectives(chunk, trial, margins), regions)
+
+    def _margins(self, chunk: Chunk, trial: Trial) -> list[Float]:
+        """Margins of the entries at each point of a trial."""
         design = self.design
         end = design.margins(chunk, trial.points[0])
-        if isinstance(trial, Segment) and trial.origin is not None:
-            origin = design.margins(chunk, trial.origin)
-            change = end - origin
-            margins = [end] + [origin + t * change for t in Segment.STEPS[1:]]
-            if design.offset:
-                first, last = design.intercept(trial.origin), design.intercept(trial.points[0])
-                for z, point, t in zip(margins[1:], trial.points[1:], Segment.STEPS[1:], strict=True):
-                    z -= design.intercept(point) - (first + t * (last - first))
-        else:
-            margins = [end]
-        others = [design.losses(chunk, z) for z in margins[1:]]
-        objectives = np.array([design.objective_at(chunk, trial.points[0], end), *others])
-        regions = np.stack([self._regions(chunk, z) for z in margins[: trial.n_split]])
-        return Evaluation(objectives, regions)
+        if not isinstance(trial, Segment) or trial.origin is None:
+            return [end]
+        origin = design.margins(chunk, trial.origin)
+        change = end - origin
+        margins = [end] + [origin + t * change for t in Segment.STEPS[1:]]
+        if design.offset:
+            first, last = design.intercept(trial.origin), design.intercept(trial.points[0])
+            for z, point, t in zip(margins[1:], trial.points[1:], Segment.STEPS[1:], strict=True):
+                z -= design.intercept(point) - (first + t * (last - first))
+        return margins
+
+    def _objectives(self, chunk: Chunk, trial: Trial, margins: list[Float]) -> Float:
+        end, *others = margins
+        at_end = self.design.objective_at(chunk, trial.points[0], end)
+        return np.array([at_end, *(self.design.losses(chunk, z) for z in others)])
 
     def region_of(self, z: Float) -> NDArray[np.int8]:
         """The region of each margin; one on a cut belongs to the region below it."""

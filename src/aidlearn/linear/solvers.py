@@ -61,8 +61,10 @@ def _exactly(rows: HingeRows, solution: Solution) -> Solution:
 
     An interior point is right to some ten units in the last place, and an exact fit is to be seen as one.
     """
+    if rows.ridge.any() or rows.linear is not None:
+        return solution
     value = rows.value(solution.point)
-    if rows.ridge.any() or rows.linear is not None or not 0 < value <= EXACT_FIT * float(rows.weight @ np.abs(rows.e)):
+    if not 0 < value <= EXACT_FIT * float(rows.weight @ np.abs(rows.e)):
         return solution
     point, root = solution.point, np.sqrt(rows.weight / rows.weight.max())
     for _ in range(2):

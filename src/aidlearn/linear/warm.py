@@ -31,7 +31,7 @@ class Warm(Band):
         if few_entries(problem.run.n_entries, problem.design.n_variables):
             return all_single(problem, given)
         if self._sharpening is None:
-            self._sharpening = _Sharpening(problem.run, problem.design, problem.procedure.rng)
+            self._sharpening = _Sharpening(problem.run, problem.design, problem.procedure.generator())
         sharp = self._sharpening
         sharp.design, sharp.run = problem.design, problem.run
         try:
