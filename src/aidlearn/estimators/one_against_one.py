@@ -56,7 +56,9 @@ def pairs_of(n_classes: int) -> list[tuple[int, int]]:
 def lay_out(machines: list[Machine], codes: Int, n_classes: int) -> Layout:
     """Fitted machines, in the order of their pairs of classes."""
     sign = 1.0 if n_classes == 2 else -1.0
-    support = np.unique(np.concatenate([machine.rows for machine in machines]))
+    support = machines[0].rows  # ascending
+    if len(machines) > 1:
+        support = np.unique(np.concatenate([machine.rows for machine in machines]))
     support = support[np.argsort(codes[support], kind="stable")]
     of_class = codes[support]
     place = np.full(len(codes), -1)

@@ -122,6 +122,11 @@ class KernelClusters:
     def size(self) -> int:
         return len(self.singles) + len(self.cluster_of)
 
+    @property
+    def all_alone(self) -> bool:
+        """Whether the aggregated problem is the original one."""
+        return len(self.singles) == self.rows.n
+
     def collect(self, dual: Float) -> Float:
         """Aggregated dual of a dual of the rows."""
         return np.concatenate([dual[self.singles], self._sums(dual)])
@@ -189,7 +194,8 @@ class KernelClusters:
         q, n = len(self.singles), self.size
         if self._matrix is None or len(self._matrix) < n:
             # What is never touched costs no memory.
-            capacity = max(n, min(self.max_matrix, GROWTH * n, self.rows.n + LEAST_SHARED))
+            more = GROWTH * n if q < self.rows.n else n
+            capacity = max(n, min(self.max_matrix, more, self.rows.n + LEAST_SHARED))
             grown = np.empty((capacity, capacity), dtype=self.rows.dtype)
             if self._matrix is not None:
                 grown[: self._filled, : self._filled] = self._matrix[: self._filled, : self._filled]
@@ -204,7 +210,10 @@ class KernelClusters:
     def _fill(self, matrix: NDArray[Any], q: int) -> None:
         """Kernel values of the first q single rows, beside those that are there."""
         old = self._filled
-        self.rows.block(self.singles[old:q], self.singles[:q], out=matrix[old:q])
+        if old == 0:
+            self.rows.square(self.singles[:q], out=matrix[:q])
+        else:
+            self.rows.block(self.singles[old:q], self.singles[:q], out=matrix[old:q])
         for k in range(0, old, COPIED_ROWS):
             part = slice(k, min(old, k + COPIED_ROWS))
             matrix[part, old:q] = matrix[old:q, part].T

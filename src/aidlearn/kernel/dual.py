@@ -9,7 +9,8 @@ when they are needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ class KernelDual:
     matrix: NDArray[Any] | None = None
     """Its first columns; there may be room for more."""
     columns: ColumnsOnDemand | None = None
+    _gaps: deque[tuple[Float, float]] = field(default_factory=lambda: deque(maxlen=2), compare=False, repr=False)
+    """Of the last points: a step and where it came from."""
 
     def square(self) -> NDArray[Any]:
         """The kernel matrix, where it is at hand."""
@@ -64,17 +67,24 @@ class KernelDual:
 
     def start(self, alpha: Float) -> Float:
         """The nearest simple feasible point (a feasible one is left as it is)."""
-        inside = np.clip(alpha, 0.0, self.box)
-        return inside if abs(self.y @ inside) <= 4 * EPS * inside.sum() else balance(self.y, inside)
+        inside = np.minimum(np.maximum(alpha, 0.0), self.box)
+        if abs(self.y @ inside) > 4 * EPS * inside.sum():
+            return balance(self.y, inside)
+        return alpha if (inside == alpha).all() else inside
 
     def gap(self, alpha: Float, scores: Float | None = None) -> float:
         """Relative duality gap at a feasible point, with its scores if they are known."""
+        for point, known in self._gaps:
+            if point is alpha:
+                return known
         scores = self.scores(alpha) if scores is None else scores
         square = float((self.y * alpha) @ scores)
         b = best_intercept(scores, self.y, self.box, self.edge)
         primal = 0.5 * square + float(self.box @ np.maximum(0.0, self.edge - self.y * (scores + b)))
         value = float(self.edge @ alpha) - 0.5 * square
-        return (primal - value) / max(primal, TINY)
+        gap = (primal - value) / max(primal, TINY)
+        self._gaps.append((alpha, gap))
+        return gap
 
 
 def best_intercept(scores: Float, y: Float, box: Float, edge: Float) -> float:

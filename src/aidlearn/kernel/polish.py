@@ -17,6 +17,8 @@ from aidlearn.linear.rows import HingeRows
 from aidlearn.linear.solvers import solve_by_interior_point
 
 NEWTON_STEPS = 5
+CLOSED = 1e-13
+"""Relative gap that is rounding."""
 AT_BOUND = 1e-9
 """Part of its box within which a variable counts as at a bound."""
 NEWTON_RANK = 1e-13
@@ -32,10 +34,12 @@ def polish(dual: KernelDual, alpha: Float) -> Float:
     if dual.matrix is None or len(alpha) > SMALL:
         return alpha
     K = dual.square_float64()
-    gap = dual.gap(alpha, K @ (dual.y * alpha))
+    gap = dual.gap(alpha)
     for _ in range(NEWTON_STEPS):
+        if gap <= CLOSED:
+            break
         now = _newton_step(dual, K, alpha)
-        now_gap = dual.gap(now, K @ (dual.y * now))
+        now_gap = dual.gap(now)
         if now_gap >= gap:
             break
         alpha, gap = now, now_gap

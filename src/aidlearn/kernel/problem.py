@@ -215,8 +215,10 @@ class KernelHinge(Problem):
             late = time.monotonic() > accuracy.deadline
             if (late or not done) and far and not interrupted:
                 break
-            self._scores = self.values.recomputed(point).scores
-            point = replace(self._solution(dual), exact=True)
+            if not self._scored_exactly:
+                self._scores = self.values.recomputed(point).scores
+                point = self._solution(dual)
+            point = replace(point, exact=True)
             gap = self._gap(point, gain, best)
             hidden = self.values.rounding(point) + 0.5 * self.values.square_error(point)
             self._hidden_gap = hidden / max(self.values.value(point), TINY)
@@ -271,13 +273,23 @@ class KernelHinge(Problem):
     def _go_to(self, alpha: Float) -> None:
         """Coefficients and scores of all rows at an aggregated dual; only what has changed is evaluated."""
         coef = self.kernels.spread(alpha)
-        self._scores = self._scores + self.kernels.scores_of_change(self._coef, coef)
+        before = np.zeros_like(coef) if self._scored_exactly else self._coef
+        added = self.kernels.scores_of_change(before, coef)
+        self._scores = added if self._scored_exactly else self._scores + added
         self._coef = coef
+
+    @property
+    def _scored_exactly(self) -> bool:
+        """Whether scores are products with the whole kernel matrix in float64."""
+        return self.rows.whole is not None and self.kernels.all_alone
 
     def _solution(self, dual: KernelDual) -> KernelPoint:
         """The point reached, with regions at the intercept of the aggregated problem."""
+        point = self.values.point(self._coef, self._scores)
+        if self.kernels.all_alone:
+            return point
         b = best_intercept(self.kernels.means(self._scores), dual.y, dual.box, dual.edge)
-        return replace(self.values.point(self._coef, self._scores), region_intercept=b)
+        return replace(point, region_intercept=b)
 
     # 4. Optimality condition
 

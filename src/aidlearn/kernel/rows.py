@@ -25,6 +25,8 @@ COMPILED_ROWS = 2000
 """From this number of rows on the compiled kernels are worth loading (0.4 s, and 15 s of compilation once)."""
 BLOCK_ELEMENTS = 1 << 21
 """Kernel values that are held at once where a product is made from blocks."""
+SQUARE_ROWS = 128
+"""Rows of a square matrix that are evaluated at once: values stay in cache until they are copied to both places."""
 BLAS_ROWS = 16
 """Rows that are scored together, at least: in parts of a multiple of it BLAS computes each row in the same way."""
 PRODUCT_ROWS = 512
@@ -81,12 +83,16 @@ class KernelRows:
 
     def rounding(self, exact: bool = False) -> Float:
         """Worst relative error of the kernel values of each row, and of their sums in parts of 128 terms."""
-        unit = float(np.finfo(np.float64 if exact else self.dtype).eps)
+        return float(np.finfo(np.float64 if exact else self.dtype).eps) * self._roundings
+
+    @cached_property
+    def _roundings(self) -> Float:
+        """The same in units of the type that is computed in."""
         terms = self.X.shape[1] + PRODUCT_ROUNDINGS
         e = np.where(self.far, 0.0, self.exponents)
         # A value of the rbf kernel that is not tiny belongs to rows of similar exponents.
         factors = {"rbf": 2 * terms * (e + np.sqrt(e) + 1), "poly": terms * self.kernel.degree, "linear": terms}
-        return np.broadcast_to(unit * (SUM_ROUNDINGS + factors.get(str(self.kernel.name), 0.0)), self.n)
+        return np.broadcast_to(SUM_ROUNDINGS + factors.get(str(self.kernel.name), 0.0), self.n)
 
     def block(self, rows: Rows, others: Rows, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Kernel values between two sets of rows, in the first columns of ``out`` if it is given."""
@@ -95,6 +101,14 @@ class KernelRows:
             return values
         out[:, : len(others)] = values
         return out
+
+    def square(self, rows: Rows, out: NDArray[Any]) -> None:
+        """Kernel values of rows among each other, in the first columns of ``out``; every pair is evaluated once."""
+        n = len(rows)
+        for first in range(0, n, SQUARE_ROWS):
+            here, later = slice(first, first + SQUARE_ROWS), slice(first + SQUARE_ROWS, n)
+            out[here, first:n] = self._values(rows[here], rows[first:])
+            out[later, here] = out[here, later].T
 
     def _values(self, rows: Rows, others: Rows) -> Float:
         return self.kernel.block(self.X[rows], others if self.kernel.precomputed else self.X[others])
@@ -180,6 +194,9 @@ class CompiledRows(KernelRows):
 
         kernel = self.kernel
         return KernelFunction(KINDS[str(kernel.name)], kernel.gamma, kernel.coef0, int(kernel.degree))
+
+    def square(self, rows: Rows, out: NDArray[Any]) -> None:
+        self.block(rows, rows, out)
 
     def take(self, rows: Rows) -> Block:
         """Some rows in the type of the search."""

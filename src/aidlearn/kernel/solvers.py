@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC as LibSVC
 
@@ -149,7 +150,8 @@ def _by_libsvm(
 
     def run(most: int) -> tuple[LibSVC | None, int]:
         model = LibSVC(kernel="precomputed", C=1.0, tol=tolerance, cache_size=LIBSVM_CACHE, max_iter=most)
-        with warnings.catch_warnings():
+        # What is handed over is known to be sound.
+        with warnings.catch_warnings(), config_context(assume_finite=True, skip_parameter_validation=True):
             warnings.simplefilter("ignore", ConvergenceWarning)
             try:
                 model.fit(kernel, y[used], sample_weight=box[used])

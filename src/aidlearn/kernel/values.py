@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,8 @@ class Values:
     """Up to it ``y f(x)`` has a loss: 1 in a classification."""
     unit: float = 1.0
     """The size of edges that matter."""
+    _last: list[Any] = field(default_factory=list, compare=False, repr=False)
+    """The last point whose rounding was asked for, and what it is."""
 
     def point(self, coef: Float, scores: Float, exact: bool = False, feasible: bool = True) -> KernelPoint:
         """The point with these coefficients and the best intercept."""
@@ -127,6 +129,12 @@ class Values:
         Scores in float32, which never end a run, add part of the expected errors of all rows with a loss. Where the
         intercept alone leaves no loss at all, slacks below their own rounding count as none.
         """
+        if self._last and self._last[0] is point:
+            return float(self._last[1])
+        self._last[:] = point, self._rounding(point)
+        return float(self._last[1])
+
+    def _rounding(self, point: KernelPoint) -> float:
         if point.reached is not None:
             # What float64 has computed, which may be above it, is taken back; sums over chunks round once more.
             value = self.value(point)
