@@ -17,6 +17,8 @@ RUNS = 8
 """Runs of blocks, whatever the number of threads: their matrices exist side by side and are added in order."""
 ONE_RUN = 1 << 22
 """Operations of a Gram matrix below which threads do not pay."""
+FEW_COLUMNS = 32
+"""Up to which both halves of a symmetric matrix cost less than one and the roots of D."""
 BLOCK_ROWS = 2048
 """Of a block at most: few enough to scale in cache."""
 
@@ -30,6 +32,8 @@ def block_rows(K: int, p: int) -> int:
 def weighted_gram(A: Float, D: Float | None = None, n_jobs: int = 1) -> Float:
     """``A' diag(D) A`` (``A'A`` without D)."""
     K, p = A.shape
+    if p <= FEW_COLUMNS and D is not None and K * p * p <= ONE_RUN:
+        return np.asarray((A * D[:, None]).T @ A)
     if K * p * p <= ONE_RUN:
         B = A if D is None else A * np.sqrt(D)[:, None]
         return np.asarray(B.T @ B)

@@ -290,7 +290,8 @@ def _iterate(
         if newton.factor is None:
             break
         step, (primal, dual) = newton.corrected(complementarity / (K + n))
-        if not math.isfinite(float(step.w.sum() + step.S.sum())) or float(it.w @ it.w) > DIVERGED**2:
+        # No length at all: the step is not finite.
+        if not (primal > 0 and dual > 0) or float(it.w @ it.w) > DIVERGED**2:
             break
         left = (1 - 0.5 * dual) * residual
         if max(primal, dual) < 1e-3:

@@ -106,7 +106,7 @@ class HingeRows:
         np.multiply(-self.tilt[:n], self.weight[:n], out=lower[:n])
         return lower
 
-    @property
+    @cached_property
     def upper(self) -> Float:
         return (1 - self.tilt) * self.weight
 
@@ -122,7 +122,7 @@ class HingeRows:
     def rounding(self) -> float:
         """What rounding may do to a value: no solver can prove less of a gap."""
         n = self.n_soft
-        noise = np.broadcast_to(self.noise, self.e.shape)[:n]
+        noise = self.noise[:n] if isinstance(self.noise, np.ndarray) else self.noise
         return float(self.weight[:n] @ (EPS * np.abs(self.e[:n]) + noise)) + EPS * abs(self.constant)
 
     def value(self, v: Float) -> float:
