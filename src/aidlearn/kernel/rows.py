@@ -106,7 +106,8 @@ class KernelRows:
         """Kernel values of rows among each other, in the first columns of ``out``; every pair is evaluated once."""
         n = len(rows)
         for first in range(0, n, SQUARE_ROWS):
-            here, later = slice(first, first + SQUARE_ROWS), slice(first + SQUARE_ROWS, n)
+            end = min(first + SQUARE_ROWS, n)
+            here, later = slice(first, end), slice(end, n)
             out[here, first:n] = self._values(rows[here], rows[first:])
             out[later, here] = out[here, later].T
 
@@ -281,6 +282,9 @@ class SideRows(KernelRows):
 
     def block(self, rows: Rows, others: Rows, out: NDArray[Any] | None = None) -> NDArray[Any]:
         return self.base.block(rows % self.base.n, others % self.base.n, out)
+
+    def square(self, rows: Rows, out: NDArray[Any]) -> None:
+        self.base.square(rows % self.base.n, out)
 
     def times(self, rows: Rows, others: Rows, coef: Float, exact: bool = False) -> Float:
         here, place = np.unique(rows % self.base.n, return_inverse=True)
