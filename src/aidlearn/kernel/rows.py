@@ -103,7 +103,10 @@ class KernelRows:
         return out
 
     def square(self, rows: Rows, out: NDArray[Any]) -> None:
-        """Kernel values of rows among each other, in the first columns of ``out``; every pair is evaluated once."""
+        """Kernel values of rows among each other, in the first columns of ``out``.
+
+        Pairs of rows in different parts are evaluated once.
+        """
         n = len(rows)
         for first in range(0, n, SQUARE_ROWS):
             end = min(first + SQUARE_ROWS, n)
