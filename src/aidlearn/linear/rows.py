@@ -106,7 +106,7 @@ class HingeRows:
         np.multiply(-self.tilt[:n], self.weight[:n], out=lower[:n])
         return lower
 
-    @cached_property
+    @property
     def upper(self) -> Float:
         return (1 - self.tilt) * self.weight
 
