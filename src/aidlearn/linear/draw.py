@@ -14,6 +14,7 @@ from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.engine.result import StartStep
 from aidlearn.engine.splits import Assignment
 from aidlearn.linear.design import Design
+from aidlearn.linear.layout import sums_over_rows
 from aidlearn.linear.metric import HEAVY, Metric
 from aidlearn.linear.newton import quantile_width, uncertain_fraction
 from aidlearn.linear.passes import Split, passes_of
@@ -37,8 +38,9 @@ MOST_BINS = 32
 """Far clusters of a region: their rows seldom violate, and those that do split off anyway."""
 BINNED = 0.98
 """Bins of equal width reach to this quantile of the distances."""
-MOST_SIDES = 3
-"""Planes that part the bins further, where the optimum may be far: every one doubles the groups."""
+FEW_SIDES, MOST_SIDES = 3, 12
+"""Planes that part the groups where the optimum may be far; every one doubles them. Few beside bins, and many in their
+place where groups cost so little that there are more planes than twice as many bins would make."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,13 @@ def draw(problem: PiecewiseLinear, sharp: Sharpened, found: Reached) -> Start:
     nearness = loss.distance(view.z) / view.leverage
     far = nearness[nearness > near]
     n_bins = max(1, min(MOST_BINS, design.n_variables, len(far) // 4))
+    n_kinds = n_regions * (2 if loss.classifies else 1)
+    sides = None
+    if not found.settled:
+        n_bins, n_sides = _bins_and_sides(design, n_bins, n * view.share(near) / n_kinds)
+        sides = _sides(design, sharp, n_sides)
     scale = n_bins / max(float(np.quantile(far, BINNED)) if len(far) else 1.0, 1e-300)
-    n_groups = n_regions * n_bins * (2 if loss.classifies else 1)
-    sides = None if found.settled else _sides(design, sharp, n * view.share(near) / n_groups)
+    n_groups = n_kinds * n_bins
     n_parts = 1 if sides is None else 2 ** len(sides)
     carries = HEAVY
     split = Split(near, scale, n_bins, problem.cuts, n_groups * n_parts, carries, sides)
@@ -138,15 +144,28 @@ def _near_distance(problem: PiecewiseLinear, metric: Metric, view: View, found: 
     return min(max(found.reach, view.width(min(fewest, most))), view.width(most))
 
 
-def _sides(design: Design, sharp: Sharpened, most_parts: float) -> Float | None:
-    """Planes through the middle of the rows, in directions drawn for the metric; as many as ``most_parts`` allow.
+def _bins_and_sides(design: Design, n_bins: int, n_single: float) -> tuple[int, int]:
+    """Bins and planes of each kind of rows where the optimum may be far, beside so many single rows of the kind.
 
     Bins of distance differ along one direction. A solution that is far from the point the bins were drawn at lies in
-    another one, along which the means of bins are all alike: the aggregated problem does not see what it costs.
+    another one, along which the means of bins are all alike: the aggregated problem does not see what it costs, and
+    its solution overshoots. Groups that differ in every direction hold it, as many as cost no more to solve for than
+    the single rows do.
     """
-    n_sides = min(MOST_SIDES, int(math.log2(max(most_parts, 1.0))))
-    if n_sides == 0:
+    n_sides = _bits(n_single / sums_over_rows(design.n_variables, design.layout))
+    if n_sides > _bits(n_bins) + FEW_SIDES:
+        return 1, min(MOST_SIDES, n_sides)
+    return n_bins, min(FEW_SIDES, _bits(n_single / n_bins))
+
+
+def _bits(number: float) -> int:
+    return int(math.log2(max(number, 1.0)))
+
+
+def _sides(design: Design, sharp: Sharpened, number: int) -> Float | None:
+    """Planes through the middle of the rows, in directions drawn for the metric."""
+    if number == 0:
         return None
-    directions = sharp.metric.sketch[: design.n_attributes, :n_sides]
+    directions = sharp.metric.directions(design, number)[: design.n_attributes]
     middle = np.median(np.asarray(sharp.viewed.X @ directions, dtype=np.float64), axis=0)
     return np.column_stack([directions.T, -middle])

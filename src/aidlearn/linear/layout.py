@@ -122,3 +122,8 @@ def rows_for_passes(n: int, p: int, layout: Layout | None, n_passes: float) -> f
     if layout is not None:
         return layout.rows_for_passes(n, n_passes)
     return n * n_passes * (PASS_NS + PASS_NS_STORED * p) / (SOLVER_STEPS * (ROW_NS + DENSE_NS * p * p))
+
+
+def sums_over_rows(p: int, layout: Layout | None) -> float:
+    """How many times as long as a single row a sum of many takes in a step of the solver: it is dense."""
+    return 1.0 if layout is None else (ROW_NS + DENSE_NS * p * p) / layout.row_cost

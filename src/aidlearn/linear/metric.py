@@ -63,10 +63,15 @@ class Metric:
         size = np.sqrt(gram[diagonal])
         scaled = gram / np.outer(size, size)
         factor = regularised_cholesky(scaled)
-        normal = np.random.default_rng(0).standard_normal((len(gram), SKETCH_COLUMNS))
-        half = linalg.solve_triangular(factor, normal, check_finite=False)
+        metric = cls(gram, size, factor, np.empty((len(gram), 0)), n_jobs=n_jobs)
+        return replace(metric, sketch=metric.directions(design, SKETCH_COLUMNS) / math.sqrt(SKETCH_COLUMNS))
+
+    def directions(self, design: Design, number: int) -> Float:
+        """Columns ``R^-1 g`` with normal g: along each of them rows scatter as far as their leverages allow."""
+        normal = np.random.default_rng(0).standard_normal((len(self.gram), number))
+        half = linalg.solve_triangular(self.factor, normal, check_finite=False)
         half[design.constant] = 0.0
-        return cls(gram, size, factor, half / (size[:, None] * math.sqrt(SKETCH_COLUMNS)), n_jobs=n_jobs)
+        return np.asarray(half / self.size[:, None])
 
     def solve(self, right: Float) -> Float:
         """``G^-1 right``."""
