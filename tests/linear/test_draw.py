@@ -1,5 +1,7 @@
 """Starts whose Newton steps do not settle, and what they save in passes."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -11,6 +13,8 @@ from aidlearn.data.moments import inspect
 from aidlearn.data.run import Run
 from aidlearn.linear import compiled, plain
 from aidlearn.linear.design import Design
+from aidlearn.linear.draw import _bins_and_sides
+from aidlearn.linear.layout import Layout, sums_over_rows
 from aidlearn.linear.losses import hinge
 from aidlearn.linear.metric import _carrying
 from aidlearn.linear.newton import _thinned
@@ -46,6 +50,25 @@ def test_sides_part_groups_alike_in_both_versions_of_the_pass(storage):
     above = np.asarray(X @ sides[:, :-1].T) + sides[:, -1] > 0
     for group in np.unique(one.labels):
         assert len(np.unique(above[one.labels == group], axis=0)) == 1
+
+
+def test_many_planes_take_the_place_of_bins_where_sums_cost_no_more_than_rows():
+    dense = SimpleNamespace(n_variables=7, layout=None)
+    assert _bins_and_sides(dense, 6, 3000.0) == (1, 11)
+    assert _bins_and_sides(dense, 6, 20.0) == (6, 1)  # few single rows: few groups
+    layout = Layout(np.array([400]), np.arange(400), filled=3.0, stored=3.0)
+    assert sums_over_rows(401, layout) > 20  # sums of sparse rows are dense
+    assert _bins_and_sides(SimpleNamespace(n_variables=401, layout=layout), 32, 3000.0) == (32, 3)
+
+
+def test_an_overshooting_solution_is_held_by_groups_that_differ_in_every_direction():
+    """A rare class that no row is told apart from: at the optimum most rows of the other one are on the margin."""
+    rng = np.random.default_rng(0)
+    n = 60_000
+    X = (rng.random((n, 20)) < rng.uniform(0.1, 0.6, 20)).astype(float)
+    y = np.where(rng.random(n) < 0.02 + 0.02 * X[:, 0] * X[:, 1], 1.0, -1.0)
+    iterations = [LinearSVC(C=1.0, tol=1e-4, random_state=seed).fit(X, y).n_iter_ for seed in range(4)]
+    assert iterations == [1] * 4  # with bins of distance: 2, the first solution 66 to 114 times the optimum
 
 
 def test_thinned_rows_stand_for_all_whatever_their_leverage():

@@ -15,6 +15,10 @@ import numpy as np
 from aidlearn.data.compiled import compiled
 
 
+FLAT = 1e-13
+"""Part of its terms below which a slope along an edge is none: a row that entered with it would leave no basis."""
+
+
 @compiled
 def selected(places: Any, sizes: Any, rows: Any, n: int, wanted: float) -> int:
     """The row of the smallest place up to which sizes sum to what is wanted, -1 if all do not; reorders them."""
@@ -93,9 +97,13 @@ def descend(
             edge[j] = -direction * inverse[j, leaving]
         count = 0
         for i in range(n):
-            slope = 0.0
+            slope, size = 0.0, 0.0
             for j in range(p):
-                slope += A[i, j] * edge[j]
+                part = A[i, j] * edge[j]
+                slope += part
+                size += abs(part)
+            if abs(slope) <= FLAT * size:  # rounding, of a row like one of the basis
+                slope = 0.0
             rate[i] = slope
             if not held[i] and (z[i] > 0.0) == (slope > 0.0) and slope != 0.0:
                 places[count] = z[i] / slope

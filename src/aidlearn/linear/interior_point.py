@@ -50,6 +50,8 @@ VERIFIED = 1e-10
 """Proven relative gap up to which an aggregated solution counts as optimal."""
 LEAST_SLACK = 0.1
 """Of a constraint at the beginning, in the units of scaled rows."""
+NEXT_TO_BOUNDS = 1e-3
+"""Part of the mean margin below which the central path does not begin."""
 LEAST_MARGIN = 1e-2
 """Of a problem with a linear term at the beginning, relative to the room of its constraints."""
 PROXIMAL = 1e-9
@@ -321,7 +323,7 @@ def _starting_point(rows: HingeRows, w: Float, slack: float, mu: float | None = 
     n, margins = rows.n_soft, rows.margins(w)
     s, z = rows.weight[:n], margins[:n]
     if mu is None:
-        mu = max(slack * float(s @ np.abs(z)) / n, TINY) if n else slack
+        mu = max(slack * _apart(rows, w, z) / n, TINY) if n else slack
     if n and rows.linear is not None:
         # Where every margin is 0 a linear term moves the point all the same, as far as constraints leave room.
         reach = float(np.abs(margins[n:]).mean()) if n < len(margins) else 1.0
@@ -335,6 +337,18 @@ def _starting_point(rows: HingeRows, w: Float, slack: float, mu: float | None = 
     S = np.concatenate([u, mu / room, v])
     Z = mu / S
     return _Iterate(w.copy(), S, np.maximum(Z, TINY, out=Z))
+
+
+def _apart(rows: HingeRows, w: Float, z: Float) -> float:
+    """How far w may be from the optimum, as a sum over margins: the mean of it is where the central path begins.
+
+    No further than the objective is from 0; of classifiers most of the margins are large and cost nothing. Much less
+    than all margins together would put the first point next to its bounds.
+    """
+    s, tilt = rows.weight[: len(z)], rows.tilt[: len(z)]
+    size = float(s @ np.abs(z))
+    loss = float(s @ np.maximum((1 - tilt) * z, -tilt * z) + 0.5 * rows.ridge @ w**2)
+    return min(size, max(loss, NEXT_TO_BOUNDS * size))
 
 
 def _factor(normal: Normal, ridge: Float) -> Factor | None:
