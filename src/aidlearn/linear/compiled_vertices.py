@@ -14,7 +14,6 @@ import numpy as np
 
 from aidlearn.data.compiled import compiled
 
-
 FLAT = 1e-13
 """Part of its terms below which a slope along an edge is none: a row that entered with it would leave no basis."""
 
