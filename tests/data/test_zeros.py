@@ -186,7 +186,7 @@ def test_only_large_arrays_of_mostly_zeros_in_enough_columns() -> None:
     assert isinstance(without_zeros(as_source(X, y)), SparseRows)
     full = np.where(X == 0, 0.5, X)
     half = np.where(np.arange(M) < M // 3, full, 0.0)
-    few = X[:, :38].repeat(4, axis=0)
+    few = X[:, :33].repeat(4, axis=0)
     small = X[: COMPILED_CELLS // M - 1]
     for other in (full, half, few, small, sparse.csr_array(X)):
         source = as_source(other, np.zeros(other.shape[0]))

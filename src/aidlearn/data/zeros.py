@@ -26,10 +26,10 @@ INDEX = np.dtype(np.int32)
 """Of the columns and bounds of sparse rows, as scipy chooses it."""
 MOST_MEMORY = 0.25
 """Of what the dense rows take as an array, that sparse ones may take."""
-ROW_CELLS, NUMBER_CELLS = 40, 4
+ROW_CELLS, NUMBER_CELLS = 34, 4
 """Dense cells that cost as much as a sparse row by itself, and as each of its numbers (which bring their columns along
 and are multiplied one by one). Fits of 21,000 to 600,000 rows with 10 to 200 columns, of which 2 to 16 % were not zero,
-took as long either way at 2 numbers of 48 columns, 6 of 64 and 15 of 100."""
+took as long either way at 2 numbers of 40 columns, 5 of 56 and 15 of 100."""
 SLACK = 1.25
 """Room for the numbers of a chunk, as a multiple of what the sample of rows promises."""
 BLOCK_CELLS = 1 << 15
