@@ -80,8 +80,9 @@ def warm_up(estimator: str) -> None:
     """A fit that means nothing."""
     X = np.arange(40.0).reshape(20, 2) % 7
     y = X[:, 0] if estimator in NUMBERS else np.arange(20) % 2
-    for solver in ("auto", "smo") if estimator in KERNEL else ("auto",):
-        getattr(aidlearn, estimator)(**({} if solver == "auto" else {"solver": solver})).fit(X, y)
+    getattr(aidlearn, estimator)().fit(X, y)
+    for init in ("auto", "band", "kmeans", "kernel-kmeans", "rows") if estimator in KERNEL else ():
+        getattr(aidlearn, estimator)(init=init, solver="smo").fit(X, y)
 
 
 def make(seed: int) -> Case:

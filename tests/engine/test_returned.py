@@ -2,14 +2,16 @@
 
 import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aidlearn import SVC, LADRegressor, LinearSVR, QuantileRegressor
+from aidlearn import SVC, SVR, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor
 from aidlearn.engine.result import below
+from aidlearn.estimators import reported
 
 
 @pytest.mark.parametrize("offset", [1e6, 1e9, -1e9, 1e12])
@@ -92,3 +94,68 @@ def test_the_linear_kernel_decides_by_its_coefficients(classes, C):
         assert np.atleast_1d(model.objective_)[k] == pytest.approx(reached, rel=1e-6)
         assert np.atleast_1d(model.objective_)[k] >= reached * (1 - 1e-12)
         assert 0 <= np.atleast_1d(model.gap_)[k] < 1
+
+
+def exact_objective(model, X, y, C=None, epsilon=None):
+    """In fractions: no rounding at all. Labels -1 and 1 without epsilon, targets with it, no penalty without C."""
+    slopes = [Fraction(float(v)) for v in np.ravel(model.coef_)]
+    level = Fraction(float(np.ravel(model.intercept_)[0]))
+    total = Fraction(0)
+    for row, target in zip(X, y, strict=True):
+        score = level + sum(Fraction(float(x)) * w for x, w in zip(row, slopes, strict=True))
+        if C is not None and epsilon is None:
+            total += max(Fraction(0), 1 - int(target) * score)
+        else:
+            total += max(Fraction(0), abs(Fraction(float(target)) - score) - Fraction(epsilon or 0))
+    return total if C is None else Fraction(C) * total + sum(w * w for w in slopes) / 2
+
+
+def tiny_and_badly_scaled(seed):
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(3, 9)), int(rng.integers(1, 6))
+    X = rng.normal(size=(n, m))
+    kinds = [(1e9, 0), (1, 1e9), (10.0 ** rng.uniform(-9, 9, m), 0), (1, 10.0 ** rng.uniform(0, 9, m))]
+    factor, offset = kinds[seed % 4]
+    X = X * factor + offset
+    labels = rng.integers(0, 2, n)
+    labels[:2] = 0, 1
+    return X, labels, rng.normal(size=n) * 10.0 ** rng.integers(-3, 7), rng
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("seed", range(24))
+def test_no_objective_is_below_that_of_the_coefficients(seed, standardize):
+    """Of rows around 1e9: margins in float64 lose the digits that the objective has."""
+    X, labels, targets, rng = tiny_and_badly_scaled(seed)
+    C, tol = 10.0 ** int(rng.integers(-2, 4)), 10.0 ** -int(rng.integers(2, 10))
+    fitted = [
+        (SVR(kernel="linear", C=C, epsilon=0.1, tol=tol), targets, (C, 0.1)),
+        (LADRegressor(tol=tol, standardize=standardize), targets, ()),
+    ]
+    if not standardize:  # what it penalises is in other units
+        fitted += [
+            (LinearSVC(C=C, tol=tol), 2 * labels - 1, (C,)),
+            (SVC(kernel="linear", C=C, tol=tol), 2 * labels - 1, (C,)),
+            (LinearSVR(C=C, epsilon=0.1, tol=tol), targets, (C, 0.1)),
+        ]
+    for model, y, parameters in fitted:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X, y)
+        if model.objective_ == 0:  # losses below their own rounding count as none
+            continue
+        truth = exact_objective(model, X, y, *parameters)
+        assert float((truth - Fraction(float(model.objective_))) / truth) <= 1e-12, model
+        if model.status_.reached_tolerance:
+            assert float((truth - Fraction(float(model.lower_bound_))) / truth) <= tol + 1e-12, model
+
+
+def test_large_tables_add_to_the_gap_what_rounding_may_have_taken(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = 1e9 * rng.normal(size=(400, 3)) + 1e13
+    y = np.where(X[:, 0] > 1e13, 1, -1)
+    exact = LinearSVC(C=1e-3).fit(X, y)
+    monkeypatch.setattr(reported, "MOST_CELLS", 10)
+    charged = LinearSVC(C=1e-3).fit(X, y)
+    assert charged.objective_ >= exact.objective_ * (1 - 1e-9)
+    assert charged.objective_ >= float(exact_objective(charged, X, y, 1e-3)) * (1 - 1e-12)

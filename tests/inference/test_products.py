@@ -43,8 +43,9 @@ def test_rounded_products_are_those_of_float64(monkeypatch, fit_intercept, weigh
     scaled = rows * (np.sqrt(density) * (1.0 if weight is None else weight))[:, None]
     expected = scaled.T @ scaled
     size = np.sqrt(np.outer(expected.diagonal(), expected.diagonal()))
-    # Sums about zero of a column with a mean of five deviations lose a factor of 26.
-    assert np.abs((products.whole() - expected) / size).max() < 26 * 4e-7
+    # Sums about zero of a column with a mean of five deviations lose a factor of 26; how float32 sums of a block are
+    # rounded differs between versions of BLAS (4e-7 to 7e-7).
+    assert np.abs((products.whole() - expected) / size).max() < 26 * 1e-6
 
 
 def test_nid_of_rounded_products_is_that_of_exact_ones(monkeypatch):

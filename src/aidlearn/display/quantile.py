@@ -146,9 +146,11 @@ class QuantileDisplay:
             if self.least_squares is not None:
                 self.ax_.axhline(self.least_squares[k], color=style["color"], lw=1, ls="--", alpha=0.7)
         tidy(self.ax_, "quantile", "coefficient", title="Coefficients by quantile")
-        # Given as lists, names that start with "_" are drawn too.
         place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
-        self.ax_.legend(lines, self.names, frameon=False, fontsize="small", **place)
+        # Older versions of matplotlib leave out labels that start with "_".
+        legend = self.ax_.legend(lines, [f" {name}" for name in self.names], frameon=False, fontsize="small", **place)
+        for text, name in zip(legend.get_texts(), self.names, strict=True):
+            text.set_text(name)
         return self
 
 

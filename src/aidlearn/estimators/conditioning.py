@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from aidlearn.data.chunk import Chunk, Float
-from aidlearn.data.mixing import EXTENDED, Mixing, centring, orthogonalising
+from aidlearn.data.chunk import Float
+from aidlearn.data.mixing import Mixing, centring, orthogonalising
 from aidlearn.data.moments import Moments, inspect
 from aidlearn.data.run import Run, Systematic
-from aidlearn.engine.result import Status, below, relative_gap
 from aidlearn.estimators.fitting import Fitted
+from aidlearn.estimators.reported import as_reported, objectives, with_objective
 from aidlearn.linear.design import Design
 from aidlearn.linear.rows import NearlyCollinear
 
@@ -46,7 +45,8 @@ Solve = Callable[[Moments, float, bool], Attempt]
 def in_good_coordinates(run: Run, moments: Moments, solve: Solve, model: Any) -> Attempt:
     """Fit columns as they are, unless offsets or near dependencies would leave nothing to prove (no constraints)."""
     if moments.factors is not None:
-        return solve(moments, 0.0, True)  # scaled coefficients are rounded once more, which no objective would show
+        found = solve(moments, 0.0, True)  # a mixing is one of the columns as they are
+        return replace(found, fits=as_reported(run, moments, found.designs, found.fits, model.tol))
     mixing = centring(moments.mean, _deviation(moments)) if model.fit_intercept else None
     if mixing is not None:
         run.mix(mixing)
@@ -59,7 +59,7 @@ def in_good_coordinates(run: Run, moments: Moments, solve: Solve, model: Any) ->
         run.mix(mixing)
         found = solve(_measured(run, mixing, moments, model), 0.0, mixing is None)
     if mixing is None:
-        return found
+        return replace(found, fits=as_reported(run, moments, found.designs, found.fits, model.tol))
     return replace(found, fits=_in_original(run, mixing, found.fits, found.designs, model.tol))
 
 
@@ -96,42 +96,6 @@ def _in_original(run: Run, mixing: Mixing, fits: list[Fitted], designs: list[Des
     """
     run.mix(None)
     points = mixing.to_original(np.array([fit.result.point for fit in fits]), designs[0].fit_intercept)
-    objectives = _objectives(run, designs, points)
-    found = []
-    for fit, point, objective in zip(fits, points, objectives, strict=True):
-        bound = max(below(fit.result.lower_bound, float(objective)), 0.0)
-        gap = relative_gap(float(objective), bound)
-        status = Status.numerical if fit.result.status.reached_tolerance and gap > tol else fit.result.status
-        last = replace(fit.result.history[-1], best_objective=float(objective), best_lower_bound=bound, gap=gap)
-        result = replace(
-            fit.result,
-            point=point,
-            objective=float(objective),
-            lower_bound=bound,
-            status=status,
-            history=[*fit.result.history[:-1], last],
-        )
-        found.append(replace(fit, result=result, frames=[]))
-    return found
-
-
-def _objectives(run: Run, designs: list[Design], points: Float) -> Float:
-    """In extended precision, by one pass."""
-    m, first = run.n_attributes, designs[0]
-    slopes = points[:, :m].astype(EXTENDED).T
-    levels = np.array([design.intercept(p) for design, p in zip(designs, points, strict=True)], dtype=EXTENDED)
-    levels = levels if first.fit_intercept else 0 * levels
-    total = np.zeros(len(points), dtype=EXTENDED)
-
-    def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
-        X = chunk.X.toarray() if sparse.issparse(chunk.X) else chunk.X
-        z: Any = chunk.y[:, None].astype(EXTENDED) - np.asarray(X, dtype=EXTENDED) @ slopes - levels
-        weight: Any = chunk.weight
-        losses = [weight @ design.loss.values(z[:, k]) for k, design in enumerate(designs)]
-        return np.array(losses, dtype=EXTENDED), None
-
-    def collect(part: Any) -> None:
-        total[:] += part
-
-    run.map(measure, collect=collect)
-    return np.array([float(t) + d.penalty(p) for t, d, p in zip(total, designs, points, strict=True)])
+    reached = objectives(run, designs, points, points[:, : run.n_attributes])
+    found = [replace(fit, result=replace(fit.result, point=p), frames=[]) for fit, p in zip(fits, points, strict=True)]
+    return [with_objective(fit, float(value), 0.0, tol) for fit, value in zip(found, reached, strict=True)]

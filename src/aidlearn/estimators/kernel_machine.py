@@ -200,6 +200,8 @@ class KernelMachine(AIDEstimator):
             z = edge - y * (scores + plane.intercept)
             size = np.tile(linear_scores(abs(X), np.abs(slopes)[None], abs(plane.intercept))[:, 0], sides)
             error = (4.0 * EPS if wide is None else (X.shape[1] + 4.0) * UNIT) * (size + np.abs(edge))
+            if sides > 1:  # the edge of a tube was rounded when its width was taken from the target
+                error = error + EPS * np.abs(edge)
             losses = float(np.sum(box * np.maximum(0.0, z + error)))
             reached = 0.5 * float(slopes @ slopes) + losses
             result.objective = reached * (1.0 + (64.0 if wide is None else 4.0 + X.shape[1]) * EPS)

@@ -21,6 +21,7 @@ from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.hasty_fits import hasty_quantiles
 from aidlearn.estimators.linear import WARM_START, LinearEstimator
 from aidlearn.estimators.many_quantiles import ManyQuantiles
+from aidlearn.estimators.reported import as_reported
 from aidlearn.estimators.standard_errors import Request, summarise
 from aidlearn.estimators.summary import Summary
 from aidlearn.linear.band import Band, few_entries
@@ -87,6 +88,8 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
             plain = self.checkpoint is None and region is None
             found = in_good_coordinates(run, moments, solve, self) if plain else solve(moments, 0.0, True)
             fits, crossings = found.fits, found.crossings
+            if not plain:
+                fits = as_reported(run, moments, found.designs, fits, self.tol)
         points = np.array([fit.result.point for fit in fits])
         m = run.n_attributes
         coef = self._slopes(points, moments)

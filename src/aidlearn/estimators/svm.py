@@ -27,6 +27,7 @@ from aidlearn.estimators.constraints import CONSTRAINTS
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.hasty_fits import hasty_classes
 from aidlearn.estimators.linear import WARM_START, LinearEstimator
+from aidlearn.estimators.reported import as_reported
 from aidlearn.linear.design import Design
 from aidlearn.linear.losses import Loss, epsilon_insensitive, hinge
 from aidlearn.linear.problem import PiecewiseLinear
@@ -200,6 +201,7 @@ class LinearSVC(LinearClassifier):
                 for fit in fits[-len(group) :]:
                     duals = self._with_duals(run, duals, fit.result, n_fits)
             self._store_duals(duals, n_fits, run)
+            fits = as_reported(run, moments, designs, fits, self.tol)
         found = np.array([fit.result.point for fit in fits])
         m = run.n_attributes
         self.coef_ = self._slopes(found, moments)
@@ -388,6 +390,7 @@ class LinearSVR(RegressorMixin, LinearEstimator):
             design = Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0, offset=offset, region=region)
             start = self._start_from(self._warm_points(1, moments, offset)[0])
             fit = self._fit_design(run, design, start, moments)
+            [fit] = as_reported(run, moments, [design], [fit], self.tol)
         point, m = fit.result.point, run.n_attributes
         self.coef_ = self._slopes(point, moments)
         self.intercept_ = float(point[m]) + offset if self.fit_intercept else 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-from aidlearn.data.chunk import Float
+from aidlearn.data.chunk import Float, Int
 from aidlearn.engine.problem import Accuracy
 from aidlearn.kernel.dual import SMALL, KernelDual
 from aidlearn.kernel.matrix import pivoted_cholesky
@@ -25,13 +25,17 @@ NEWTON_RANK = 1e-13
 """Relative size from which on a direction of the Newton system counts: below it is rounding."""
 FACTOR_RANK = 1e-14
 """Part of the largest diagonal entry, for each row, that a direction must have to enter the factor."""
+MOST_FACTORED = 3000
+"""Members whose matrix is factored: a second, and 72 MB for each copy."""
+MOST_WORK = 2e9
+"""Members times the square of the rank: about four seconds of an interior point."""
 FACTOR_ACCURACY = 1e-13
 """Relative gap that is asked of the interior point: all digits that it can have."""
 
 
 def polish(dual: KernelDual, alpha: Float) -> Float:
-    """Newton steps, as long as they help; only of small problems."""
-    if dual.matrix is None or len(alpha) > SMALL:
+    """Newton steps, as long as they help; only where few members are strictly inside their boxes."""
+    if dual.matrix is None or len(alpha) > MOST_FACTORED or len(_inside(dual, alpha)) > SMALL:
         return alpha
     K = dual.square_float64()
     gap = dual.gap(alpha)
@@ -56,13 +60,19 @@ def finish(dual: KernelDual, alpha: Float, accuracy: Accuracy) -> Float:
     if gap <= accuracy.relative:
         return alpha
     found = solve_by_factor(dual, accuracy.deadline)
-    return found if dual.gap(found) < gap else alpha
+    if found is not None and dual.gap(found) > accuracy.relative:
+        found = polish(dual, found)
+    return found if found is not None and dual.gap(found) < gap else alpha
+
+
+def _inside(dual: KernelDual, alpha: Float) -> Int:
+    return np.flatnonzero((alpha > AT_BOUND * dual.box) & (alpha < (1 - AT_BOUND) * dual.box))
 
 
 def _newton_step(dual: KernelDual, K: Float, alpha: Float) -> Float:
     """Members at a bound stay; the others solve ``K_ff beta_f + b = y_f e_f - K_fB beta_B`` and ``sum beta = 0``."""
     y, box = dual.y, dual.box
-    free = np.flatnonzero((alpha > AT_BOUND * box) & (alpha < (1 - AT_BOUND) * box))
+    free = _inside(dual, alpha)
     fixed = np.where(alpha >= 0.5 * box, box, 0.0)
     fixed[free] = 0.0
     if len(free):
@@ -75,12 +85,14 @@ def _newton_step(dual: KernelDual, K: Float, alpha: Float) -> Float:
     return dual.start(fixed)
 
 
-def solve_by_factor(dual: KernelDual, deadline: float) -> Float:
-    """The dual of the linear machine on a pivoted Cholesky factor of the matrix."""
+def solve_by_factor(dual: KernelDual, deadline: float) -> Float | None:
+    """The dual of the linear machine on a pivoted Cholesky factor of the matrix; None where that is too much work."""
     K = dual.square_float64()
     n = len(K)
     factor = pivoted_cholesky(K, FACTOR_RANK * float(np.diag(K).max(initial=0.0)) * n)
     rank = max(1, factor.rank)
+    if n * rank**2 > MOST_WORK:
+        return None
     features = np.empty((n, rank))
     features[factor.order] = factor.upper[:rank].T
     A = dual.y[:, None] * np.column_stack([features, np.ones(n)])

@@ -22,7 +22,8 @@ from sklearn.svm import SVC as LibSVC
 from aidlearn.data.chunk import Float
 from aidlearn.engine.problem import Accuracy
 from aidlearn.kernel.dual import SMALL, ColumnsOnDemand, KernelDual
-from aidlearn.kernel.polish import polish, solve_by_factor
+from aidlearn.kernel.functions import TINY
+from aidlearn.kernel.polish import MOST_FACTORED, polish, solve_by_factor
 from aidlearn.linear.budget import within
 
 if TYPE_CHECKING:  # loaded where it is called, see aidlearn.kernel.rows
@@ -31,6 +32,16 @@ if TYPE_CHECKING:  # loaded where it is called, see aidlearn.kernel.rows
 STEPS = 100_000
 """Steps of SMO or libsvm, and STEPS_PER_ROW more for each row: where rounding decides they may go on forever."""
 STEPS_PER_ROW = 400
+FEW_STEPS = 5000
+"""The same of a small problem, where an interior point takes over: no more than that costs."""
+FEW_PER_ROW = 30
+"""For each row, before an interior point on a factor of the matrix is tried (:mod:`aidlearn.kernel.polish`)."""
+PROGRESS = 0.8
+"""Part of the gap, in units of the dual's value, that a patience of steps must leave less than."""
+PATIENCE_PART = 3
+"""Steps without progress, as part of those before: where the dual grows evenly, progress takes a fourth of them."""
+HOPELESS = 0.9
+"""Gap from which on the steps of a large problem may end early: a fourth of them without progress."""
 STEPS_AT_ONCE = 200
 """Fewest steps between two looks at the gap."""
 MOST_STEPS_AT_ONCE = 5000
@@ -57,6 +68,8 @@ SECONDS_AT_ONCE = 0.1
 """Between two looks at the clock, about, where there is a time limit."""
 BEGIN_BY_LIBSVM = 2000
 """Up to this size libsvm makes a first solution where kernels need not be compiled."""
+BEGIN_BY_FACTOR = 256
+"""Up to this size an interior point is tried before SMO, which takes seconds to be compiled once."""
 BEGIN_STEPS = 30
 """Steps per row after which it is left to SMO to go on."""
 POOR = 0.1
@@ -79,13 +92,24 @@ class Interrupted(KeyboardInterrupt):
 def solve_smo(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy) -> Float:
     """SMO. Errors of float32 columns enter through the changes only: from exact scores on to an exact solution."""
     solver = _SMO.of(dual, alpha, scores)
-    total, limit = 0, _step_limit(len(alpha))
+    n, total, limit = len(alpha), 0, _step_limit(len(alpha))
+    few = FEW_STEPS + FEW_PER_ROW * n
+    progress = _Progress(few // 2, 0.0) if n <= SMALL else _Progress(limit // 4, HOPELESS)
+    # A small problem goes to the interior point when this has ended (``polish.finish``).
+    may_factor = dual.matrix is not None and SMALL < n <= MOST_FACTORED
     hurried = math.isfinite(accuracy.deadline)
     most = limit
     if hurried:
-        most = STEPS_AT_ONCE if dual.columns is None else min(STEPS_AT_ONCE, int(VALUES_AT_ONCE / len(alpha)) + 1)
+        most = STEPS_AT_ONCE if dual.columns is None else min(STEPS_AT_ONCE, int(VALUES_AT_ONCE / n) + 1)
     try:
-        while solver.gap() > accuracy.relative and total < limit and time.monotonic() < accuracy.deadline:
+        while total < limit and time.monotonic() < accuracy.deadline:
+            gap = solver.gap()
+            if gap <= accuracy.relative or progress.stalled(gap, total):
+                break
+            if may_factor and total > few:
+                may_factor, found = False, solve_by_factor(dual, accuracy.deadline)
+                if found is not None and dual.gap(found := polish(dual, found)) < gap:
+                    return found
             began = time.monotonic()
             done = solver.round(total, most)
             if done == 0:
@@ -110,6 +134,8 @@ def solve_libsvm(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accura
         except KeyboardInterrupt:
             raise Interrupted(best) from None
         found = solve_by_factor(dual, accuracy.deadline) if found is None else polish(dual, found)
+        if found is None:
+            break
         now = dual.gap(found)
         if now >= gap and tolerance < LIBSVM_TOLERANCES[0]:
             break  # it was out of steps, or of digits
@@ -118,18 +144,24 @@ def solve_libsvm(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accura
 
 
 def solve_auto(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy) -> Float:
-    """libsvm begins with a small problem, where that is mostly enough and SMO has to be loaded; SMO goes on."""
-    classifies = bool((dual.edge == 1.0).all())
-    if classifies and len(alpha) < BEGIN_BY_LIBSVM and dual.gap(alpha, scores) > POOR:
-        try:
-            found = _by_libsvm(dual, LIBSVM_TOLERANCES[0], BEGIN_STEPS * len(alpha), accuracy.deadline)
-        except KeyboardInterrupt:
-            raise Interrupted(dual.start(alpha)) from None
-        if found is not None:
-            found = polish(dual, found)
-            if dual.gap(found) <= accuracy.relative:
-                return found
-            alpha, scores = found, dual.scores(found)
+    """What needs no compiled code begins with a small problem, and that is mostly enough; SMO goes on."""
+    if dual.matrix is None:
+        return solve_smo(dual, alpha, scores, accuracy)
+    n, classifies = len(alpha), bool((dual.edge == 1.0).all())
+    try:
+        if classifies and n < BEGIN_BY_LIBSVM and dual.gap(alpha, scores) > POOR:
+            found = _by_libsvm(dual, LIBSVM_TOLERANCES[0], BEGIN_STEPS * n, accuracy.deadline)
+            if found is not None:
+                alpha = polish(dual, found)
+                scores = dual.scores(alpha)
+        if n <= BEGIN_BY_FACTOR and dual.gap(alpha, scores) > accuracy.relative:
+            found = solve_by_factor(dual, accuracy.deadline)
+            if found is not None and dual.gap(found := polish(dual, found)) < dual.gap(alpha, scores):
+                alpha, scores = found, dual.scores(found)
+    except KeyboardInterrupt:
+        raise Interrupted(dual.start(alpha)) from None
+    if dual.gap(alpha, scores) <= accuracy.relative:
+        return dual.start(alpha)
     return solve_smo(dual, alpha, scores, accuracy)
 
 
@@ -169,7 +201,24 @@ def _by_libsvm(
 
 def _step_limit(n: int) -> int:
     """Beyond it an interior point takes over if the problem is small: n^3 / 1000 steps cost about half as much."""
-    return STEPS + (STEPS_PER_ROW * n if n > SMALL else n**3 // 1000)
+    return STEPS + STEPS_PER_ROW * n if n > SMALL else FEW_STEPS + FEW_PER_ROW * n + n**3 // 1000
+
+
+class _Progress:
+    """Whether steps lead anywhere: they do not where rounding decides, nor where a kernel has too little curvature."""
+
+    def __init__(self, patience: int, hopeless: float) -> None:
+        self.patience, self.hopeless = patience, hopeless
+        self.least, self.at = math.inf, 0
+
+    def stalled(self, gap: float, total: int) -> bool:
+        """Whether a relative gap after so many steps is too large, after too many of them."""
+        # Where losses are dear the objective is far above the optimum for long, and the relative gap close to 1; its
+        # ratio to the dual's value falls whenever that grows.
+        left = gap / max(1.0 - gap, TINY)
+        if left <= PROGRESS * self.least:
+            self.least, self.at = left, total
+        return gap > self.hopeless and total - self.at > max(self.patience, total // PATIENCE_PART)
 
 
 class _SMO(ABC):

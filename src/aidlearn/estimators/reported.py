@@ -1,0 +1,99 @@
+"""What is reported belongs to what is returned: objectives of coefficients as they are rounded, where digits are short.
+
+A margin ``e - y (x'w + b)`` of rows around 1e9 is a small difference of large numbers: float64 keeps few digits of it.
+Where that may change an objective, it is evaluated once more in extended precision, and rounded up by what that leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.mixing import EXTENDED
+from aidlearn.data.moments import Moments
+from aidlearn.data.run import Run
+from aidlearn.engine.result import Status, below, relative_gap
+from aidlearn.estimators.fitting import Fitted
+from aidlearn.linear.design import Design
+
+DOUBTFUL = 1e-11
+"""Relative error of an objective from which it is evaluated again."""
+MOST_CELLS = 2e6
+"""Of rows for which this takes no time to speak of."""
+OPERATIONS = 4.0
+"""Roundings of a margin beyond one for each column."""
+SIGNS = 4.0
+"""Errors of many rows have both signs: this many times the root of their number times one of them is not exceeded."""
+
+
+def as_reported(run: Run, moments: Moments, designs: list[Design], fits: list[Fitted], tol: float) -> list[Fitted]:
+    """The fits with objectives that are those of their coefficients in the units of the data, or are no lower."""
+    errors = [design.objective_error(fit.result.point) for design, fit in zip(designs, fits, strict=True)]
+    doubtful = [
+        k for k, fit in enumerate(fits) if fit.result.objective and errors[k] > DOUBTFUL * abs(fit.result.objective)
+    ]
+    if not doubtful:
+        return fits
+    m, found = run.n_attributes, list(fits)
+    if run.n_entries * m > MOST_CELLS:
+        share = min(1.0, SIGNS / math.sqrt(run.n_entries))
+        values = [fits[k].result.objective + share * errors[k] for k in doubtful]
+    else:
+        points = np.array([fits[k].result.point for k in doubtful])
+        slopes = points[:, :m]
+        if moments.factors is not None:
+            run.scale(np.ones(m))  # the rows as they are, and the slopes as they are rounded in their units
+            slopes = slopes * moments.factors
+        chosen = [designs[k] for k in doubtful]
+        values = objectives(run, chosen, points, slopes).tolist()
+        # Beside an offset they are those of predictions in float64, if these are worse.
+        before = [fits[k].result.objective if designs[k].offset else -math.inf for k in doubtful]
+        values = list(map(max, values, before))
+    for k, value in zip(doubtful, values, strict=True):
+        found[k] = with_objective(fits[k], value, designs[k].trivial_bound, tol)
+    return found
+
+
+def with_objective(fit: Fitted, objective: float, trivial_bound: float, tol: float) -> Fitted:
+    """A fit with the objective that its point has; the bound is what was proven, or a trivial one."""
+    before = fit.result
+    bound = max(below(before.lower_bound, objective), trivial_bound)
+    gap = relative_gap(objective, bound)
+    status = Status.numerical if before.status.reached_tolerance and gap > tol else before.status
+    history = before.history
+    if history:
+        last = replace(history[-1], best_objective=objective, best_lower_bound=bound, gap=gap)
+        history = [*history[:-1], last]
+    return replace(fit, result=replace(before, objective=objective, lower_bound=bound, status=status, history=history))
+
+
+def objectives(run: Run, designs: list[Design], points: Float, slopes: Float) -> Float:
+    """Of points with these slopes in the units of the rows, in extended precision and rounded up, by one pass."""
+    wide, sizes = slopes.astype(EXTENDED).T, np.abs(slopes).T
+    unit = (slopes.shape[1] + OPERATIONS) * float(np.finfo(EXTENDED).eps)
+    levels = np.array([design.intercept(p) for design, p in zip(designs, points, strict=True)], dtype=EXTENDED)
+    levels = levels if designs[0].fit_intercept else 0 * levels
+    total = np.zeros(len(points), dtype=EXTENDED)
+
+    def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
+        X = chunk.X.toarray() if sparse.issparse(chunk.X) else chunk.X
+        scores: Any = np.asarray(X, dtype=EXTENDED) @ wide + levels
+        size = np.abs(X) @ sizes + np.abs(np.asarray(levels, dtype=np.float64))
+        losses = []
+        for k, design in enumerate(designs):
+            sign, e = design.loss.fold(chunk.y)
+            z = np.asarray(e, dtype=EXTENDED) - (scores[:, k] if sign is None else sign * scores[:, k])
+            error = unit * (size[:, k] + np.abs(e))
+            losses.append(chunk.weight @ np.maximum(design.loss.values(z + error), design.loss.values(z - error)))
+        return np.array(losses, dtype=EXTENDED), None
+
+    def collect(part: Any) -> None:
+        total[:] += part
+
+    run.map(measure, collect=collect)
+    return np.array([float(t) + d.penalty(p) for t, d, p in zip(total, designs, points, strict=True)])
