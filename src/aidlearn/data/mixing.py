@@ -92,29 +92,64 @@ def centring(mean: Float, deviation: Float) -> Mixing | None:
     )
 
 
+@dataclass(frozen=True)
+class _Pivots:
+    """A pivoted QR decomposition of a sample, columns of little worth last."""
+
+    centre: Float
+    X: Any
+    """The sample less the centre, extended precision."""
+    size: Float
+    triangle: Float
+    order: NDArray[np.intp]
+    pivots: Float
+    """What others leave of each, relative to its spread."""
+
+    @property
+    def n_strong(self) -> int:
+        return int((self.pivots > WEAK).sum())
+
+    @property
+    def n_used(self) -> int:
+        return int((self.pivots > DEPENDENT * np.sqrt(len(self.order))).sum())
+
+    @classmethod
+    def of(cls, sample: Chunk, mean: Float, deviation: Float, fit_intercept: bool) -> _Pivots | None:
+        first = centring(mean, deviation) if fit_intercept else None
+        centre = np.zeros(len(mean)) if first is None else first.centre
+        rows = sample.select(np.flatnonzero(sample.weight > 0))
+        X = rows.dense_rows(slice(None)).astype(EXTENDED) - centre
+        about = X - X.mean(axis=0) if fit_intercept else X
+        size = np.asarray(np.sqrt((about * about).mean(axis=0)), dtype=np.float64)
+        used = np.flatnonzero(size > 0)
+        if len(rows.y) <= len(used) or len(used) < 2:
+            return None
+        scaled = np.asarray(about[:, used] / size[used], dtype=np.float64)
+        triangle, order = linalg.qr(scaled, mode="r", pivoting=True, check_finite=False)
+        triangle, order = triangle[: len(used)], used[order]
+        return cls(centre, X, size, triangle, order, np.abs(np.diag(triangle)) / np.sqrt(len(scaled)))
+
+
+def leaving_out(sample: Chunk, mean: Float, deviation: Float, fit_intercept: bool) -> Mixing | None:
+    """The columns without those of which others leave little in a sample; None where there are none."""
+    found = _Pivots.of(sample, mean, deviation, fit_intercept)
+    if found is None or found.n_strong == len(found.order):
+        return None
+    weak = np.sort(found.order[found.n_strong :])
+    return Mixing(found.centre, weak, np.zeros((len(mean), len(weak)), EXTENDED), np.zeros(len(weak), EXTENDED))
+
+
 def orthogonalising(sample: Chunk, mean: Float, deviation: Float, fit_intercept: bool) -> Mixing | None:
     """Replace columns of which others leave little in a sample; None where there are none.
 
     A pivoted QR decomposition has strong columns first, ``X_S = Q_S R_SS``. A weak one is ``x_k = X_S R_SS^-1 R_Sk``
     plus multiples of what is left of weak ones before it, plus what is left of it.
     """
-    first = centring(mean, deviation) if fit_intercept else None
-    centre = np.zeros(len(mean)) if first is None else first.centre
-    rows = sample.select(np.flatnonzero(sample.weight > 0))
-    X = rows.dense_rows(slice(None)).astype(EXTENDED) - centre
-    about = X - X.mean(axis=0) if fit_intercept else X
-    size = np.asarray(np.sqrt((about * about).mean(axis=0)), dtype=np.float64)
-    used = np.flatnonzero(size > 0)
-    if len(rows.y) <= len(used) or len(used) < 2:
+    found = _Pivots.of(sample, mean, deviation, fit_intercept)
+    if found is None or found.n_used == found.n_strong:
         return None
-    scaled = np.asarray(about[:, used] / size[used], dtype=np.float64)
-    triangle, order = linalg.qr(scaled, mode="r", pivoting=True, check_finite=False)
-    triangle, order = triangle[: len(used)], used[order]
-    pivots = np.abs(np.diag(triangle)) / np.sqrt(len(scaled))
-    n_strong = int((pivots > WEAK).sum())
-    n_used = int((pivots > DEPENDENT * np.sqrt(len(used))).sum())
-    if n_used == n_strong:
-        return None
+    n_strong, n_used = found.n_strong, found.n_used
+    X, size, triangle, order, pivots = found.X, found.size, found.triangle, found.order, found.pivots
     strong, weak = order[:n_strong], order[n_strong:n_used]
     T = np.zeros((len(mean), len(weak)), dtype=EXTENDED)
     level = np.zeros(len(weak), dtype=EXTENDED)
@@ -128,11 +163,11 @@ def orthogonalising(sample: Chunk, mean: Float, deviation: Float, fit_intercept:
         for i in range(k):
             # T of an earlier one gives what is left of it, at unit spread and with the sign of its pivot.
             before = triangle[n_strong + i]
-            share = before[at] * np.sign(before[n_strong + i]) * size[j] / np.sqrt(len(scaled))
+            share = before[at] * np.sign(before[n_strong + i]) * size[j] / np.sqrt(len(X))
             column -= T[:, i] * EXTENDED(share)
         column /= EXTENDED(pivots[at] * size[j])
         left = X @ column
         spread = np.sqrt((left - left.mean()) @ (left - left.mean()) / len(left)) if fit_intercept else EXTENDED(1)
         T[:, k] = column / spread
         level[k] = (left.mean() / spread) if fit_intercept else 0
-    return Mixing(centre, weak, T, level)
+    return Mixing(found.centre, weak, T, level)

@@ -23,7 +23,7 @@ AT_ONCE = 1e-3
 UNLIKELY = 10.0
 """Tolerances between the first bound and the incumbent from which on the first solution is seldom the last."""
 USELESS = 0.5
-"""Relative gap above which a point may be worse than one without slopes."""
+"""Relative gap above which the point of a late fit may be worse than one without slopes (which takes a pass)."""
 
 Callback = Callable[[Iteration], bool | None]
 """Called once per iteration; a true return value stops the fit."""
@@ -163,7 +163,8 @@ class _Progress:
         # A start that ended too late has looked at that case.
         new = bool(self.history) or self.in_time or solution.point is not (before and before.point)
         gap = relative_gap(self.objective, max(self.proven, solution.lower_bound))
-        if (self.late or self.stalled) and new and gap > USELESS:
+        enough = USELESS if self.late else self.limits.tol
+        if (self.late or self.stalled) and new and gap > enough:
             cheap = self.problem.last_resort()
             if cheap is not None and cheap.objective < self.objective:
                 self.incumbent = cheap

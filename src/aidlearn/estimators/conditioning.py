@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from aidlearn.data.chunk import Float
-from aidlearn.data.mixing import Mixing, centring, orthogonalising
+from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.mixing import Mixing, centring, leaving_out, orthogonalising
 from aidlearn.data.moments import Moments, inspect
 from aidlearn.data.run import Run, Systematic
+from aidlearn.engine.result import Status
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.reported import as_reported, objectives, with_objective
 from aidlearn.linear.design import Design
@@ -59,8 +61,35 @@ def in_good_coordinates(run: Run, moments: Moments, solve: Solve, model: Any) ->
         run.mix(mixing)
         found = solve(_measured(run, mixing, moments, model), 0.0, mixing is None)
     if mixing is None:
-        return replace(found, fits=as_reported(run, moments, found.designs, found.fits, model.tol))
-    return replace(found, fits=_in_original(run, mixing, found.fits, found.designs, model.tol))
+        fits = as_reported(run, moments, found.designs, found.fits, model.tol)
+    else:
+        fits = _in_original(run, mixing, found.fits, found.designs, model.tol)
+    if any(fit.result.status is Status.numerical for fit in fits):
+        fits = _no_worse(run, moments, solve, model, fits)
+    return replace(found, fits=fits)
+
+
+def _no_worse(run: Run, moments: Moments, solve: Solve, model: Any, fits: list[Fitted]) -> list[Fitted]:
+    """Fits that ended without a proof, or the points without nearly collinear columns where these are better.
+
+    The slopes of such columns are large, and rounding them may cost more than they gain.
+    """
+    sample = _sample(run)
+    if sample is None or time.monotonic() > run.end:
+        return fits
+    mixing = leaving_out(sample, moments.mean, _deviation(moments), model.fit_intercept)
+    if mixing is None:
+        return fits
+    run.mix(mixing)
+    others = solve(_measured(run, mixing, moments, model), 0.0, False)
+    found = []
+    for fit, other in zip(fits, _in_original(run, mixing, others.fits, others.designs, model.tol), strict=True):
+        if other.result.objective < fit.result.objective:
+            # The bound is one of all columns.
+            fit = replace(fit, result=replace(fit.result, point=other.result.point), frames=[])
+            fit = with_objective(fit, other.result.objective, 0.0, model.tol)
+        found.append(fit)
+    return found
 
 
 def _deviation(moments: Moments) -> Float:
@@ -77,16 +106,23 @@ def _measured(run: Run, mixing: Mixing | None, moments: Moments, model: Any) -> 
 
 def _independent(run: Run, moments: Moments, fit_intercept: bool) -> Mixing | None:
     """A change of columns that leaves none nearly collinear, if a sample shows which are (of the rows as they are)."""
+    sample = _sample(run)
+    if sample is None:
+        return None
+    found = orthogonalising(sample, moments.mean, _deviation(moments), fit_intercept)
+    if found is not None:
+        logger.info("columns %s are nearly collinear with others: fitted by what those leave of them", found.weak)
+    return found
+
+
+def _sample(run: Run) -> Chunk | None:
+    """Rows as they are, if enough of them are not too much."""
     m = run.n_attributes
     wanted = max(SAMPLE_ROWS * m, 2000)
     if wanted * m > MOST_CELLS:
         return None
     run.mix(None)
-    sample = run.every(Systematic(max(1, run.n_entries // wanted), 0))
-    found = orthogonalising(sample, moments.mean, _deviation(moments), fit_intercept)
-    if found is not None:
-        logger.info("columns %s are nearly collinear with others: fitted by what those leave of them", found.weak)
-    return found
+    return run.every(Systematic(max(1, run.n_entries // wanted), 0))
 
 
 def _in_original(run: Run, mixing: Mixing, fits: list[Fitted], designs: list[Design], tol: float) -> list[Fitted]:

@@ -1,7 +1,7 @@
 """What is reported belongs to what is returned: objectives of coefficients as they are rounded, where digits are short.
 
 A margin ``e - y (x'w + b)`` of rows around 1e9 is a small difference of large numbers: float64 keeps few digits of it.
-Where that may change an objective, it is evaluated once more in extended precision, and rounded up by what that leaves.
+Where that may change an objective, it is evaluated once more, exactly up to its last rounding.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from aidlearn.data.chunk import Chunk, Float
@@ -23,10 +24,9 @@ from aidlearn.linear.design import Design
 
 DOUBTFUL = 1e-11
 """Relative error of an objective from which it is evaluated again."""
-MOST_CELLS = 2e6
+MOST_CELLS = 5e5
 """Of rows for which this takes no time to speak of."""
-OPERATIONS = 4.0
-"""Roundings of a margin beyond one for each column."""
+HALF = 2.0**26
 SIGNS = 4.0
 """Errors of many rows have both signs: this many times the root of their number times one of them is not exceeded."""
 
@@ -64,7 +64,11 @@ def with_objective(fit: Fitted, objective: float, trivial_bound: float, tol: flo
     before = fit.result
     bound = max(below(before.lower_bound, objective), trivial_bound)
     gap = relative_gap(objective, bound)
-    status = Status.numerical if before.status.reached_tolerance and gap > tol else before.status
+    status = before.status
+    if status is Status.numerical and gap <= tol:
+        status = Status.gap
+    elif status.reached_tolerance and gap > tol:
+        status = Status.numerical
     history = before.history
     if history:
         last = replace(history[-1], best_objective=objective, best_lower_bound=bound, gap=gap)
@@ -73,23 +77,24 @@ def with_objective(fit: Fitted, objective: float, trivial_bound: float, tol: flo
 
 
 def objectives(run: Run, designs: list[Design], points: Float, slopes: Float) -> Float:
-    """Of points with these slopes in the units of the rows, in extended precision and rounded up, by one pass."""
-    wide, sizes = slopes.astype(EXTENDED).T, np.abs(slopes).T
-    unit = (slopes.shape[1] + OPERATIONS) * float(np.finfo(EXTENDED).eps)
-    levels = np.array([design.intercept(p) for design, p in zip(designs, points, strict=True)], dtype=EXTENDED)
+    """Of points with these slopes in the units of the rows, by one pass: few rows exactly, others in long double."""
+    levels = np.array([design.intercept(p) for design, p in zip(designs, points, strict=True)])
     levels = levels if designs[0].fit_intercept else 0 * levels
     total = np.zeros(len(points), dtype=EXTENDED)
+    few = run.n_entries * run.n_attributes <= MOST_CELLS
 
     def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
-        X = chunk.X.toarray() if sparse.issparse(chunk.X) else chunk.X
-        scores: Any = np.asarray(X, dtype=EXTENDED) @ wide + levels
-        size = np.abs(X) @ sizes + np.abs(np.asarray(levels, dtype=np.float64))
+        X = np.asarray(chunk.X.toarray() if sparse.issparse(chunk.X) else chunk.X)
         losses = []
-        for k, design in enumerate(designs):
+        for design, w, level in zip(designs, slopes, levels, strict=True):
             sign, e = design.loss.fold(chunk.y)
-            z = np.asarray(e, dtype=EXTENDED) - (scores[:, k] if sign is None else sign * scores[:, k])
-            error = unit * (size[:, k] + np.abs(e))
-            losses.append(chunk.weight @ np.maximum(design.loss.values(z + error), design.loss.values(z - error)))
+            e = np.broadcast_to(e, len(X))
+            if few:
+                z = _exactly(e, X, w if sign is None else sign[:, None] * w, level if sign is None else sign * level)
+            else:
+                scores = X.astype(EXTENDED) @ w.astype(EXTENDED) + EXTENDED(level)
+                z = e.astype(EXTENDED) - (scores if sign is None else sign * scores)
+            losses.append(chunk.weight @ design.loss.values(z))
         return np.array(losses, dtype=EXTENDED), None
 
     def collect(part: Any) -> None:
@@ -97,3 +102,33 @@ def objectives(run: Run, designs: list[Design], points: Float, slopes: Float) ->
 
     run.map(measure, collect=collect)
     return np.array([float(t) + d.penalty(p) for t, d, p in zip(total, designs, points, strict=True)])
+
+
+def _exactly(e: Float, X: NDArray[Any], slopes: Float, level: Any) -> Any:
+    """``e - X slopes - level``, rounded once: products of halves of numbers are exact, and so are their sums in pairs.
+
+    See Ogita, Rump and Oishi, Accurate sum and dot product (SIAM Journal on Scientific Computing, 2005).
+    """
+    total, lost = e.astype(EXTENDED), np.zeros(len(e), dtype=EXTENDED)
+
+    def add(term: Any) -> None:
+        nonlocal total, lost
+        together = total + term
+        of_term = together - total
+        lost = lost + ((total - (together - of_term)) + (term - of_term))
+        total = together
+
+    slopes = np.broadcast_to(slopes, X.shape)
+    for x, w in zip(X.T, slopes.T, strict=True):
+        for a in _halves(x):
+            for b in _halves(w):
+                add(-(a * b))
+    add(-np.broadcast_to(level, len(e)).astype(EXTENDED))
+    return total + lost
+
+
+def _halves(x: NDArray[Any]) -> tuple[Any, Any]:
+    """Two numbers of at most 27 bits each that a float64 is the sum of."""
+    mantissa, exponent = np.frexp(x.astype(np.float64))
+    high = np.ldexp(np.round(mantissa * HALF), exponent) / HALF
+    return high.astype(EXTENDED), (x - high).astype(EXTENDED)
