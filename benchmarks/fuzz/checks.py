@@ -49,8 +49,12 @@ def _certificate(case: Case, model: Any) -> None:
         if status.reached_tolerance and status.name in ("gap", "optimal", "certified") and gap > case.parameters["tol"]:
             raise Violation(f"status: {status.name} with a gap of {gap}")
     found = objective(case, model)
-    if found is not None and abs(found[0] - model.objective_) > found[1]:
-        raise Violation(f"objective: {model.objective_!r} is {found[0]!r} in long double, allowed {found[1]:.3g}")
+    if found is not None:
+        truth, below, above = found
+        if not truth - below <= model.objective_ <= truth + above:
+            raise Violation(
+                f"objective: {model.objective_!r} is {truth!r}, allowed {below:.3g} below, {above:.3g} above"
+            )
     predicted = model.predict(case.X[:5])
     if predicted.dtype.kind == "f" and not np.isfinite(predicted).all():
         raise Violation("finite: predictions")

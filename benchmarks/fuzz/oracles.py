@@ -1,17 +1,16 @@
-"""Optima by others: HiGHS on scaled data, libsvm, all labellings; and objectives in long double."""
+"""Optima by others: HiGHS on scaled data, libsvm, all labellings; and objectives in fractions."""
 
 from __future__ import annotations
 
 import itertools
 import warnings
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from scipy import optimize
 from sklearn import svm
-
-LONG = np.longdouble
 
 
 @dataclass(frozen=True)
@@ -147,23 +146,40 @@ def oracle(case: Any) -> Enclosure | None:
     return margin_machine(case) if case.estimator in ("LinearSVC", "SVC") else None
 
 
-def objective(case: Any, model: Any) -> tuple[float, float] | None:
-    """The objective of a linear model's coefficients in long double, and what rounding of them may do to it."""
-    if case.estimator not in ("LADRegressor", "QuantileRegressor", "LinearSVR"):
+def objective(case: Any, model: Any) -> tuple[float, float, float] | None:
+    """The objective of a linear model's coefficients in fractions, and by how much it may be below and above that."""
+    name, given = case.estimator, case.parameters
+    linear_kernel = name in ("SVC", "SVR") and given["kernel"] == "linear"
+    if not linear_kernel and name not in ("LADRegressor", "QuantileRegressor", "LinearSVR", "LinearSVC"):
         return None
-    X, y, given = case.X.astype(LONG), np.asarray(case.y, dtype=float).astype(LONG), case.parameters
+    if np.ndim(model.objective_) > 0:
+        return None
+    classifies = name in ("LinearSVC", "SVC")
+    y = np.where(case.y == model.classes_[1], 1.0, -1.0) if classifies else np.asarray(case.y, dtype=float)
     weight = np.ones(len(y)) if case.weight is None else case.weight
-    coef, intercept = model.coef_.astype(LONG), LONG(model.intercept_)
-    r = y - X @ coef - intercept
-    size = np.abs(y) + np.abs(X) @ np.abs(coef) + abs(intercept)
-    if case.estimator == "LinearSVR":
-        loss = given["C"] * np.maximum(np.abs(r) - LONG(given["epsilon"]), 0)
-        total, slope = weight @ loss + (coef @ coef) / 2, given["C"]
+    slopes = [Fraction(float(w)) for w in np.ravel(model.coef_)]
+    level = Fraction(float(np.ravel(model.intercept_)[0]))
+    total, size = Fraction(0), 0.0
+    tau, times = Fraction(given.get("quantile", 0.5)), 2 if name == "LADRegressor" else 1
+    for x, target, s in zip(case.X, y, weight, strict=True):
+        score = level + sum(Fraction(float(a)) * w for a, w in zip(x, slopes, strict=True))
+        size += float(s) * (abs(float(target)) + float(np.abs(x) @ np.abs(np.ravel(model.coef_))) + abs(float(level)))
+        r = Fraction(float(target)) - score
+        if classifies:
+            loss = max(Fraction(0), 1 - int(target) * score)
+        elif "epsilon" in given:
+            loss = max(Fraction(0), abs(r) - Fraction(given["epsilon"]))
+        else:
+            loss = times * max(tau * r, (tau - 1) * r)
+        total += Fraction(float(s)) * loss
+    square = sum(w * w for w in slopes) / 2
+    slope: float = times
+    if "C" in given:
+        total, slope = Fraction(given["C"]) * total + square, given["C"]
     else:
-        tau, times = given.get("quantile", 0.5), 2.0 if case.estimator == "LADRegressor" else 1.0
-        loss = times * np.maximum(tau * r, (tau - 1) * r)
-        share = given.get("l1_ratio", 1.0)
-        penalty = share * np.abs(coef).sum() + (1 - share) / 2 * (coef @ coef)
-        penalty *= given.get("alpha", 0.0) * weight.sum()
-        total, slope = weight @ loss + penalty, times
-    return float(total), float(64 * 2.3e-16 * slope * (weight @ size) + 1e-12 * abs(total))
+        share, alpha = Fraction(given.get("l1_ratio", 1.0)), Fraction(given.get("alpha", 0.0))
+        total += alpha * Fraction(float(weight.sum())) * (share * sum(map(abs, slopes)) + (1 - share) * square)
+    rounding = 64 * 2.3e-16 * slope * size + 1e-12 * abs(float(total))
+    # Losses below their own rounding count as none; those of a kernel are rounded up by what its digits leave.
+    below = 1e-11 * abs(float(total)) if model.objective_ > 0 else rounding
+    return float(total), below, np.inf if linear_kernel else rounding

@@ -61,6 +61,7 @@ def least(path, target):
     """The smallest limit that is not refused, from the message of one that is."""
     with pytest.raises(ValueError, match="more than memory_limit='1kB'") as refused:
         open_source(path, target, memory_limit="1kB")
+    assert "raise it, or choose fewer columns" in str(refused.value)
     return 1e6 * int(re.search(r"needs about (\d+) MB", str(refused.value))[1])
 
 

@@ -133,9 +133,12 @@ class Need:
 def check_limit(source: DataSource, named: str = "") -> None:
     """Refuse a memory limit that no fit of the source can keep to, with the amount needed."""
     assert source.memory_limit is not None
-    need = Need.of(source, n_threads(source.n_jobs))
+    threads = n_threads(source.n_jobs)
+    need = Need.of(source, threads)
     if need.least() > source.memory_limit:
+        fewer = "fewer columns or fewer threads (n_jobs=1)" if threads > 1 else "fewer columns"
         raise ValueError(
             f"A fit of {source.n_entries} rows x {source.n_attributes} columns needs about "
-            f"{math.ceil(need.least() / 1e6)} MB, more than memory_limit={named or source.memory_limit}."
+            f"{math.ceil(need.least() / 1e6)} MB, more than memory_limit={named or source.memory_limit}: raise it, or "
+            f"choose {fewer}."
         )

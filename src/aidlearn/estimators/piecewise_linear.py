@@ -150,8 +150,8 @@ class PiecewiseLinearModel(RegressorMixin, LinearEstimator):
         loss = self._loss()
         if getattr(X, "ndim", 0) == 2 and X.shape[1] == 0:
             raise ValueError(
-                f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required: a column of zeros "
-                "leaves the intercept alone."
+                f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required: for the intercept "
+                f"alone, give a column of zeros, np.zeros(({X.shape[0]}, 1))."
             )
         run = self._run(self._source(X, y, sample_weight))
         m = run.n_attributes
