@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import sys
+from hashlib import sha256
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 from scipy import sparse
 
 from aidlearn.bench.datasets import DataMissing, DataSet
@@ -70,8 +72,10 @@ def fit(
     row["objective"] = objective(problem, loaded, solution, **settings)
     row["memory"] = None if math.isnan(out.extra_bytes) else out.extra_bytes / loaded.n_bytes
     row["peak"] = None if math.isnan(out.peak_bytes) else out.peak_bytes / 1e6
-    if solution.support is None:  # an expansion over rows is not kept
+    if solution.support is None:
         row["coef"] = [*map(float, solution.coef), solution.intercept]
+    else:  # an expansion over rows is long: two of them can be compared
+        row["expansion"] = sha256(np.ascontiguousarray(solution.coef).tobytes()).hexdigest()
     return row
 
 
