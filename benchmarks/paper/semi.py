@@ -21,7 +21,7 @@ import numpy as np
 from aidlearn import SemiSupervisedSVC
 from aidlearn.bench.harness import Cell, Row
 from aidlearn.bench.ssl_book import Split, splits
-from aidlearn.display.style import COLOURS, INK, legend, pyplot, tidy
+from aidlearn.display.style import COLOURS, INK, pyplot, tidy
 from aidlearn.semisupervised import choice
 from benchmarks.paper import measured, published
 from benchmarks.paper.experiment import Experiment, Options, done, markdown, seconds, shown
@@ -382,7 +382,7 @@ def time_bars(rows: Sequence[Row], path: Path) -> None:
         ax.set_yscale("log")
         ax.set_xticks(range(len(names)), names, rotation=30)
         tidy(ax, "", "seconds of a fit", f"{labels} labels (SecStr: {LABELS['SecStr'][labels]:,})")
-    legend(axes[0])
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     save(figure, path)
 
 
