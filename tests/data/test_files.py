@@ -305,6 +305,8 @@ def test_large_svmlight_files_are_read_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("aidlearn.data.svmlight.PART_BYTES", 20_000)
     rng = np.random.default_rng(0)
     X = sparse.random_array((5000, 30), density=0.2, random_state=rng, format="csr")
+    # Before 1.7 scikit-learn writes matrices with indices of 32 bits only.
+    X = sparse.csr_array((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
     y = np.where(X @ rng.normal(size=30) > 0, 1, -1)
     dump_svmlight_file(X, y, str(tmp_path / "rows.svm"), zero_based=False)
     X, y = load_svmlight_file(str(tmp_path / "rows.svm"), n_features=30)

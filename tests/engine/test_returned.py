@@ -150,6 +150,15 @@ def test_no_objective_is_below_that_of_the_coefficients(seed, standardize):
             assert float((truth - Fraction(float(model.lower_bound_))) / truth) <= tol + 1e-12, model
 
 
+def test_offsets_of_rows_and_targets_in_the_intercept():
+    """The intercept of 4.6e13 is rounded by as much as the residuals are large."""
+    X = np.array([[33692.033978959465], [33691.379356458274]])
+    y = np.array([1733580368.6105309, 2626328748.5687666])
+    model = LADRegressor(alpha=0.01, solver="highs").fit(X, y)
+    truth = exact_objective(model, X, y) + Fraction(0.01) * 2 * abs(Fraction(float(model.coef_[0])))
+    assert abs(float(Fraction(float(model.objective_)) - truth)) <= 1e-15 * float(truth)
+
+
 def test_large_tables_add_to_the_gap_what_rounding_may_have_taken(monkeypatch):
     rng = np.random.default_rng(0)
     X = 1e9 * rng.normal(size=(400, 3)) + 1e13

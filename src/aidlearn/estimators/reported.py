@@ -78,21 +78,22 @@ def with_objective(fit: Fitted, objective: float, trivial_bound: float, tol: flo
 
 def objectives(run: Run, designs: list[Design], points: Float, slopes: Float) -> Float:
     """Of points with these slopes in the units of the rows, by one pass: few rows exactly, others in long double."""
-    levels = np.array([design.intercept(p) for design, p in zip(designs, points, strict=True)])
-    levels = levels if designs[0].fit_intercept else 0 * levels
+    intercepts = [float(p[-1] + d.offset) if d.fit_intercept else 0.0 for d, p in zip(designs, points, strict=True)]
     total = np.zeros(len(points), dtype=EXTENDED)
     few = run.n_entries * run.n_attributes <= MOST_CELLS
 
     def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
         X = np.asarray(chunk.X.toarray() if sparse.issparse(chunk.X) else chunk.X)
         losses = []
-        for design, w, level in zip(designs, slopes, levels, strict=True):
+        for design, w, intercept in zip(designs, slopes, intercepts, strict=True):
             sign, e = design.loss.fold(chunk.y)
             e = np.broadcast_to(e, len(X))
+            # The offset was taken from the targets, and is part of what is returned.
             if few:
-                z = _exactly(e, X, w if sign is None else sign[:, None] * w, level if sign is None else sign * level)
+                sign = np.ones(len(X)) if sign is None else sign
+                z = _exactly(e, X, sign[:, None] * w, [-sign * intercept, sign * design.offset])
             else:
-                scores = X.astype(EXTENDED) @ w.astype(EXTENDED) + EXTENDED(level)
+                scores = X.astype(EXTENDED) @ w.astype(EXTENDED) + (EXTENDED(intercept) - EXTENDED(design.offset))
                 z = e.astype(EXTENDED) - (scores if sign is None else sign * scores)
             losses.append(chunk.weight @ design.loss.values(z))
         return np.array(losses, dtype=EXTENDED), None
@@ -104,8 +105,8 @@ def objectives(run: Run, designs: list[Design], points: Float, slopes: Float) ->
     return np.array([float(t) + d.penalty(p) for t, d, p in zip(total, designs, points, strict=True)])
 
 
-def _exactly(e: Float, X: NDArray[Any], slopes: Float, level: Any) -> Any:
-    """``e - X slopes - level``, rounded once: products of halves of numbers are exact, and so are their sums in pairs.
+def _exactly(e: Float, X: NDArray[Any], slopes: Float, others: list[Float]) -> Any:
+    """``e - X slopes + others``, rounded once: products of halves of numbers are exact, and so are sums in pairs.
 
     See Ogita, Rump and Oishi, Accurate sum and dot product (SIAM Journal on Scientific Computing, 2005).
     """
@@ -118,12 +119,12 @@ def _exactly(e: Float, X: NDArray[Any], slopes: Float, level: Any) -> Any:
         lost = lost + ((total - (together - of_term)) + (term - of_term))
         total = together
 
-    slopes = np.broadcast_to(slopes, X.shape)
     for x, w in zip(X.T, slopes.T, strict=True):
         for a in _halves(x):
             for b in _halves(w):
                 add(-(a * b))
-    add(-np.broadcast_to(level, len(e)).astype(EXTENDED))
+    for term in others:
+        add(term.astype(EXTENDED))
     return total + lost
 
 
