@@ -167,7 +167,7 @@ def test_several_quantiles_and_classes_meet_them_one_by_one():
 
 def test_sparse_rows():
     rng = np.random.default_rng(1)
-    X = sparse.random_array((4000, 30), density=0.1, rng=rng, format="csr")
+    X = sparse.random_array((4000, 30), density=0.1, random_state=rng, format="csr")
     y = X @ rng.normal(size=30) + rng.laplace(size=4000)
     monotone = LinearConstraint((np.eye(30) - np.eye(30, k=1))[:-1], -np.inf, 0.0)
     dense = LADRegressor(constraints=monotone, positive=True, tol=1e-7).fit(X.toarray(), y)
