@@ -83,6 +83,12 @@ def warm_up(estimator: str) -> None:
     getattr(aidlearn, estimator)().fit(X, y)
     for init in ("auto", "band", "kmeans", "kernel-kmeans", "rows") if estimator in KERNEL else ():
         getattr(aidlearn, estimator)(init=init, solver="smo").fit(X, y)
+    if estimator in KERNEL:
+        # Long enough for every part of SMO to have its turn.
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(150, 2))
+        noisy = X[:, 0] + rng.normal(size=150)
+        getattr(aidlearn, estimator)(C=100.0, solver="smo").fit(X, noisy if estimator in NUMBERS else noisy > 0)
 
 
 def make(seed: int) -> Case:
