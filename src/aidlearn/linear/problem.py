@@ -137,6 +137,8 @@ class PiecewiseLinear(Problem):
         if self.procedure.paper_split:
             # Refined clusters never lower F; an accurate solver keeps that visible in the proven bounds.
             accuracy = replace(accuracy, relative=min(accuracy.relative, ACCURATE))
+        if not self.design.loss.classifies:
+            accuracy = replace(accuracy, duals=False)  # no model shows those of a regression
         late = time.monotonic() > accuracy.deadline
         plain = self.design.region is None and self.design.linear is None and not any(self.design.loss.kinks)
         if plain and not clusters.store.column(-2).any():
