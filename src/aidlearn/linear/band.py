@@ -56,7 +56,7 @@ BALANCED_ROWS = 2000
 """Of the sample with equal classes that a classifier is first fitted to, at least."""
 
 # Newton steps
-MAX_FULL_STEPS = 4
+MAX_FULL_STEPS = 3
 """On all rows; where they converge, more gain less than the aggregated problem does."""
 DAMPED_STEPS = 2
 """On all rows: steps that have to be damped lead nowhere soon, and an aggregated problem sees further than they do."""
