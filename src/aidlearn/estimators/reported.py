@@ -33,7 +33,8 @@ SIGNS = 4.0
 
 def as_reported(run: Run, moments: Moments, designs: list[Design], fits: list[Fitted], tol: float) -> list[Fitted]:
     """The fits with objectives that are those of their coefficients in the units of the data, or are no lower."""
-    errors = [design.objective_error(fit.result.point) for design, fit in zip(designs, fits, strict=True)]
+    share = min(1.0, SIGNS / math.sqrt(run.n_entries))
+    errors = [share * design.objective_error(fit.result.point) for design, fit in zip(designs, fits, strict=True)]
     doubtful = [
         k for k, fit in enumerate(fits) if fit.result.objective and errors[k] > DOUBTFUL * abs(fit.result.objective)
     ]
@@ -41,8 +42,7 @@ def as_reported(run: Run, moments: Moments, designs: list[Design], fits: list[Fi
         return fits
     m, found = run.n_attributes, list(fits)
     if run.n_entries * m > MOST_CELLS:
-        share = min(1.0, SIGNS / math.sqrt(run.n_entries))
-        values = [fits[k].result.objective + share * errors[k] for k in doubtful]
+        values = [fits[k].result.objective + errors[k] for k in doubtful]
     else:
         points = np.array([fits[k].result.point for k in doubtful])
         slopes = points[:, :m]
