@@ -71,6 +71,18 @@ def test_an_overshooting_solution_is_held_by_groups_that_differ_in_every_directi
     assert iterations == [1] * 4  # with bins of distance: 2, the first solution 66 to 114 times the optimum
 
 
+def test_rows_tied_on_their_kink_stay_together():
+    """A constant predicts a class that has hardly another beside it: all of its rows are at distance 0."""
+    rng = np.random.default_rng(1)
+    n = 50_000
+    y = np.where(rng.random(n) < 0.0005, 1.0, -1.0)
+    X = rng.normal(size=(n, 10)) * (1 + (y > 0)[:, None])
+    X[:, :2] += 4.2 * (y > 0)[:, None]
+    model = LinearSVC(C=1.0, tol=1e-4, random_state=1).fit(X, y)
+    assert model.gap_ <= 1e-4
+    assert model.n_clusters_ < 0.1 * n  # every row had one
+
+
 def test_thinned_rows_stand_for_all_whatever_their_leverage():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(20_000, 3))

@@ -38,6 +38,8 @@ MOST_BINS = 32
 """Far clusters of a region: their rows seldom violate, and those that do split off anyway."""
 BINNED = 0.98
 """Bins of equal width reach to this quantile of the distances."""
+TIED = 2.0
+"""Times the rows that are wanted within a distance, from which on those at the distance itself are left out."""
 FEW_SIDES, MOST_SIDES = 3, 12
 """Planes that part the groups where the optimum may be far; every one doubles them. Few beside bins, and many in their
 place where groups cost so little that there are more planes than twice as many bins would make."""
@@ -58,6 +60,18 @@ class View:
     def width(self, fraction: float) -> float:
         """Distance (in leverages) within which a fraction of the rows lies."""
         return quantile_width(self.design, self.z, self.leverage, fraction)
+
+    def width_below_ties(self, fraction: float) -> float:
+        """The same, or less (negative: no row) where rows tied at that distance are many times as many.
+
+        Those of a class that a constant predicts are all on their kink, where they fit every region: nothing is to be
+        had from a cluster for each.
+        """
+        width = self.width(fraction)
+        if self.share(width) <= TIED * fraction:
+            return width
+        nearness = self.design.loss.distance(self.z) / self.leverage
+        return float(nearness[nearness < (1 - 1e-9) * width].max(initial=-1.0))
 
     def share(self, width: float) -> float:
         """Fraction of the rows within a distance (in leverages)."""
@@ -100,7 +114,8 @@ def draw(problem: PiecewiseLinear, sharp: Sharpened, found: Reached) -> Start:
     n_kinds = n_regions * (2 if loss.classifies else 1)
     sides = None
     if not found.settled:
-        n_bins, n_sides = _bins_and_sides(design, n_bins, n * view.share(near) / n_kinds)
+        n_single = max(n * view.share(near), math.sqrt(design.n_variables * n))
+        n_bins, n_sides = _bins_and_sides(design, n_bins, n_single / n_kinds)
         sides = _sides(design, sharp, n_sides)
     scale = n_bins / max(float(np.quantile(far, BINNED)) if len(far) else 1.0, 1e-300)
     n_groups = n_kinds * n_bins
@@ -140,7 +155,7 @@ def _near_distance(problem: PiecewiseLinear, metric: Metric, view: View, found: 
         fewest, most = max(least, min(doubt, affordable)), max(least, min(most, affordable))
     most = max(least, min(most, problem.run.budget.clusters / (p * n)))
     if not found.settled:
-        return view.width(max(least, min(most, UNSETTLED * doubt)))
+        return view.width_below_ties(max(least, min(most, UNSETTLED * doubt)))
     return min(max(found.reach, view.width(min(fewest, most))), view.width(most))
 
 
