@@ -255,6 +255,10 @@ def test_rows_with_missing_cells_of_arrays():
 
 SENTENCES = {
     "dates": (pd.DataFrame({"d": pd.to_datetime(["2024-01-01"] * 9)}), "holds dates or times; make numbers of it"),
+    "sparse": (
+        pd.DataFrame({"d": pd.arrays.SparseArray(np.arange(9) % 2.0)}),
+        r"holds a sparse array of pandas; hand over X\.sparse\.to_coo",
+    ),
     "numbers as objects": (pd.DataFrame({"d": np.arange(9).astype(object)}), "numbers as Python objects.*astype"),
     "lists": (pd.DataFrame({"d": [[1]] * 9}), "holds lists"),
     "arrow lists": (pa.table({"d": [[1]] * 9}), "holds lists"),

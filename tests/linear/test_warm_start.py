@@ -69,3 +69,5 @@ def test_other_shapes_start_cold():
 def test_a_value_that_is_no_truth_value_is_named():
     with pytest.raises(ValueError, match="warm_start must be True or False, got 'yes'"):
         LADRegressor(warm_start="yes").fit(*data(30))
+    with pytest.raises(ValueError, match="fit_intercept must be True or False, got 'no'"):
+        LADRegressor(fit_intercept="no").fit(np.zeros((5, 1)), np.arange(5.0))

@@ -162,6 +162,8 @@ def _kind(column: Any) -> str:
         return kinds[name]
     if name in DATES or name in LISTS:
         return "date" if name in DATES else "list"
+    if type(getattr(column.to_native(), "dtype", None)).__name__ == "SparseDtype":
+        return "sparse"
     return "object" if name == "Object" else "other"
 
 

@@ -385,6 +385,7 @@ REFUSED = {
     "list": "lists or records; make a column of each of their parts, or leave it out",
     "binary": "bytes; decode them to texts, or leave it out",
     "object": "Python objects; convert it to numbers or texts, or leave it out",
+    "sparse": "a sparse array of pandas; hand over X.sparse.to_coo().tocsr(), or dense columns",
     "other": "values that are neither numbers nor texts; convert it, or leave it out",
 }
 

@@ -61,8 +61,10 @@ class LinearEstimator(AIDEstimator):
         check_constraints(self)
         if is_constrained(self) and self.solver in UNCONSTRAINED:
             raise ValueError(f"solver={self.solver!r} knows no constraints; use solver='auto'.")
-        if not isinstance(self.warm_start, (bool, np.bool_)):
-            raise ValueError(f"warm_start must be True or False, got {self.warm_start!r}.")
+        for name in ("warm_start", "fit_intercept"):
+            value = getattr(self, name, True)
+            if not isinstance(value, (bool, np.bool_)) and value not in (0, 1):
+                raise ValueError(f"{name} must be True or False, got {value!r}.")
 
     def _start_method(self) -> Any:
         return start_method(self.init)

@@ -27,6 +27,7 @@ DOUBTFUL = 1e-11
 MOST_CELLS = 5e5
 """Of rows for which this takes no time to speak of."""
 HALF = 2.0**26
+"""Half of the bits of a float64's mantissa."""
 SIGNS = 4.0
 """Errors of many rows have both signs: this many times the root of their number times one of them is not exceeded."""
 
@@ -51,7 +52,7 @@ def as_reported(run: Run, moments: Moments, designs: list[Design], fits: list[Fi
             slopes = slopes * moments.factors
         chosen = [designs[k] for k in doubtful]
         values = objectives(run, chosen, points, slopes).tolist()
-        # Beside an offset they are those of predictions in float64, if these are worse.
+        # Beside an offset they carry what rounding makes of predictions, on whichever side, so that the gap does.
         before = [fits[k].result.objective if designs[k].offset else -math.inf for k in doubtful]
         values = list(map(max, values, before))
     for k, value in zip(doubtful, values, strict=True):
