@@ -111,7 +111,8 @@ def _laws(case: Case, model: Any, folder: Path) -> None:
         if exact and alike and not given.get("positive") and np.linalg.cond(turn) < 20 and np.abs(X).max() < 1e4:
             variants.append(("turned columns", X @ turn, y, weight, 1.0))
     if exact and given["fit_intercept"] and np.abs(X).max() < 1e3:
-        variants.append(("shift of X", X + rng.integers(-9, 10, X.shape[1]), y, weight, 1.0))
+        # By multiples of the columns themselves: beside a shift of 1, a column of 1e-9 loses half of its digits.
+        variants.append(("shift of X", X + rng.integers(-9, 10, X.shape[1]) * sizes, y, weight, 1.0))
     known: dict[str, tuple[float, float]] = {}
     size = float(np.abs(np.asarray(y, dtype=float)).sum() if regression else len(y))
     for name, rows, target, weights, factor in variants:
