@@ -10,6 +10,7 @@ import pytest
 from aidlearn.bench import harness
 from aidlearn.bench.datasets import DataSet, generated
 from aidlearn.bench.harness import Cell, measured
+from aidlearn.bench.measure import Measured
 from aidlearn.bench.table import Layout, compare, markdown, warnings
 
 SMALL = generated("gaussian", 2000, 2)
@@ -135,3 +136,9 @@ def test_a_table_from_the_command_line(tmp_path):
         "R quantreg pfn",
         "R quantreg sfn",
     ]
+
+
+def test_a_fit_that_no_clock_has_seen_can_be_divided_by():
+    out = Measured()
+    out.add_run(0.0, 0.001)
+    assert out.cpu > 0

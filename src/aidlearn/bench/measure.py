@@ -22,6 +22,10 @@ PATIENCE = 60.0
 """A fit that takes longer (seconds) is not repeated, whichever solver it is."""
 
 
+UNSEEN = 1e-9
+"""Seconds of what is over before the clock of a process has moved: a product or a fit of few rows."""
+
+
 @dataclass
 class Measured:
     """What one solver did on one data set. Times are the best of the runs, memory is the first run's."""
@@ -44,6 +48,7 @@ class Measured:
     """What the solver itself proves or says about its result."""
 
     def add_run(self, cpu: float, wall: float) -> None:
+        cpu = max(cpu, UNSEEN)
         self.runs.append(cpu)
         self.cpu, self.wall = float(np.fmin(self.cpu, cpu)), float(np.fmin(self.wall, wall))
 
@@ -138,4 +143,4 @@ def product_seconds(X: Any, b: Any, repeat: int = 5) -> float:
         start = time.process_time()
         X @ b
         best = min(best, time.process_time() - start)
-    return max(best, 1e-9)  # clocks of processes may not see a product of few rows
+    return max(best, UNSEEN)
