@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from aidlearn import LinearSVC, SemiSupervisedSVC, Status
-from aidlearn.estimators.semi_supervised import certified_kernel
+from aidlearn.estimators.representation import certified_kernel
 from aidlearn.linear import budget
 from aidlearn.semisupervised.features import EIGENVECTORS, HURRIED_LANDMARKS, HURRIED_VECTORS, graph_features
 

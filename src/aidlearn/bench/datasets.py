@@ -60,29 +60,31 @@ def data_file(name: str) -> Path:
     return path
 
 
-def gaussian(n: int, m: int, seed: int = 0) -> Arrays:
-    """Standard normal X, y = X b + Laplace noise, b standard normal."""
+def _normal_rows(n: int, m: int, seed: int) -> tuple[np.random.Generator, Array]:
+    """Standard normal X without a copy, and the generator that goes on."""
     rng = np.random.default_rng(seed)
     X = np.empty((n, m))
     rng.standard_normal(out=X)
+    return rng, X
+
+
+def gaussian(n: int, m: int, seed: int = 0) -> Arrays:
+    """Standard normal X, y = X b + Laplace noise, b standard normal."""
+    rng, X = _normal_rows(n, m, seed)
     b = rng.standard_normal(m)
     return X, X @ b + rng.laplace(size=n)
 
 
 def two_classes(n: int, m: int, seed: int = 0) -> Arrays:
     """Standard normal X, y = sign(X b / sqrt(m) + 0.5 noise - 0.3) in {-1, 1}, b and noise standard normal."""
-    rng = np.random.default_rng(seed)
-    X = np.empty((n, m))
-    rng.standard_normal(out=X)
+    rng, X = _normal_rows(n, m, seed)
     b = rng.standard_normal(m)
     return X, np.where(X @ b / np.sqrt(m) + 0.5 * rng.standard_normal(n) > 0.3, 1.0, -1.0)
 
 
 def curved_classes(n: int, m: int, seed: int = 0) -> Arrays:
     """Like two_classes with a boundary that is not linear: 0.3 sin(3 x_0) is added to X b / sqrt(m)."""
-    rng = np.random.default_rng(seed)
-    X = np.empty((n, m))
-    rng.standard_normal(out=X)
+    rng, X = _normal_rows(n, m, seed)
     scores = X @ rng.standard_normal(m) / np.sqrt(m) + 0.3 * np.sin(3 * X[:, 0])
     return X, np.where(scores + 0.5 * rng.standard_normal(n) > 0.3, 1.0, -1.0)
 

@@ -74,8 +74,8 @@ def _blas() -> threadpoolctl.ThreadpoolController:
     return threadpoolctl.ThreadpoolController()
 
 
-def _take_control() -> None:
-    """Let this thread set limits: newer versions of threadpoolctl listen to the first thread that did, for good."""
+def _forget_controller() -> None:
+    """Let any thread set limits: newer versions of threadpoolctl listen to the first one that did, for good."""
     controller: Any = getattr(threadpoolctl, "OpenBLASController", None)
     clear = getattr(controller, "clear_controlling_thread", None)
     if clear is not None:
@@ -104,10 +104,10 @@ class _Limit:
     def _give(numbers: list[tuple[Any, int]]) -> None:
         if not numbers:
             return
-        _take_control()
+        _forget_controller()  # whichever thread it is, so that this one is heard
         for library, number in numbers:
             library.set_num_threads(number)
-        _take_control()  # and give it up again
+        _forget_controller()  # which this one is now
 
 
 _limit = _Limit()

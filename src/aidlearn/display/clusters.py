@@ -6,7 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.display.style import COLOURS, INK, LINES, RATES, draw_parts, legend, percentages, tidy, whole_numbers
+from aidlearn.display.style import (
+    COLOURS,
+    INK,
+    LINES,
+    RATES,
+    check_iterations,
+    check_kind,
+    draw_parts,
+    legend,
+    percentages,
+    tidy,
+    whole_numbers,
+)
 from aidlearn.estimators.fits import Fit, fits_of
 
 KINDS = ("both", "rate", "size")
@@ -43,10 +55,9 @@ class ClusterDisplay:
     figure_: Any
 
     def __init__(self, fits: list[Fit], *, kind: str = "both") -> None:
-        if kind not in KINDS:
-            raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}.")
-        if kind != "size" and not any(fit.history for fit in fits):
-            raise ValueError("The fit has no iteration to draw: it was interrupted before its first one ended.")
+        check_kind(kind, KINDS)
+        if kind != "size":
+            check_iterations(fits)
         if kind != "rate" and any(fit.cluster_sizes is None for fit in fits):
             raise ValueError("The estimator does not know the sizes of its clusters (an older version fitted it).")
         self.fits, self.kind = fits, kind

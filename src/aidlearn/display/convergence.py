@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 
 from aidlearn.data.chunk import Float
-from aidlearn.display.style import COLOURS, INK, LARGE_RANGE, SMALLEST_GAP, draw_parts, legend, tidy, whole_numbers
+from aidlearn.display.style import (
+    COLOURS,
+    INK,
+    LARGE_RANGE,
+    SMALLEST_GAP,
+    check_iterations,
+    check_kind,
+    draw_parts,
+    legend,
+    tidy,
+    whole_numbers,
+)
 from aidlearn.engine.result import relative_gap
 from aidlearn.estimators.fits import Fit, fits_of
 
@@ -52,10 +63,8 @@ class ConvergenceDisplay:
     def __init__(self, fits: list[Fit], *, tol: float | None = None, x: str = "auto", kind: str = "both") -> None:
         if x not in ("auto", "iteration", "seconds"):
             raise ValueError(f"x must be 'auto', 'iteration' or 'seconds', got {x!r}.")
-        if kind not in KINDS:
-            raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}.")
-        if not any(fit.history for fit in fits):
-            raise ValueError("The fit has no iteration to draw: it was interrupted before its first one ended.")
+        check_kind(kind, KINDS)
+        check_iterations(fits)
         if x == "auto":
             x = "seconds" if all(fit.start and len(fit.history) == 1 for fit in fits) else "iteration"
         self.fits, self.tol, self.x, self.kind = fits, tol, x, kind

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from aidlearn.estimators.fits import Fit
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5C00", "#5F6B7A")
 """Okabe and Ito's, without black and yellow."""
 LINES = ("-", "--", ":", "-.")
@@ -26,6 +28,18 @@ def pyplot() -> Any:
     except ImportError:
         raise ImportError('Plots need matplotlib: pip install "aidlearn[plot]".') from None
     return plt
+
+
+def check_kind(kind: str, kinds: Sequence[str]) -> None:
+    """A ValueError unless a plot has this kind."""
+    if kind not in kinds:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, kinds))}, got {kind!r}.")
+
+
+def check_iterations(fits: Sequence[Fit]) -> None:
+    """A ValueError unless a fit has an iteration to draw."""
+    if not any(fit.history for fit in fits):
+        raise ValueError("The fit has no iteration to draw: it was interrupted before its first one ended.")
 
 
 def axes_for(ax: Any, number: int) -> Any:

@@ -32,7 +32,7 @@ from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
 from aidlearn.data.targets import Targets
 from aidlearn.engine.loop import Limits
-from aidlearn.estimators.checks import check_number, check_random_state, with_names
+from aidlearn.estimators.checks import check_flag, check_number, check_random_state, with_names
 from aidlearn.estimators.fitting import Fitted, listed_callbacks, pass_listener, tell_of_fit
 from aidlearn.estimators.notebook import certificate_html
 
@@ -75,6 +75,23 @@ ENGINE_PARAMETERS = """
     checkpoint : path, optional
         File that the fit is saved to after every iteration, and continued from if it is there. Of several models
         (quantiles, classes) each has its own file, with a number appended."""
+
+TABLE_PARAMETERS = """
+    n_jobs : int, optional
+        Threads; by default every core that the process may use. Results do not depend on it.
+    random_state : int, default=0
+    verbose : int, default=0
+        1 logs every iteration.
+    callbacks : callable or list of callables, optional
+        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit.
+    categorical_features : "from_dtype", list, mask, dict or None, default="from_dtype"
+        Columns of a table that are factors: those of texts, categories and truth values, or exactly the named ones (a
+        dict gives their reference levels). A factor has one column per level except its reference level.
+    missing : {"error", "drop", "level"}, default="error"
+        What missing cells do: refuse the table, leave out their rows (``n_dropped_`` counts them), or, in factors, be
+        a level of their own.
+    unknown : {"error", "reference"}, default="error"
+        What a level does that the fit has not seen: refuse the prediction, or count as the reference level."""
 
 FITTED_ATTRIBUTES = """
     objective_ : float
@@ -159,8 +176,7 @@ class AIDEstimator(BaseEstimator, ABC):
         self._start_method()
         self._rules().check()
         check_random_state(self.random_state)
-        if not isinstance(self.standardize, (bool, np.bool_)):
-            raise ValueError(f"standardize must be True or False, got {self.standardize!r}.")
+        check_flag("standardize", self.standardize)
         if self.checkpoint is not None:
             if not Path(self.checkpoint).name:
                 raise ValueError(f"checkpoint must name a file, got {str(self.checkpoint)!r}.")

@@ -1,4 +1,4 @@
-"""Parameters of estimators: numbers in range, random states, scores that decide for a class."""
+"""Parameters of estimators: numbers in range, truth values, random states, scores that decide for a class."""
 
 from __future__ import annotations
 
@@ -60,6 +60,13 @@ def check_number(
     bounds = [f"{'>=' if include_low else '>'} {low:g}"] if np.isfinite(low) else []
     bounds += [f"{'<=' if include_high else '<'} {high:g}"] if np.isfinite(high) else []
     raise ValueError(f"{name} must be {what}{' ' if bounds else ''}{' and '.join(bounds)}, got {value!r}.")
+
+
+def check_flag(name: str, value: Any, *, numbers: bool = False) -> None:
+    """Raise a ValueError that names the parameter unless it is a truth value, or 0 or 1 where ``numbers`` will do."""
+    if isinstance(value, (bool, np.bool_)) or (numbers and value in (0, 1)):
+        return
+    raise ValueError(f"{name} must be True or False, got {value!r}.")
 
 
 def class_of(classes: Any, scores: Float) -> Any:

@@ -26,7 +26,7 @@ LEAST_PIVOT = 1e-5
 """What others leave of a column below which other coordinates are tried."""
 SAMPLE_ROWS = 10
 """For each column, of the sample that shows what others leave of it; and 2000 at least."""
-MOST_CELLS = 2e7
+MOST_SAMPLED_CELLS = 2e7
 """Of that sample."""
 
 
@@ -119,7 +119,7 @@ def _sample(run: Run) -> Chunk | None:
     """Rows as they are, if enough of them are not too much."""
     m = run.n_attributes
     wanted = max(SAMPLE_ROWS * m, 2000)
-    if wanted * m > MOST_CELLS:
+    if wanted * m > MOST_SAMPLED_CELLS:
         return None
     run.mix(None)
     return run.every(Systematic(max(1, run.n_entries // wanted), 0))

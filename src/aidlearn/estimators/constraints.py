@@ -11,6 +11,7 @@ from scipy.optimize import Bounds, LinearConstraint
 
 from aidlearn.data.chunk import Float
 from aidlearn.data.source import DataSource
+from aidlearn.estimators.checks import check_flag
 from aidlearn.linear.region import Region
 
 CONSTRAINTS = """
@@ -37,8 +38,7 @@ def listed(constraints: Any) -> list[Any]:
 
 def check_constraints(model: Any) -> None:
     """Of the kinds that scipy has, before any data are touched."""
-    if not isinstance(model.positive, (bool, np.bool_)):
-        raise ValueError(f"positive must be True or False, got {model.positive!r}.")
+    check_flag("positive", model.positive)
     if model.bounds is not None and not isinstance(model.bounds, Bounds):
         raise ValueError(
             f"bounds must be a scipy.optimize.Bounds, got {type(model.bounds).__name__}: "

@@ -78,25 +78,6 @@ MACHINE_PARAMETERS = """
         for few rows or few support vectors, else "band".
     initial_rate : float, optional
         Initial clusters over rows (r^0)."""
-TABLE_PARAMETERS = """
-    n_jobs : int, optional
-        Threads; by default every core that the process may use. Results do not depend on it.
-    random_state : int, default=0
-    verbose : int, default=0
-        1 logs every iteration.
-    callbacks : callable or list of callables, optional
-        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit.
-    categorical_features : "from_dtype", list, mask, dict or None, default="from_dtype"
-        Columns of a table that are factors: those of texts, categories and truth values, or exactly the named ones (a
-        dict gives their reference levels). A factor has one column per level except its reference level.
-    missing : {"error", "drop", "level"}, default="error"
-        What missing cells do: refuse the table, leave out their rows (``n_dropped_`` counts them), or, in factors, be
-        a level of their own.
-    unknown : {"error", "reference"}, default="error"
-        What a level does that the fit has not seen: refuse the prediction, or count as the reference level.
-    checkpoint : path, optional
-        File that the fit is saved to after every iteration, and continued from if it is there. Of several pairs of
-        classes each has its own file, with a number appended."""
 
 
 class KernelMachine(AIDEstimator):

@@ -16,14 +16,13 @@ from aidlearn.data.run import Run
 from aidlearn.data.targets import Classes, check_labels
 from aidlearn.data.threads import one_blas_thread
 from aidlearn.engine.checkpoint import Checkpoint
-from aidlearn.estimators.base import FITTED_ATTRIBUTES
+from aidlearn.estimators.base import FITTED_ATTRIBUTES, TABLE_PARAMETERS
 from aidlearn.estimators.checks import class_of, generator
 from aidlearn.estimators.fitting import checkpoint_of
 from aidlearn.estimators.kernel_machine import (
     COMPONENTS,
     KERNEL_PARAMETERS,
     MACHINE_PARAMETERS,
-    TABLE_PARAMETERS,
     KernelMachine,
     restored_kernel,
 )
@@ -51,6 +50,9 @@ class SVC(ClassifierMixin, KernelMachine):
         Of :meth:`decision_function` for more than two classes.{MACHINE_PARAMETERS}
     solver : {{"auto", "smo", "libsvm"}}, default="auto"
         Of the aggregated problems: our compiled SMO, or libsvm; "auto" is libsvm for few rows.{TABLE_PARAMETERS}
+    checkpoint : path, optional
+        File that the fit is saved to after every iteration, and continued from if it is there. Of several pairs of
+        classes each has its own file, with a number appended.
 
     Attributes
     ----------
@@ -201,7 +203,7 @@ class SVC(ClassifierMixin, KernelMachine):
         here = np.flatnonzero(((codes == pair[0]) | (codes == pair[1])) & (weight > 0))
         y = np.where(codes[here] == pair[1], 1.0, -1.0)
         box = float(self.C) * weight[here]
-        part = X if len(here) == X.shape[0] else X[np.ix_(here, here)] if kernel.precomputed else X[here]
+        part = kernel.training_rows(X, here)
         rows = self._rows(kernel, part, run.n_jobs, float(box.max()))
         if self.approximation:
             landmarks, mapping = self._landmarks(rows)

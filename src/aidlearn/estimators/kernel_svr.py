@@ -13,14 +13,13 @@ from aidlearn.data.moments import checked_rows
 from aidlearn.data.run import Run
 from aidlearn.data.threads import one_blas_thread
 from aidlearn.engine.checkpoint import Checkpoint
-from aidlearn.estimators.base import FITTED_ATTRIBUTES
+from aidlearn.estimators.base import FITTED_ATTRIBUTES, TABLE_PARAMETERS
 from aidlearn.estimators.checks import check_number, generator
 from aidlearn.estimators.fitting import Fitted, checkpoint_of
 from aidlearn.estimators.kernel_machine import (
     COMPONENTS,
     KERNEL_PARAMETERS,
     MACHINE_PARAMETERS,
-    TABLE_PARAMETERS,
     KernelMachine,
     restored_kernel,
 )
@@ -47,6 +46,8 @@ class SVR(RegressorMixin, KernelMachine):
         Half width of the tube in which errors are free.{KERNEL_PARAMETERS}{MACHINE_PARAMETERS}
     solver : {{"auto", "smo"}}, default="auto"
         Of the aggregated problems: our compiled SMO.{TABLE_PARAMETERS}
+    checkpoint : path, optional
+        File that the fit is saved to after every iteration, and continued from if it is there.
 
     Attributes
     ----------
@@ -154,13 +155,7 @@ class SVR(RegressorMixin, KernelMachine):
             self._check_kernel(kernel, given)
             self._check_init(given.shape[0])
             here = np.flatnonzero(weight > 0)
-            part = (
-                given
-                if len(here) == given.shape[0]
-                else given[np.ix_(here, here)]
-                if kernel.precomputed
-                else given[here]
-            )
+            part = kernel.training_rows(given, here)
             box, y_here = float(self.C) * weight[here], np.asarray(target, dtype=np.float64)[here]
             low, middle, high = (float(value) for value in np.quantile(y_here, [0.25, 0.5, 0.75]))
             offset = middle if abs(middle) > LARGE_OFFSET * (high - low) else 0.0

@@ -19,7 +19,7 @@ from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
 from aidlearn.data.zeros import without_zeros
 from aidlearn.estimators.base import AIDEstimator
-from aidlearn.estimators.checks import generator
+from aidlearn.estimators.checks import check_flag, generator
 from aidlearn.estimators.constraints import check_constraints, is_constrained, region_of
 from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
 from aidlearn.linear.band import Band
@@ -62,9 +62,7 @@ class LinearEstimator(AIDEstimator):
         if is_constrained(self) and self.solver in UNCONSTRAINED:
             raise ValueError(f"solver={self.solver!r} knows no constraints; use solver='auto'.")
         for name in ("warm_start", "fit_intercept"):
-            value = getattr(self, name, True)
-            if not isinstance(value, (bool, np.bool_)) and value not in (0, 1):
-                raise ValueError(f"{name} must be True or False, got {value!r}.")
+            check_flag(name, getattr(self, name, True), numbers=True)
 
     def _start_method(self) -> Any:
         return start_method(self.init)

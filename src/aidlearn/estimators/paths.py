@@ -32,7 +32,7 @@ from aidlearn.data.threads import one_blas_thread
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import aid
 from aidlearn.estimators.batch_file import PART, BatchFile
-from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.checks import check_flag, check_number
 from aidlearn.estimators.fitting import checkpoint_of
 from aidlearn.estimators.linear import LinearEstimator
 from aidlearn.estimators.path_points import DOUBT, Path, Told, proven_gap
@@ -126,8 +126,7 @@ class CrossValidated(LinearEstimator):
 
     def _check_cv_parameters(self) -> None:
         self._check_parameters()
-        if not isinstance(self.refit, (bool, np.bool_)):
-            raise ValueError(f"refit must be True or False, got {self.refit!r}.")
+        check_flag("refit", self.refit)
 
     def _fold_weights(self, run: Run, X: Any, classifies: bool) -> Folds:
         """The folds that ``cv`` asks for, from the targets as the fit sees them."""

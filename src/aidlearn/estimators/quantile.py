@@ -14,7 +14,7 @@ from aidlearn.data.moments import Moments
 from aidlearn.data.run import Run
 from aidlearn.data.threads import one_blas_thread
 from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
-from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.checks import check_flag, check_number
 from aidlearn.estimators.conditioning import Attempt, in_good_coordinates
 from aidlearn.estimators.constraints import CONSTRAINTS
 from aidlearn.estimators.fitting import Fitted
@@ -389,8 +389,7 @@ class QuantileRegressor(_LinearQuantile):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not isinstance(self.rearrange, (bool, np.bool_)):
-            raise ValueError(f"rearrange must be True or False, got {self.rearrange!r}.")
+        check_flag("rearrange", self.rearrange)
 
     def predict(self, X: Any) -> Float:
         """Predict the quantile of every row: shape (n_samples,), or one column per quantile asked for.

@@ -24,7 +24,7 @@ from aidlearn.linear.design import Design
 
 DOUBTFUL = 1e-11
 """Relative error of an objective from which it is evaluated again."""
-MOST_CELLS = 5e5
+MOST_EXACT_CELLS = 5e5
 """Of rows for which this takes no time to speak of."""
 HALF = 2.0**26
 """Half of the bits of a float64's mantissa."""
@@ -42,7 +42,7 @@ def as_reported(run: Run, moments: Moments, designs: list[Design], fits: list[Fi
     if not doubtful:
         return fits
     m, found = run.n_attributes, list(fits)
-    if run.n_entries * m > MOST_CELLS:
+    if run.n_entries * m > MOST_EXACT_CELLS:
         values = [fits[k].result.objective + errors[k] for k in doubtful]
     else:
         points = np.array([fits[k].result.point for k in doubtful])
@@ -81,7 +81,7 @@ def objectives(run: Run, designs: list[Design], points: Float, slopes: Float) ->
     """Of points with these slopes in the units of the rows, by one pass: few rows exactly, others in long double."""
     intercepts = [float(p[-1] + d.offset) if d.fit_intercept else 0.0 for d, p in zip(designs, points, strict=True)]
     total = np.zeros(len(points), dtype=EXTENDED)
-    few = run.n_entries * run.n_attributes <= MOST_CELLS
+    few = run.n_entries * run.n_attributes <= MOST_EXACT_CELLS
 
     def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
         X = np.asarray(chunk.X.toarray() if sparse.issparse(chunk.X) else chunk.X)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -26,7 +25,7 @@ from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.engine.loop import Limits
 from aidlearn.engine.problem import Incumbent
 from aidlearn.engine.result import Status
-from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator
+from aidlearn.estimators.base import FITTED_ATTRIBUTES, TABLE_PARAMETERS, AIDEstimator
 from aidlearn.estimators.checks import check_number, class_of, generator
 from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
 from aidlearn.estimators.partial_labels import UNLABELLED, balancing, check_classes, encode_labels, known_labels
@@ -34,8 +33,6 @@ from aidlearn.kernel.functions import NAMES, kernel_from
 from aidlearn.semisupervised import choice, miqp
 from aidlearn.semisupervised.choice import Choice, Projection
 from aidlearn.semisupervised.features import (
-    EXACT_ROWS,
-    LANDMARKS,
     GraphFeatures,
     KernelFeatures,
     LinearFeatures,
@@ -46,7 +43,6 @@ from aidlearn.semisupervised.picture import frame
 from aidlearn.semisupervised.problem import SemiSupervised, SemiSupervisedSettings
 from aidlearn.semisupervised.refine import refine
 from aidlearn.semisupervised.start import by_kmeans, from_labels
-from aidlearn.semisupervised.stored import feature_values, features_of, projection_of
 
 FEATURES_SHARE = 0.7
 """Part of a time limit after which features of a graph are made do with what there is."""
@@ -111,22 +107,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
     solver : {{"auto", "miqp"}}, default="auto"
         Of aggregated problems. "auto" is our branch and bound; its nodes are solved by DAQP if it is installed (``pip
         install aidlearn[s3vm]``), else by our interior point. "miqp" is the paper's mixed-integer program, solved by
-        SCIP (``pip install aidlearn[miqp]``) without a limit on nodes: give a ``time_limit``.
-    n_jobs : int, optional
-        Threads; by default every core that the process may use. Results do not depend on it.
-    random_state : int, default=0
-    verbose : int, default=0
-        1 logs every iteration.
-    callbacks : callable or list of callables, optional
-        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit.
-    categorical_features : "from_dtype", list, mask, dict or None, default="from_dtype"
-        Columns of a table that are factors: those of texts, categories and truth values, or exactly the named ones (a
-        dict gives their reference levels). A factor has one column per level except its reference level.
-    missing : {{"error", "drop", "level"}}, default="error"
-        What missing cells do: refuse the table, leave out their rows (``n_dropped_`` counts them), or, in factors, be
-        a level of their own.
-    unknown : {{"error", "reference"}}, default="error"
-        What a level does that the fit has not seen: refuse the prediction, or count as the reference level.
+        SCIP (``pip install aidlearn[miqp]``) without a limit on nodes: give a ``time_limit``.{TABLE_PARAMETERS}
     checkpoint : path, optional
         File that the fit is saved to after every iteration, and continued from if it is there. Of several classes or
         runs (``n_init``) each has its own file, with a number appended.
@@ -426,27 +407,3 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
         return tags
-
-
-def file_state(model: SemiSupervisedSVC) -> dict[str, Any]:
-    """What predictions need beyond parameters and fitted attributes."""
-    if model._representation is None:
-        return {}
-    return {**feature_values(model._representation, model._projection), "expansion": model._expansion}
-
-
-def restore_file_state(model: SemiSupervisedSVC, state: Mapping[str, Any]) -> None:
-    """Give it back to a model that has its fitted attributes."""
-    model._representation, model._projection = features_of(state), projection_of(state)
-    if model._representation is not None:
-        model._expansion = state["expansion"]
-
-
-def certified_kernel(model: SemiSupervisedSVC) -> str:
-    """Which kernel objective and bound belong to: "exact", or its approximation."""
-    n = len(model.transduction_)
-    sampled = getattr(model._representation, "n_sampled", 0)
-    n_landmarks = sampled or model.n_components or (LANDMARKS if n > EXACT_ROWS else n)
-    if model.kernel in ("linear", "graph", "auto") or n_landmarks >= n:
-        return "exact"
-    return f"Nystroem approximation by {n_landmarks:,} rows"

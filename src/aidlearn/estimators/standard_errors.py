@@ -271,7 +271,7 @@ class _Work:
             notes.append(
                 f"These are not the rows of the fit: its objective was {fit.objective:.6g}, here it is {objective:.6g}."
             )
-        zeros = inference.share_of_zeros(seen)
+        zeros = seen.share_of_zeros
         if zeros > MANY_ZEROS + len(self.names) / seen.n:
             notes.append(
                 f"{100 * zeros:.0f}% of the residuals are zero: targets are tied there, and coefficients that do not "

@@ -26,7 +26,7 @@ LONG = np.longdouble
 UNIT = float(np.finfo(LONG).eps)
 LITTLE = 0.01
 """Part of float64's rounding from which on another precision is worth the work."""
-MOST_CELLS = 200_000
+MOST_COPIED_CELLS = 200_000
 """Of rows that are copied."""
 MOST_ENTRIES = 1000
 """Of which the matrix is kept: 16 MB."""
@@ -49,7 +49,7 @@ Long = NDArray[Any]
 
 def more_digits(X: Any) -> Long | None:
     """Rows in long double, if it has more digits and they are few."""
-    if UNIT > LITTLE * EPS or math.prod(X.shape) > MOST_CELLS:
+    if UNIT > LITTLE * EPS or math.prod(X.shape) > MOST_COPIED_CELLS:
         return None
     return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=LONG)
 

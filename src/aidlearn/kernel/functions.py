@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.spatial import distance
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from aidlearn.data.chunk import Float
+from aidlearn.data.chunk import Float, Int
 
 FAR = 1e3
 """Exponent of the rbf kernel from which on distances are computed row by row: differences of squares would cancel."""
@@ -42,6 +42,12 @@ class Kernel:
     @property
     def precomputed(self) -> bool:
         return self.name == "precomputed"
+
+    def training_rows(self, X: Any, here: Int) -> Any:
+        """Those of X that a machine is fitted to; of a precomputed matrix their values with one another."""
+        if len(here) == X.shape[0]:
+            return X
+        return X[np.ix_(here, here)] if self.precomputed else X[here]
 
     def centred(self, X: Any) -> Any:
         """Dense rows without the common offset."""

@@ -15,7 +15,7 @@ import numpy as np
 from aidlearn.data.chunk import Chunk, Float
 from aidlearn.data.run import Run
 from aidlearn.linear.design import Design
-from aidlearn.linear.inference import ZERO_RESIDUAL, InferenceError, Survey
+from aidlearn.linear.inference import InferenceError, Survey
 
 ENOUGH = 30
 """Rows expected between the neighbouring fits from which there is something to count: fewer than a tenth of them in the
@@ -40,7 +40,7 @@ def is_likely(seen: Survey, quantile: float, h: float) -> bool:
 
 def check(run: Run, design: Design, low: Float, high: Float, seen: Survey, quantile: float, h: float) -> None:
     """Refuse a gap between the fits ``low`` and ``high`` at the quantiles ``quantile -+ h``, by one pass."""
-    middle, zero = 0, ZERO_RESIDUAL * seen.mean_size
+    middle, zero = 0, seen.zero
 
     def measure(chunk: Chunk, state: Any) -> tuple[int, None]:
         below, above = design.margins(chunk, low), design.margins(chunk, high)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,20 @@ class Survey:
     weakest: float = 0.0
     """Smallest pivot of the columns, scaled to norm 1: how far they are from being combinations of one another."""
 
+    @property
+    def zero(self) -> float:
+        """Size up to which a residual is 0 but for rounding."""
+        return ZERO_RESIDUAL * self.mean_size
+
+    @cached_property
+    def nonzero(self) -> Sampled:
+        """The residuals that are not."""
+        return self.residuals.restricted(lambda u: u[np.abs(u) > self.zero])
+
+    @property
+    def share_of_zeros(self) -> float:
+        return 1 - self.nonzero.n / self.residuals.n
+
 
 def residuals(design: Design, chunk: Chunk, point: Float) -> Float:
     """``w_i u_i`` of the rows with a positive weight."""
@@ -158,28 +173,20 @@ class Density:
     """Rows whose density came out as 0: neighbouring quantiles cross there."""
 
 
-def share_of_zeros(seen: Survey) -> float:
-    """Part of the residuals that are zero up to rounding."""
-    least = ZERO_RESIDUAL * seen.mean_size
-    return 1 - seen.residuals.restricted(lambda u: u[np.abs(u) > least]).n / seen.residuals.n
-
-
 def siddiqui(run: Run, design: Design, point: Float, seen: Survey, quantile: float, h: float) -> Density:
     """One density for all rows: ``1/f = (Q(tau + h) - Q(tau - h)) / 2h`` of the residuals that are not zero."""
-    least = ZERO_RESIDUAL * seen.mean_size
 
     def values(chunk: Chunk) -> Float:
         u = residuals(design, chunk, point)
-        return u[np.abs(u) > least]
+        return u[np.abs(u) > seen.zero]
 
-    few = seen.residuals.restricted(lambda u: u[np.abs(u) > least])
-    zeros = share_of_zeros(seen)
+    zeros = seen.share_of_zeros
     if zeros > 2 * h + design.n_variables / seen.n:
         # More than the rows that a solution interpolates: the residuals have an atom where their density is wanted.
         raise InferenceError(no_density(f"{100 * zeros:.0f}% of the residuals are zero"))
-    low, high = quantiles(run, values, few, [quantile - h, quantile + h])
+    low, high = quantiles(run, values, seen.nonzero, [quantile - h, quantile + h])
     sparsity = (high - low) / (2 * h)
-    if not sparsity > least:
+    if not sparsity > seen.zero:
         raise InferenceError(no_density(f"the residuals are tied around their {quantile:g} quantile"))
     return Density(seen.gram / sparsity, sparsity, h)
 
@@ -206,16 +213,8 @@ def kernel(run: Run, design: Design, point: Float, seen: Survey, quantile: float
     ``c = min(sd, IQR / 1.34) (Phi^-1(tau + h) - Phi^-1(tau - h))``."""
     low, high = quantiles(run, lambda chunk: residuals(design, chunk, point), seen.residuals, [0.25, 0.75])
     scale = min(seen.deviation, (high - low) / NORMAL_IQR)
-    c = scale * float(ndtri(quantile + h) - ndtri(quantile - h))
-    if not c > ZERO_RESIDUAL * seen.mean_size or c == 0:
-        raise InferenceError(no_density("half of the residuals are equal"))
-
-    def density(chunk: Chunk) -> Float:
-        return np.asarray(normal_density(chunk.weight * design.margins(chunk, point) / c) / c)
-
-    _check_inside(seen, c)
-    found = _weighted_gram(run, design, seen, density)
-    return Density(found.gram, seen.n / found.total, c)
+    c = _width(scale, seen, quantile, h)
+    return _around(run, design, point, seen, c, lambda u: np.asarray(normal_density(u / c) / c))
 
 
 def uniform(run: Run, design: Design, point: Float, seen: Survey, quantile: float, h: float) -> Density:
@@ -227,23 +226,26 @@ def uniform(run: Run, design: Design, point: Float, seen: Survey, quantile: floa
     (middle,) = quantiles(run, values, seen.residuals, [0.5])
     few = seen.residuals.restricted(lambda u: np.abs(u - middle))
     (scale,) = quantiles(run, lambda chunk: np.abs(values(chunk) - middle), few, [0.5])
+    c = _width(scale, seen, quantile, h)
+    return _around(run, design, point, seen, c, lambda u: (np.abs(u) < c) / (2 * c))
+
+
+def _width(scale: float, seen: Survey, quantile: float, h: float) -> float:
+    """``c = scale (Phi^-1(tau + h) - Phi^-1(tau - h))``, within which there are more rows than the fit interpolates."""
     c = scale * float(ndtri(quantile + h) - ndtri(quantile - h))
-    if not c > ZERO_RESIDUAL * seen.mean_size or c == 0:
+    if not c > seen.zero or c == 0:
         raise InferenceError(no_density("half of the residuals are equal"))
-
-    def density(chunk: Chunk) -> Float:
-        return (np.abs(chunk.weight * design.margins(chunk, point)) < c) / (2 * c)
-
-    _check_inside(seen, c)
-    found = _weighted_gram(run, design, seen, density)
-    return Density(found.gram, seen.n / found.total, c)
-
-
-def _check_inside(seen: Survey, c: float) -> None:
-    """Refuse a bandwidth within which there are the rows only that the fit interpolates."""
-    size = np.abs(seen.residuals.values)
-    if not ((size > ZERO_RESIDUAL * seen.mean_size) & (size < c)).any():
+    if not (np.abs(seen.nonzero.values) < c).any():
         raise InferenceError(no_density(f"no residual lies within the bandwidth {c:.3g}"))
+    return c
+
+
+def _around(
+    run: Run, design: Design, point: Float, seen: Survey, c: float, density: Callable[[Float], Float]
+) -> Density:
+    """The estimate of a kernel: a density of each row by its ``w_i u_i``."""
+    found = _weighted_gram(run, design, seen, lambda chunk: density(chunk.weight * design.margins(chunk, point)))
+    return Density(found.gram, seen.n / found.total, c)
 
 
 @dataclass(frozen=True)
@@ -291,7 +293,7 @@ def cluster_scores(
     The p rows that the solution interpolates have residuals of rounding errors, which count as 0.
     """
     sums = np.zeros((clusters.n, design.n_variables))
-    zero = ZERO_RESIDUAL * seen.mean_size
+    zero = seen.zero
 
     def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
         u = design.margins(chunk, point)

@@ -21,7 +21,7 @@ from aidlearn.linear.design import Design
 from aidlearn.linear.matrix import Dense
 from aidlearn.linear.rows import EPS, Basis, HingeRows
 
-MOST_CELLS, MOST_VARIABLES = 60_000, 32
+MOST_PIVOTED_CELLS, MOST_VARIABLES = 60_000, 32
 """Of problems that take less time this way: pivots grow with the columns, and each reads all rows."""
 PIVOTS = (50, 30)
 """At most, and for each variable; ties may need more, and are left to others."""
@@ -36,7 +36,7 @@ INDEPENDENT = 1e-8
 def suits(run: Run, design: Design) -> bool:
     """Whether the problem is one of few rows, and a sum of tilted absolute values alone."""
     return (
-        run.n_entries * design.n_variables <= MOST_CELLS
+        run.n_entries * design.n_variables <= MOST_PIVOTED_CELLS
         and design.n_variables <= MOST_VARIABLES
         and design.loss.kinks == (0.0,)
         and not design.loss.classifies
