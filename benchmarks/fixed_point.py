@@ -218,7 +218,8 @@ def input_cases(folder: Path) -> Cases:
         model = LADRegressor(init="kmeans", tol=1e-5, checkpoint=folder / "run.ckpt", max_iter=2)
         return clone(model.fit(X[:9000, :8], y[:9000])).set_params(max_iter=100).fit(X[:9000, :8], y[:9000])
 
-    little: dict[str, Any] = {"memory_limit": "46MB"}  # fewer first clusters, classes in groups
+    # Fewer first clusters, classes in groups; what threads need would depend on the machine.
+    little: dict[str, Any] = {"memory_limit": "46MB", "n_jobs": 1}
     blocks = (dask_array.from_array(X, chunks=(7000, m)), dask_array.from_array(y, chunks=7000))
     return {
         "lad n_jobs=1": lambda: LADRegressor(n_jobs=1).fit(X, y),
