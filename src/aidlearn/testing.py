@@ -136,10 +136,9 @@ class _Conformance:
             if elsewhere is not None:
                 check = clusters.check(elsewhere)
                 self.check_trial(clusters, elsewhere, check.objectives)
-            n_before = clusters.n_clusters
             clusters.decluster(check)
             self.check_partition(clusters)
-            if clusters.n_clusters == n_before and len(check.flipped) == 0:
+            if check.born is None:
                 break
 
     def slack(self, value: float) -> float:

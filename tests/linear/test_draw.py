@@ -1,6 +1,6 @@
 """Starts whose Newton steps do not settle, and what they save in passes."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,13 +12,15 @@ from aidlearn.data.chunk import Chunk
 from aidlearn.data.moments import inspect
 from aidlearn.data.run import Run
 from aidlearn.linear import compiled, plain
+from aidlearn.linear.band import _Sharpening
+from aidlearn.linear.coreset import ByLeverage
 from aidlearn.linear.design import Design
-from aidlearn.linear.draw import _bins_and_sides
-from aidlearn.linear.layout import Layout, sums_over_rows
+from aidlearn.linear.draw import _bins_and_sides, _by_column
+from aidlearn.linear.layout import sums_over_rows
 from aidlearn.linear.losses import hinge
-from aidlearn.linear.metric import _carrying
+from aidlearn.linear.metric import Metric, NormalEquations
 from aidlearn.linear.newton import _thinned
-from aidlearn.linear.passes import Split
+from aidlearn.linear.passes import ByColumn, Split
 
 
 def classes(n=4000, m=6, seed=0):
@@ -40,7 +42,7 @@ def test_sides_part_groups_alike_in_both_versions_of_the_pass(storage):
     chunk = Chunk(0, 600, X, y, np.ones(600))
     rng = np.random.default_rng(1)
     point, sides = rng.normal(size=7) * 0.3, rng.normal(size=(2, 7))
-    split = Split(0.05, 1.0, 4, np.array([0.0]), 2 * 4 * 2 * 4, 0.5, sides)
+    split = Split(0.05, 1.0, 4, np.array([0.0]), 2 * 4 * 2 * 4, 0.5, sides=sides)
     leverage = np.full(600, 0.1, dtype=np.float32)
     one, two = (passes.groups(design, chunk, point, leverage, split) for passes in (plain, compiled))
     np.testing.assert_array_equal(one.labels, two.labels)
@@ -52,13 +54,66 @@ def test_sides_part_groups_alike_in_both_versions_of_the_pass(storage):
         assert len(np.unique(above[one.labels == group], axis=0)) == 1
 
 
-def test_many_planes_take_the_place_of_bins_where_sums_cost_no_more_than_rows():
-    dense = SimpleNamespace(n_variables=7, layout=None)
-    assert _bins_and_sides(dense, 6, 3000.0) == (1, 11)
-    assert _bins_and_sides(dense, 6, 20.0) == (6, 1)  # few single rows: few groups
-    layout = Layout(np.array([400]), np.arange(400), filled=3.0, stored=3.0)
-    assert sums_over_rows(401, layout) > 20  # sums of sparse rows are dense
-    assert _bins_and_sides(SimpleNamespace(n_variables=401, layout=layout), 32, 3000.0) == (32, 3)
+def test_many_planes_take_the_place_of_bins_where_there_are_many_single_rows():
+    assert _bins_and_sides(6, 3000.0) == (1, 11)
+    assert _bins_and_sides(6, 20.0) == (6, 1)  # few single rows: few groups
+
+
+def categories(n, sizes, seed=0):
+    """Dummies of factors whose levels are rarer and rarer."""
+    rng = np.random.default_rng(seed)
+    blocks = []
+    for size in sizes:
+        frequency = 1 / np.arange(1, size + 1)
+        codes = rng.choice(size, size=n, p=frequency / frequency.sum())
+        blocks.append(sparse.csr_matrix((np.ones(n), (np.arange(n), codes)), shape=(n, size))[:, 1:])
+    return sparse.csr_matrix(sparse.hstack([sparse.csr_matrix(rng.normal(size=(n, 2))), *blocks])), rng
+
+
+def test_rows_of_rare_columns_are_grouped_alike_in_both_versions_of_the_pass():
+    X, rng = categories(3000, (30, 12))
+    y = (rng.random(3000) < 0.3).astype(float)
+    X = sparse.csr_matrix(sparse.diags((np.arange(3000) != 7).astype(float)) @ X)
+    X.eliminate_zeros()  # a row without any number
+    _, design = designed(X, y)
+    m = X.shape[1]
+    filled = np.asarray((X != 0).mean(axis=0)).ravel()
+    rare = np.flatnonzero(filled < 0.05)
+    rare = rare[np.argsort(filled[rare])]
+    part = np.full(m, 9, dtype=np.int32)
+    part[rare] = np.arange(len(rare)) * 9 // len(rare)
+    split = Split(0.05, 1.0, 4, np.array([0.0]), 4 * (4 + 9), 0.5, by_column=ByColumn(part, 9, 4 * 4))
+    split = replace(split, rare_class=1.0)
+    chunk, point = Chunk(0, 3000, X, y, np.ones(3000)), rng.normal(size=m + 1) * 0.3
+    one, two = (passes.groups(design, chunk, point, np.full(3000, 0.1), split) for passes in (plain, compiled))
+    np.testing.assert_array_equal(one.labels, two.labels)
+    np.testing.assert_array_equal(one.alone, two.alone)
+    np.testing.assert_array_equal(one.counts, two.counts)
+    np.testing.assert_allclose(one.sums, two.sums, atol=1e-9)
+    assert set(np.flatnonzero(y == 1)) <= set(one.alone)  # the class that is to stay alone
+    # Every row is where the rarest of its columns says, and rows of none of them are in the bins.
+    rarest = [min((part[j] for j in X[i].indices), default=9) for i in range(3000)]
+    sides = design.margins(chunk, point) > 0
+    expected = 16 + (sides + 2 * (y == 1)) * 9 + np.array(rarest)
+    np.testing.assert_array_equal(
+        np.where(one.labels < 16, 9, one.labels), np.where(np.array(rarest) == 9, 9, expected)
+    )
+
+
+def test_columns_share_groups_where_sums_are_dear():
+    X, rng = categories(20_000, (400,))
+    y = (rng.random(20_000) < 0.3).astype(float)
+    _, design = designed(X, y)
+    assert sums_over_rows(design.n_variables, design.layout) > 20  # sums of sparse rows are dense
+    filled = np.asarray((X != 0).sum(axis=0)).ravel()
+    # Columns filled less than a bin, but with more rows than are single anyway.
+    rare = (filled > 50) & (filled < 20_000 / 32)
+    for n_single, shared in ((1e6, False), (2000.0, True)):
+        by = _by_column(design, 20_000, 32, 4, n_single)
+        assert ((by.part < by.n_parts) == rare).all()
+        assert (np.bincount(by.part[rare]).max() > 1) == shared
+        assert (np.diff(by.part[rare][np.argsort(filled[rare], kind="stable")]) >= 0).all()
+    assert _by_column(design, 20_000, 32, 4, 10.0) is None
 
 
 def test_an_overshooting_solution_is_held_by_groups_that_differ_in_every_direction():
@@ -96,16 +151,59 @@ def test_thinned_rows_stand_for_all_whatever_their_leverage():
     assert rows[kept, 2].sum() > 30  # every twentieth would have left five
 
 
-def test_rows_that_carry_a_column_are_found():
-    X, y = classes()
-    X[:, 3] = 0
-    X[[5, 70, 900], 3] = 1
-    for storage in (np.asarray, sparse.csr_matrix):
-        rows = storage(X)
-        _, design = designed(rows, y)
-        found = _carrying(design, Chunk(0, len(y), rows, y, np.ones(len(y))), np.array([3]))
-        dense = found.X.toarray() if sparse.issparse(found.X) else found.X
-        np.testing.assert_array_equal(dense, X[[5, 70, 900]])
+def test_rows_picked_by_leverage_stand_for_all_of_every_column_and_class():
+    X, rng = categories(30_000, (200,))
+    y = (rng.random(30_000) < 0.05).astype(float)
+    run, design = designed(X, y)
+    classes_of = NormalEquations.of_classes(design, run)
+    whole = NormalEquations.of_all(design, run)
+    np.testing.assert_allclose((classes_of[0] + classes_of[1]).gram, whole.gram, atol=1e-8)
+    np.testing.assert_allclose((classes_of[0] + classes_of[1]).right, whole.right, atol=1e-8)
+    metrics = [Metric.of(design, found.gram) for found in classes_of]
+    pick = ByLeverage(design, metrics, 3000, 0.4, False)
+    picked = pick(Chunk(0, 30_000, X, y, np.ones(30_000)))
+    assert 1500 < picked.n_entries <= 3001
+    np.testing.assert_allclose(picked.weight.sum(), 30_000, rtol=0.05)
+    for label in (0.0, 1.0):
+        here, all_here = picked.y == label, y == label
+        total = np.asarray(X[all_here].sum(axis=0)).ravel()[2:]
+        estimate = (X_picked := picked.X[here].toarray())[:, 2:].T @ picked.weight[here]
+        rows = (X_picked[:, 2:] != 0).sum(axis=0)
+        few = (total > 0) & (total <= 2)
+        assert few.any() == (label == 1)
+        # The only ones of their class in a level: a systematic sample would have one of ten.
+        assert rows[few].sum() >= 0.5 * total[few].sum()
+        deviation = np.sqrt((X_picked[:, 2:] != 0).T @ picked.weight[here] ** 2)
+        assert (np.abs(estimate - total) <= 4 * deviation)[rows > 0].all()
+
+
+def test_rows_of_a_tiny_class_are_all_in_the_sample_and_single():
+    rng = np.random.default_rng(1)
+    n = 50_000
+    y = np.zeros(n)
+    y[rng.choice(n, 20, replace=False)] = 1
+    X = rng.normal(size=(n, 10)) * (1 + y[:, None])
+    X[:, :2] += 4.2 * y[:, None]
+    run, design = designed(X, y)
+    sharp = _Sharpening(run, design, np.random.default_rng(0))
+    assert sharp.rare_class == 1.0
+    assert (sharp.samples[-1].y == 1).sum() == 20
+    np.testing.assert_allclose(sharp.samples[-1].weight.sum(), n)
+    for seed in range(3):
+        model = LinearSVC(C=1.0, tol=1e-4, random_state=seed).fit(X, y)
+        assert model.n_iter_ <= 2  # 5 where a sample without the class led the start
+
+
+def test_rare_levels_do_not_overshoot():
+    """Levels of some hundred rows: in bins of distance their coefficients run off, and take iterations to come back."""
+    X, rng = categories(60_000, (120, 60, 40))
+    w = rng.normal(size=X.shape[1])
+    y = np.where(X @ w + rng.logistic(size=60_000) > 1.0, 1.0, -1.0)
+    for seed in range(3):
+        model = LinearSVC(C=1.0, tol=1e-4, random_state=seed).fit(X, y)
+        assert model.n_iter_ <= 2
+        assert model.n_passes_ <= 8
+        assert model.history_[0].lower_bound > 0.9 * model.objective_
 
 
 def test_duals_need_no_pass_where_weights_are_one():

@@ -325,29 +325,16 @@ class Clusters:
             if moves.groups is not None:
                 groups[at[: len(moves.groups)]] += moves.groups
         left = np.bincount(parents, weights=counts, minlength=self.n_clusters).astype(np.int64)
-        # A parent that every entry left keeps its first new code as home: that one is no new cluster.
-        first = np.zeros(len(keys), dtype=bool)
-        first[np.unique(parents, return_index=True)[1]] = True
-        emptied = left[parents] == self.counts[parents]
-        stays = first & emptied
-        born = ~stays
-        ids = np.empty(len(keys), dtype=np.int32)
-        ids[stays] = parents[stays]
-        ids[born] = self.n_clusters + np.arange(born.sum())
+        kept = left < self.counts
+        ids = (kept.sum() + np.arange(len(keys))).astype(np.int32)
+        position = None if kept.all() else np.maximum(np.cumsum(kept, dtype=np.int32) - np.int32(1), np.int32(0))
         return Check(
             objectives=objectives,
-            n_violated=self._n_violated(parents, firsts, parents[~emptied]),
+            n_violated=self._n_violated(parents, firsts, parents[kept[parents]]),
             states=states,
-            renaming=Renaming(keys, ids),
-            born=Born(
-                parents[born],
-                homes[born],
-                counts[born],
-                groups[born[:n_groups]],
-                *entries_alone(found_in, keys, born),
-            ),
-            flipped=parents[stays],
-            flipped_homes=homes[stays],
+            renaming=Renaming(keys, ids, position),
+            born=Born(parents, homes, counts, groups, *entries_alone(found_in)),
+            kept=kept,
         )
 
     def _n_violated(self, parents: Int, firsts: NDArray[np.int16], with_rest: Int) -> int:
@@ -366,19 +353,21 @@ class Clusters:
 
     def decluster(self, check: Check) -> None:
         """Split the clusters that a check found in several regions."""
-        self._states, self._renaming, born = check.states, check.renaming, check.born
-        if born is None:
+        self._states, self._renaming, born, kept = check.states, check.renaming, check.born, check.kept
+        if born is None or kept is None:
             return
         np.subtract.at(self.counts, born.parents, born.counts)
         self.store.subtract(born.parents[: len(born.groups)], born.groups)
         for parents, sums in born.left:
             self.store.subtract(parents, sums)
+        self.store.keep(kept)
         self.store.append(born.groups, born.alone)
-        self.homes[check.flipped] = check.flipped_homes
-        self.counts = np.concatenate([self.counts, born.counts])
-        self.homes = np.concatenate([self.homes, born.homes])
-        self._summed = np.concatenate([self._summed, Sums.of(born.groups, born.alone).sizes()])
-        parents = np.unique(born.parents)
+        self.counts = np.concatenate([self.counts[kept], born.counts])
+        self.homes = np.concatenate([self.homes[kept], born.homes])
+        self._summed = np.concatenate([self._summed[kept], Sums.of(born.groups, born.alone).sizes()])
+        left = np.zeros(len(kept), dtype=bool)
+        left[born.parents] = True
+        parents = np.flatnonzero(left[kept])
         self._sum_again(parents[self.store.sizes_of_groups(parents) < CANCELLATION * self._summed[parents]])
 
     def _sum_again(self, stale: Int) -> None:

@@ -20,7 +20,7 @@ logger = logging.getLogger("aidlearn")
 
 AT_ONCE = 1e-3
 """Seconds for what was not begun when the user stopped the fit."""
-UNLIKELY = 10.0
+UNLIKELY = 3.0
 """Tolerances between the first bound and the incumbent from which on the first solution is seldom the last."""
 USELESS = 0.5
 """Relative gap above which the point of a late fit may be worse than one without slopes (which takes a pass)."""

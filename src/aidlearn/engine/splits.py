@@ -63,9 +63,8 @@ class Check(Values):
     renaming: Renaming = AS_BEFORE
     born: Born | None = None
     """None: no entry would leave its cluster."""
-    flipped: Int = field(default_factory=lambda: NOTHING)
-    """Clusters of which every entry has left: the first of those that did stays."""
-    flipped_homes: NDArray[np.int16] = field(default_factory=lambda: NO_REGION)
+    kept: NDArray[np.bool_] | None = None
+    """Clusters that some entry stays in; the others are no more."""
 
 
 @dataclass(frozen=True)
@@ -137,9 +136,7 @@ class ChunkMoves:
     """Sums of the entries that are alone (None: there are none)."""
 
 
-def entries_alone(
-    found_in: list[ChunkMoves], keys: Int, born: NDArray[np.bool_]
-) -> tuple[list[Any], list[tuple[Int, Float]]]:
+def entries_alone(found_in: list[ChunkMoves]) -> tuple[list[Any], list[tuple[Int, Float]]]:
     """Sums of entries that become clusters of their own, and what they take from the clusters they leave."""
     alone: list[Any] = []
     left: list[tuple[Int, Float]] = []
@@ -147,14 +144,11 @@ def entries_alone(
         if moves.alone is None:
             continue
         n_alone = moves.alone.shape[0]
-        kept = born[np.searchsorted(keys, moves.keys[-n_alone:])]
-        sums = moves.alone if kept.all() else moves.alone[np.flatnonzero(kept)]
-        alone.append(sums)
-        parents, inverse = np.unique(moves.parents[-n_alone:][kept], return_inverse=True)
-        if len(parents):
-            cells = np.ones(len(inverse)), (inverse, np.arange(len(inverse)))
-            total = sparse.csr_array(cells, shape=(len(parents), len(inverse))) @ sums
-            left.append((parents.astype(np.int64), total.toarray() if sparse.issparse(total) else total))
+        alone.append(moves.alone)
+        parents, inverse = np.unique(moves.parents[-n_alone:], return_inverse=True)
+        cells = np.ones(n_alone), (inverse, np.arange(n_alone))
+        total = sparse.csr_array(cells, shape=(len(parents), n_alone)) @ moves.alone
+        left.append((parents.astype(np.int64), total.toarray() if sparse.issparse(total) else total))
     return alone, left
 
 

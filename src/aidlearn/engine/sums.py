@@ -127,6 +127,11 @@ class Sums:
             n_groups, n_alone = len(groups) + sum(map(len, singles)), 0
         self.alone = np.concatenate([self.alone, np.zeros(n_groups, dtype=bool), np.ones(n_alone, dtype=bool)])
 
+    def keep(self, kept: NDArray[np.bool_]) -> None:
+        """Let go the other clusters."""
+        if not kept.all():
+            self.dense, self.alone = self.dense[kept[~self.alone]], self.alone[kept]
+
     def clear(self, clusters: Int) -> None:
         self.dense[self._place(clusters)] = 0.0
 

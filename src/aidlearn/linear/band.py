@@ -18,11 +18,12 @@ from aidlearn.data.run import Run, Systematic
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Start
 from aidlearn.engine.result import StartStep
+from aidlearn.linear.coreset import ByLeverage
 from aidlearn.linear.design import Design
 from aidlearn.linear.draw import Reached, View, draw
 from aidlearn.linear.frame import nearest
 from aidlearn.linear.hasty import HURRY, few_rows, hasty, out_of_time
-from aidlearn.linear.metric import Metric, NormalEquations, carried_columns
+from aidlearn.linear.metric import Metric, NormalEquations
 from aidlearn.linear.newton import (
     Damping,
     Model,
@@ -52,6 +53,12 @@ GRAM_ROWS = 20_000
 """More rows than this make no Gram matrix better."""
 ROWS_PER_VARIABLE = 20
 """Fewest rows of a Gram matrix, for columns within some ten percent."""
+PICKED = 3.0
+"""Rows picked by leverage, in sqrt(p n), where a systematic sample misses rare columns."""
+FAIR = 1e-2
+"""Accuracy of a model of these rows, which differ from all rows by more."""
+RARE_CLASS = 5
+"""Rows per variable below which all rows of a class are in the sample, and single."""
 BALANCED_ROWS = 2000
 """Of the sample with equal classes that a classifier is first fitted to, at least."""
 
@@ -174,6 +181,7 @@ class _Sharpening:
         p = design.n_variables
         fewest = fewest_rows(run.n_entries, p)
         whole = run.sample(lambda: largest_sample(run, p, rng))
+        self._targets = whole.y.copy()
         self.samples = [whole.weighing(design.weight)]
         while self.samples[0].n_entries > SAMPLE_RATIO * fewest:
             self.samples.insert(0, self._thinned(SAMPLE_RATIO))
@@ -181,23 +189,56 @@ class _Sharpening:
         few = whole.select(slice(None, None, max(1, whole.n_entries // affordable))).weighing(design.weight)
         equations = NormalEquations.of(design, few, run.n_jobs)
         unlike = equations.unlike(design)
-        if len(unlike):
-            # Smaller samples would mislead; the few rows that carry a column by themselves join the largest.
-            heavy: list[Chunk] = []
-            carried = carried_columns(design, whole, unlike)
-            equations = NormalEquations.of_all(design, run, carried, heavy)
-            self.samples = [join([self.samples[-1], *heavy])]
+        self.by_leverage = len(unlike) > 0
+        """Whether a sample misses rare columns, so that rows are picked by their leverages."""
+        self.leverages: list[Any] | None = None
+        if self.by_leverage:
+            # Smaller samples would mislead.
+            equations, picked = self._picked(equations, float((rng or np.random.default_rng()).random()))
+            self.samples = [picked.weighing(design.weight)]
+        elif self.rare_class:
+            self.samples = [self._with_rare_class(whole)]
         self.metric = Metric.of(design, equations.gram, run.n_jobs)
         self.least_squares = design.step(self.metric.solve(equations.right))
-        if not len(unlike):
+        if not self.by_leverage:
             self.metric = self.metric.settled(design, few)
-        self.leverages: list[Any] | None = None
-        largest = self.samples[-1]
-        self.n_sampled = largest.n_entries
-        thin = max(1, largest.n_entries // VIEW_ROWS)
+        self.n_sampled = self.samples[-1].n_entries
+        thin = max(1, whole.n_entries // VIEW_ROWS)
         # A copy: it is looked at again and again, and a part of every page of the sample is slow to read.
-        self.viewed = largest.select(np.arange(0, largest.n_entries, thin))
+        self.viewed = whole.select(np.arange(0, whole.n_entries, thin))
         self.viewed_leverage = np.asarray(self.metric.leverage(design, self.viewed))
+
+    def _picked(self, sampled: NormalEquations, phase: float) -> tuple[NormalEquations, Chunk]:
+        """The normal equations of all rows, and rows picked by leverage.
+
+        Those of regressions come with the pass for the equations, by leverages as a sample shows them. For classes
+        the leverages of each are worth another pass.
+        """
+        design, run, p = self.design, self.run, self.design.n_variables
+        size = min(PICKED * math.sqrt(p * run.n_entries), max(self.samples[-1].n_entries, run.budget.sample / p))
+        picked: list[Chunk] = []
+        if not design.loss.classifies:
+            rough = Metric.of(design, sampled.with_all_columns(design), run.n_jobs)
+            pick = ByLeverage(design, [rough], size, phase, run.compiled)
+            return NormalEquations.of_all(design, run, pick, picked.append), join(picked)
+        classes = NormalEquations.of_classes(design, run)
+        metrics = [Metric.of(design, found.gram.copy(), run.n_jobs) for found in classes]
+        pick = ByLeverage(design, metrics, size, phase, run.compiled)
+        run.map(lambda chunk, state: (pick(chunk), None), collect=picked.append)
+        return classes[0] + classes[1], join(picked)
+
+    def _with_rare_class(self, sample: Chunk) -> Chunk:
+        """A sample with all rows of the rare class, of which it has hardly any itself."""
+        design, rare, found = self.design, self.rare_class, list[Chunk]()
+
+        def pick(chunk: Chunk, state: Any) -> tuple[Chunk, None]:
+            sign, _ = design.loss.fold(chunk.y)
+            return chunk.select(np.flatnonzero(sign == rare)), None
+
+        self.run.map(pick, collect=found.append)
+        sign, _ = design.loss.fold(sample.y)
+        weight = design.weight - sum(float(rows.weight.sum()) for rows in found)
+        return join([sample.select(np.flatnonzero(sign != rare)).weighing(weight), *found])
 
     def let_go(self) -> None:
         """No more steps on samples: keep the rows that are viewed."""
@@ -210,6 +251,8 @@ class _Sharpening:
     def on_samples(self, point: Float | None) -> Float:
         """Newton steps on samples of growing size, from a given point or a cheap one."""
         design, p = self.design, self.design.n_variables
+        if design.loss.classifies and self.by_leverage:
+            return solved_point(design, self.samples[-1], self.run.deadline, self.run.n_jobs, FAIR)
         if design.loss.classifies:
             few = balanced_sample(design, self.samples[-1], max(ROWS_PER_VARIABLE * p, BALANCED_ROWS))
             point = solved_point(design, few, self.run.deadline, self.run.n_jobs)
@@ -234,9 +277,20 @@ class _Sharpening:
         everything = _Level(self.run, self.leverages, is_sample=False)
         smallest = self.design.n_variables / self.design.effective
         error = 4 * smallest * self.run.n_entries / self.n_sampled
-        found = self._descend(everything, point, error, smallest, MAX_FULL_STEPS)
+        steps = 1 if self.by_leverage and self.design.loss.classifies else MAX_FULL_STEPS
+        found = self._descend(everything, point, error, smallest, steps)
         self.leverages = everything.leverages
         return found
+
+    @property
+    def rare_class(self) -> float:
+        """Sign of a class with so few rows that each says more than a single one of the other (0: there is none)."""
+        sign, _ = self.design.loss.fold(self._targets)
+        if sign is None:
+            return 0.0
+        positive = float(np.mean(sign > 0))
+        rows = min(positive, 1 - positive) * self.run.n_entries
+        return 0.0 if rows >= RARE_CLASS * self.design.n_variables else math.copysign(1.0, 0.5 - positive)
 
     def at(self, point: Float) -> View:
         """A sample seen from a point."""

@@ -95,8 +95,13 @@ def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Spl
     planes = _planes(design, point)
     if split.sides is not None:
         planes = np.vstack([planes, split.sides])
+    rows, by = rows_of(chunk.X), split.by_column
+    part = np.empty(0, dtype=np.int32)
+    if by is not None:
+        part = np.full(n, by.n_parts, dtype=np.int32)
+        kernels.rarest(rows[1], rows[2], by.part, part)
     found = kernels.assign(
-        rows_of(chunk.X),
+        rows,
         vector(chunk.y),
         vector(chunk.weight),
         planes,
@@ -107,6 +112,10 @@ def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Spl
         split.bins,
         float(split.n_bins),
         split.carries,
+        split.rare_class,
+        part,
+        0 if by is None else by.n_parts,
+        0 if by is None else by.first,
         _memory.block,
         scalars,
         labels,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ from aidlearn.linear.design import Design
 from aidlearn.linear.layout import sums_over_rows
 from aidlearn.linear.metric import HEAVY, Metric
 from aidlearn.linear.newton import quantile_width, uncertain_fraction
-from aidlearn.linear.passes import Split, passes_of
+from aidlearn.linear.passes import ByColumn, Split, passes_of
 from aidlearn.linear.problem import PiecewiseLinear
 
 MARGIN, MARGIN_UNEVEN = 3.0, 9.0
@@ -36,10 +36,14 @@ PASSES_FOR_SINGLE = 10.0
 """Passes that single rows may cost to solve for where they are sparse: about those of the start."""
 MOST_BINS = 32
 """Far clusters of a region: their rows seldom violate, and those that do split off anyway."""
+SUMS_OVER_SINGLE = 2.0
+"""What groups of rare columns may cost, over the single rows: both are much cheaper than another iteration."""
 BINNED = 0.98
 """Bins of equal width reach to this quantile of the distances."""
 TIED = 2.0
 """Times the rows that are wanted within a distance, from which on those at the distance itself are left out."""
+HOLLOW = (3.0, 2.0)
+"""Times a distance, and the density of rows up to there over that within it, from which on short steps mean nothing."""
 FEW_SIDES, MOST_SIDES = 3, 12
 """Planes that part the groups where the optimum may be far; every one doubles them. Few beside bins, and many in their
 place where groups cost so little that there are more planes than twice as many bins would make."""
@@ -73,6 +77,10 @@ class View:
         nearness = self.design.loss.distance(self.z) / self.leverage
         return float(nearness[nearness < (1 - 1e-9) * width].max(initial=-1.0))
 
+    def hollow(self, width: float) -> bool:
+        """Whether rows are much denser some way off than within a distance: near ones hardly say where a kink is."""
+        return self.share(HOLLOW[0] * width) > HOLLOW[0] * HOLLOW[1] * self.share(width) > 0
+
     def share(self, width: float) -> float:
         """Fraction of the rows within a distance (in leverages)."""
         return float(np.mean(self.design.loss.distance(self.z) <= width * self.leverage))
@@ -97,6 +105,9 @@ class Sharpened(Protocol):
     viewed: Chunk
     steps: list[StartStep]
 
+    @property
+    def rare_class(self) -> float: ...
+
     def at(self, point: Float) -> View: ...
 
     def note(self, n_rows: int, objective: float) -> None: ...
@@ -107,28 +118,34 @@ def draw(problem: PiecewiseLinear, sharp: Sharpened, found: Reached) -> Start:
     design, loss, n_regions = problem.design, problem.design.loss, problem.n_regions
     point, n = found.point, problem.run.n_entries
     view = sharp.at(point)
+    if view.hollow(found.reach):
+        found = replace(found, settled=False)
     near = _near_distance(problem, sharp.metric, view, found)
     nearness = loss.distance(view.z) / view.leverage
     far = nearness[nearness > near]
     n_bins = max(1, min(MOST_BINS, design.n_variables, len(far) // 4))
     n_kinds = n_regions * (2 if loss.classifies else 1)
+    n_single = max(n * view.share(near), math.sqrt(design.n_variables * n))
     sides = None
-    if not found.settled:
-        n_single = max(n * view.share(near), math.sqrt(design.n_variables * n))
-        n_bins, n_sides = _bins_and_sides(design, n_bins, n_single / n_kinds)
+    if not found.settled and design.layout is None:
+        n_bins, n_sides = _bins_and_sides(n_bins, n_single / n_kinds)
         sides = _sides(design, sharp, n_sides)
     scale = n_bins / max(float(np.quantile(far, BINNED)) if len(far) else 1.0, 1e-300)
-    n_groups = n_kinds * n_bins
-    n_parts = 1 if sides is None else 2 ** len(sides)
-    carries = HEAVY
-    split = Split(near, scale, n_bins, problem.cuts, n_groups * n_parts, carries, sides)
-    passes = passes_of(problem.run)
+    n_parts = n_bins * (1 if sides is None else 2 ** len(sides))
+    by_column = _by_column(design, n, n_bins, n_kinds, n_single)
+    n_columns = 0 if by_column is None else by_column.n_parts
+    split = Split(near, scale, n_bins, problem.cuts, n_kinds * (n_parts + n_columns), HEAVY, sides=sides)
+    split = replace(split, by_column=by_column, rare_class=sharp.rare_class)
+    passes, compiled, metric = passes_of(problem.run), problem.run.compiled, sharp.metric
 
     def assign(chunk: Chunk, leverage: Any) -> Assignment:
+        if leverage is None:
+            leverage = metric.leverage(design, chunk, compiled)
         found = passes.groups(design, chunk, point, leverage, split)
         return Assignment(found.labels, found.alone, found.objective, found.counts, found.sums)
 
-    homes = np.tile(np.repeat(np.arange(n_regions, dtype=np.int16), n_bins * n_parts), 2 if loss.classifies else 1)
+    kinds = np.tile(np.arange(n_regions, dtype=np.int16), 2 if loss.classifies else 1)
+    homes = np.concatenate([np.repeat(kinds, n_parts), np.repeat(kinds, n_columns)])
     clusters, objective = Clusters.build(problem, assign, split.n_groups, homes, sharp.leverages)
     objective += design.penalty(point)
     sharp.note(n, objective)
@@ -159,7 +176,7 @@ def _near_distance(problem: PiecewiseLinear, metric: Metric, view: View, found: 
     return min(max(found.reach, view.width(min(fewest, most))), view.width(most))
 
 
-def _bins_and_sides(design: Design, n_bins: int, n_single: float) -> tuple[int, int]:
+def _bins_and_sides(n_bins: int, n_single: float) -> tuple[int, int]:
     """Bins and planes of each kind of rows where the optimum may be far, beside so many single rows of the kind.
 
     Bins of distance differ along one direction. A solution that is far from the point the bins were drawn at lies in
@@ -167,10 +184,31 @@ def _bins_and_sides(design: Design, n_bins: int, n_single: float) -> tuple[int, 
     its solution overshoots. Groups that differ in every direction hold it, as many as cost no more to solve for than
     the single rows do.
     """
-    n_sides = _bits(n_single / sums_over_rows(design.n_variables, design.layout))
+    n_sides = _bits(n_single)
     if n_sides > _bits(n_bins) + FEW_SIDES:
         return 1, min(MOST_SIDES, n_sides)
     return n_bins, min(FEW_SIDES, _bits(n_single / n_bins))
+
+
+def _by_column(design: Design, n: int, n_bins: int, n_kinds: int, n_single: float) -> ByColumn | None:
+    """Groups for rows of sparse columns that are filled less than a bin.
+
+    In a bin such a column is diluted: its coefficient hardly moves the mean of any group, and the aggregated solution
+    takes it a hundred times too far. In a group of its own it meets all its rows. Where that many sums, which are
+    dense, cost more to solve for than the single rows do, columns share groups with others about as rare. Columns of so
+    few rows that all are single need none.
+    """
+    layout = design.layout
+    if layout is None:
+        return None
+    columns = layout.rarest_first(n, 1 / HEAVY, n / n_bins)
+    affordable = int(SUMS_OVER_SINGLE * n_single / n_kinds / sums_over_rows(design.n_variables, layout))
+    n_parts = min(len(columns), affordable)
+    if n_parts == 0:
+        return None
+    part = np.full(design.n_attributes, n_parts, dtype=np.int32)
+    part[columns] = np.arange(len(columns)) * n_parts // len(columns)
+    return ByColumn(part, n_parts, n_kinds * n_bins)
 
 
 def _bits(number: float) -> int:

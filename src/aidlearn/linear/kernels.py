@@ -140,6 +140,16 @@ def model(rows, y, weight, planes, loss, leverage, kappa, work, scalars, forces,
 
 
 @compiled
+def rarest(indices, indptr, part, found):
+    """The least part of the columns that each sparse row has a number in."""
+    for i in range(found.shape[0]):
+        least = found[i]
+        for k in range(indptr[i], indptr[i + 1]):
+            least = min(least, part[np.uintp(indices[k])])
+        found[i] = least
+
+
+@compiled
 def assign(
     rows,
     y,
@@ -152,6 +162,10 @@ def assign(
     bins,
     n_bins,
     carries,
+    rare_class,
+    part,
+    n_parts,
+    first_part,
     work,
     scalars,
     labels,
@@ -180,13 +194,21 @@ def assign(
             distance, share = work[_DISTANCE + k] / leverage_here, s * leverage_here * leverage_here
             close = distance <= near * (1.0 + WIDER_BY_LEVERAGE * share)
             label = work[_REGION + k] * n_bins + math.floor(min(distance * bins, most))
-            work[_A + k] = 1.0 if close else (1.0 if share > carries else 0.0)
+            close |= share > carries
+            work[_A + k] = 1.0 if close | (work[_SIGN + k] == rare_class) else 0.0
             work[_B + k] = label + (behind if work[_SIGN + k] > 0.0 else 0.0)
         # The planes behind the first part groups further.
         for q in range(1, planes.shape[0]):
             products(rows, first, last, planes, q, work, _C)
             for k in range(size):
                 work[_B + k] = 2.0 * work[_B + k] + (1.0 if work[_C + k] > 0.0 else 0.0)
+        # And rows of rare columns are in groups behind all of these.
+        if part.shape[0] > 0:
+            another = cuts.shape[0] + 1.0 if positive == positive else 0.0
+            for k in range(size):
+                if part[first + k] < n_parts:
+                    kind = work[_REGION + k] + (another if work[_SIGN + k] > 0.0 else 0.0)
+                    work[_B + k] = first_part + kind * n_parts + part[first + k]
         for k in range(size):
             labels[first + k] = np.int32(work[_B + k])
         for k in range(size):

@@ -42,6 +42,8 @@ class Layout:
     """Those of a row in all columns."""
     levels: range | None = None
     """Sparse columns (by their numbers among these) that are the levels of a factor to be eliminated."""
+    density: Float | None = None
+    """Part of the rows that have a number in each of the sparse columns."""
 
     @classmethod
     def of(cls, density: Float | None, fit_intercept: bool, factor: range | None = None) -> Layout | None:
@@ -58,11 +60,11 @@ class Layout:
             m, n_levels = len(density), len(factor)
             numbers = np.delete(np.arange(m + 1), slice(factor.start, factor.stop))
             dense = np.arange(len(others) + fit_intercept) if found is None else found.dense
-            rest = np.empty(0, dtype=np.intp) if found is None else found.sparse
-            before = int(np.searchsorted(numbers[rest], factor.start))
+            sparse = np.empty(0, dtype=np.intp) if found is None else found.sparse
+            before = int(np.searchsorted(numbers[sparse], factor.start))
             return cls(
                 dense=numbers[dense],
-                sparse=np.insert(numbers[rest], before, np.arange(factor.start, factor.stop)),
+                sparse=np.insert(numbers[sparse], before, np.arange(factor.start, factor.stop)),
                 filled=0.0 if found is None else found.filled,
                 stored=float(density.sum()),
                 levels=range(before, before + n_levels),
@@ -79,7 +81,8 @@ class Layout:
         dense = np.sort(order[:n_dense])
         intercept = [m] if fit_intercept else []
         variables = np.append(dense, intercept).astype(np.intp)
-        return cls(variables, np.sort(order[n_dense:]), float(k[n_dense]), float(k[0]))
+        rest = np.sort(order[n_dense:])
+        return cls(variables, rest, float(k[n_dense]), float(k[0]), density=density[rest])
 
     @property
     def n_variables(self) -> int:
@@ -104,6 +107,13 @@ class Layout:
         others = p - n_levels
         with_all = (START_STEPS + 2 * SOLVER_STEPS) * DENSE_NS * p**3 / 3
         return n_levels > 1 and SOLVER_STEPS * (n * self.row_cost + DENSE_NS * others**3 / 3) < with_all
+
+    def rarest_first(self, n: int, fewest: float, most: float) -> NDArray[np.intp]:
+        """Sparse columns that more than ``fewest`` and less than ``most`` of n rows have a number in."""
+        if self.density is None:
+            return np.empty(0, dtype=np.intp)
+        found = np.flatnonzero((n * self.density > fewest) & (n * self.density < most))
+        return self.sparse[found[np.argsort(self.density[found], kind="stable")]]
 
     def position(self, n_columns: int) -> NDArray[np.int64]:
         """Number of each of ``n_columns`` columns among the sparse ones, or -1 minus that among the dense ones.

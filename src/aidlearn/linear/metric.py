@@ -6,13 +6,14 @@ Leverages are ``s_i = |a_i|`` in the norm of the inverse Gram matrix. Gram matri
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 
 from aidlearn.data.chunk import Chunk, Float
 from aidlearn.data.run import Run
@@ -30,7 +31,6 @@ LOOKED_AT = 4000
 """Rows that show whether leverages differ."""
 SMALLEST = 1e-12
 """Squared leverage over the sum of weights that every row has at least."""
-NO_COLUMNS = np.empty(0, dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,10 @@ class GramSum:
         if self._n_held > max([MOST_HELD, *(16 * rows.n_dense**2 for rows in parts)]):
             self._sum(n_jobs)
 
+    def add_matrix(self, gram: Float) -> None:
+        """Add the matrix of rows that are not here."""
+        self.summed = gram if self.summed is None else np.add(self.summed, gram, out=self.summed)
+
     def whole(self, n_jobs: int = 1) -> Float:
         """The matrix of all rows, once they are there."""
         if self.held:
@@ -150,11 +154,7 @@ class GramSum:
         return self.summed
 
     def _sum(self, n_jobs: int) -> None:
-        gram = joined(self.held).gram(n_jobs=n_jobs)
-        if self.summed is None:
-            self.summed = gram
-        else:
-            self.summed += gram
+        self.add_matrix(joined(self.held).gram(n_jobs=n_jobs))
         self.held, self._n_held = [], 0
 
 
@@ -187,39 +187,62 @@ class NormalEquations:
 
     @classmethod
     def of_all(
-        cls, design: Design, run: Run, columns: NDArray[np.intp] = NO_COLUMNS, heavy: list[Chunk] | None = None
+        cls,
+        design: Design,
+        run: Run,
+        pick: Callable[[Chunk], Chunk] | None = None,
+        take: Callable[[Chunk], None] = lambda picked: None,
     ) -> NormalEquations:
-        """By one pass over all rows; those that carry one of some columns by themselves are put into ``heavy``."""
-        found: list[Chunk] = [] if heavy is None else heavy
+        """By one pass over all rows, which may bring along rows that are picked from each chunk."""
+        return cls._of_parts(design, run, 1, lambda chunk: [slice(None)], pick, take)[0]
+
+    @classmethod
+    def of_classes(cls, design: Design, run: Run) -> list[NormalEquations]:
+        """Those of the negative class and of the positive one, by one pass."""
+        return cls._of_parts(design, run, 2, partial(_classes, design))
+
+    def __add__(self, other: NormalEquations) -> NormalEquations:
+        return NormalEquations(self.gram + other.gram, self.right + other.right)
+
+    @classmethod
+    def _of_parts(
+        cls,
+        design: Design,
+        run: Run,
+        n_parts: int,
+        parts: Callable[[Chunk], list[Any]],
+        pick: Callable[[Chunk], Chunk] | None = None,
+        take: Callable[[Chunk], None] = lambda picked: None,
+    ) -> list[NormalEquations]:
+        """Those of several parts of the rows of every chunk."""
         p = design.n_variables
-        right = np.zeros(p)
-        if design.layout is not None:
+        grams, right = [GramSum() for _ in range(n_parts)], np.zeros((n_parts, p))
+
+        def rows_of(chunk: Chunk, select: Any) -> tuple[Any, Float]:
+            if design.layout is None:
+                found = cls.of(design, chunk.select(select))
+                return found.gram, found.right
             # A matrix for every chunk would take more than its rows.
-            total = GramSum()
+            root = np.sqrt(chunk.weight[select])
+            rows = design.rows(chunk, select).scaled_rows(root)
+            return rows, rows.T @ (root * chunk.y[select])
 
-            def rows_of(chunk: Chunk, state: Any) -> tuple[tuple[Matrix, Float, Chunk], None]:
-                rows = design.rows(chunk, slice(None)).scaled_rows(np.sqrt(chunk.weight))
-                return (rows, rows.T @ (np.sqrt(chunk.weight) * chunk.y), _carrying(design, chunk, columns)), None
+        def measure(chunk: Chunk, state: Any) -> tuple[tuple[list[tuple[Any, Float]], Chunk | None], None]:
+            found = [rows_of(chunk, select) for select in parts(chunk)]
+            return (found, None if pick is None else pick(chunk)), None
 
-            def take(value: tuple[Matrix, Float, Chunk]) -> None:
-                total.add([value[0]], run.n_jobs)
-                right[:] += value[1]
-                found.append(value[2])
-
-            run.map(rows_of, collect=take)
-            return cls(total.whole(run.n_jobs), right)
-        gram = np.zeros((p, p))
-
-        def measure(chunk: Chunk, state: Any) -> tuple[tuple[NormalEquations, Chunk], None]:
-            return (cls.of(design, chunk), _carrying(design, chunk, columns)), None
-
-        def collect(value: tuple[NormalEquations, Chunk]) -> None:
-            gram[:] += value[0].gram
-            right[:] += value[0].right
-            found.append(value[1])
+        def collect(value: tuple[list[tuple[Any, Float]], Chunk | None]) -> None:
+            for k, (rows, product) in enumerate(value[0]):
+                if design.layout is None:
+                    grams[k].add_matrix(rows)
+                else:
+                    grams[k].add([rows], run.n_jobs)
+                right[k] += product
+            if value[1] is not None:
+                take(value[1])
 
         run.map(measure, collect=collect)
-        return cls(gram, right)
+        return [cls(gram.whole(run.n_jobs), right[k]) for k, gram in enumerate(grams)]
 
     def unlike(self, design: Design) -> NDArray[np.intp]:
         """The columns of a sample that have not about the norm they have on all entries.
@@ -229,36 +252,20 @@ class NormalEquations:
         ratio = np.diag(self.gram) / np.where(design.constant, 1.0, design.column_squares)
         return np.flatnonzero(~((ratio > 0.6) & (ratio < 1.7)) & ~design.constant)
 
+    def with_all_columns(self, design: Design) -> Float:
+        """The matrix of a sample where no column has less than its norm on all entries."""
+        gram = self.gram.copy()
+        diagonal = np.diag_indices_from(gram)
+        gram[diagonal] = np.maximum(gram[diagonal], design.column_squares)
+        return gram
+
     def shows_all_columns(self, design: Design) -> bool:
         """Whether a sample has all columns about as all entries have them."""
         return len(self.unlike(design)) == 0
 
 
-def carried_columns(design: Design, sample: Chunk, unlike: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Columns of which single rows may be a good part: those that a sample gets wrong, and those where it has one."""
-    m = design.n_attributes
-    if sparse.issparse(sample.X):
-        largest = np.abs(sample.X).max(axis=0).toarray().ravel() ** 2
-    else:
-        low, high = sample.X.min(axis=0) - design.centre, sample.X.max(axis=0) - design.centre
-        largest = np.maximum(np.square(low, dtype=np.float64), np.square(high, dtype=np.float64))
-    carried = (largest > HEAVY * design.column_squares[:m]) & ~design.constant[:m]
-    carried[unlike[unlike < m]] = True
-    return np.flatnonzero(carried)
-
-
-def _carrying(design: Design, chunk: Chunk, columns: NDArray[np.intp]) -> Chunk:
-    """The rows of a chunk that are a good part of one of some columns."""
-    if len(columns) == 0:
-        return chunk.select(slice(0))
-    limits = np.full(design.n_attributes, np.inf)
-    limits[columns] = HEAVY * design.column_squares[columns]
-    if sparse.issparse(chunk.X):
-        X = chunk.X.tocsr()
-        of_cell = np.repeat(chunk.weight, np.diff(X.indptr)) if (chunk.weight != 1).any() else 1.0
-        cells = np.flatnonzero(of_cell * np.square(X.data, dtype=np.float64) > limits[X.indices])
-        rows = np.unique(np.searchsorted(X.indptr, cells, side="right") - 1)
-    else:
-        squares = np.square(chunk.X[:, columns] - design.centre[columns], dtype=np.float64)
-        rows = np.flatnonzero((chunk.weight[:, None] * squares > limits[columns]).any(axis=1))
-    return chunk.select(rows)
+def _classes(design: Design, chunk: Chunk) -> list[NDArray[np.intp]]:
+    """Rows of the negative class and of the positive one."""
+    sign, _ = design.loss.fold(chunk.y)
+    assert sign is not None
+    return [np.flatnonzero(sign < 0), np.flatnonzero(sign > 0)]

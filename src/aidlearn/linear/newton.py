@@ -199,7 +199,10 @@ def at_quantile(design: Design, sample: Chunk, point: Float) -> Float:
     above = design.loss.tilts[0]
     if design.linear is not None:
         above += float(design.linear[-1]) / (design.loss.scale * design.weight)
-    shifted[-1] += float(np.quantile(residual, min(max(1 - above, 0.0), 1.0)))
+    order = np.argsort(residual)
+    below = np.cumsum(sample.weight[order])
+    at = np.searchsorted(below, min(max(1 - above, 0.0), 1.0) * below[-1])
+    shifted[-1] += float(residual[order[min(at, len(order) - 1)]])
     return shifted
 
 
@@ -221,8 +224,10 @@ def balanced_sample(design: Design, sample: Chunk, size: int) -> Chunk:
     return join(parts)
 
 
-def solved_point(design: Design, sample: Chunk, deadline: float = math.inf, n_jobs: int = 1) -> Float:
+def solved_point(
+    design: Design, sample: Chunk, deadline: float = math.inf, n_jobs: int = 1, accuracy: float = 1e-3
+) -> Float:
     """The model fitted to a sample by the aggregated solver, as far as it comes in time."""
     sums = Sums.of(np.zeros((0, design.n_variables + 2)), [design.sums_alone(sample)])
-    found = solve_aggregated(design, sums, None, Accuracy(1e-3, deadline), solve_by_interior_point, n_jobs)
+    found = solve_aggregated(design, sums, None, Accuracy(accuracy, deadline), solve_by_interior_point, n_jobs)
     return np.asarray(found.point)

@@ -39,6 +39,17 @@ class LocalSums:
 
 
 @dataclass(frozen=True)
+class ByColumn:
+    """Rows grouped, in each region and class, by the rarest column that they have a number in."""
+
+    part: NDArray[np.int32]
+    """Of each column, ascending with what it is filled; ``n_parts`` for columns that are not rare."""
+    n_parts: int
+    first: int
+    """Of these groups: those of bins and sides come before."""
+
+
+@dataclass(frozen=True)
 class Split:
     """How rows are grouped by region and by distance (in leverages) from the nearest kink."""
 
@@ -50,11 +61,15 @@ class Split:
     cuts: Float
     """Margins above so many of these are in the region with that number."""
     n_groups: int
-    """Regions times bins, once for each class, and twice for each of the sides."""
+    """All of them: regions times bins, once for each class, and twice for each of the sides; then those of columns."""
     carries: float = CARRIES
     """Leverage above which a row stays alone wherever it is."""
+    rare_class: float = 0.0
+    """Sign of the class whose rows all stay alone (0: none)."""
     sides: Float | None = None
     """Planes (with their intercepts) that part each bin further."""
+    by_column: ByColumn | None = None
+    """Groups of their own for rows with numbers in rare columns."""
 
 
 @dataclass(frozen=True)

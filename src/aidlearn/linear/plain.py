@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from aidlearn.data.chunk import Chunk, Float, Int
 from aidlearn.linear.matrix import Matrix
-from aidlearn.linear.passes import WIDER_BY_LEVERAGE, Groups, LocalSums, Split
+from aidlearn.linear.passes import WIDER_BY_LEVERAGE, ByColumn, Groups, LocalSums, Split
 
 if TYPE_CHECKING:
     from aidlearn.linear.design import Design
@@ -49,7 +49,8 @@ def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Spl
     """Groups of a chunk by side and distance, which rows stay alone, and the sums of the groups.
 
     The group of a row is its region, and in it the bin of its distance in leverages; the positive class comes behind
-    the other. Each is parted further by the sides of planes.
+    the other. Each is parted further by the sides of planes. Rows with a number in a rare column are in groups of their
+    own.
     """
     loss = design.loss
     z = design.margins(chunk, point)
@@ -61,12 +62,29 @@ def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Spl
         labels[sign > 0] += (len(split.cuts) + 1) * split.n_bins
     for side in () if split.sides is None else split.sides:
         labels = 2 * labels + (chunk @ side[:-1] + side[-1] > 0)
+    if split.by_column is not None:
+        part, n_parts = _rarest(chunk.X, split.by_column), split.by_column.n_parts
+        kind = _regions(z, split.cuts).astype(np.int32)
+        if sign is not None:
+            kind[sign > 0] += len(split.cuts) + 1
+        labels = np.where(part < n_parts, split.by_column.first + kind * n_parts + part, labels)
     share = chunk.weight * np.asarray(leverage, dtype=np.float64) ** 2
     alone = (distance <= split.near * (1 + WIDER_BY_LEVERAGE * share)) | (share > split.carries)
+    if sign is not None:
+        alone |= sign == split.rare_class
     together = np.flatnonzero(~alone)
     sums = design.aggregate(chunk.select(together), labels[together], split.n_groups)
     counts = np.bincount(labels[together], minlength=split.n_groups)
     return Groups(design.objective_at(chunk, point, z), labels, np.flatnonzero(alone), counts, sums)
+
+
+def _rarest(X: Any, by: ByColumn) -> NDArray[np.int32]:
+    """Part of the rarest column of each row of a CSR matrix."""
+    found = np.full(X.shape[0], by.n_parts, dtype=np.int32)
+    filled = np.diff(X.indptr) > 0
+    if filled.any():
+        found[filled] = np.minimum.reduceat(by.part[X.indices], X.indptr[:-1][filled])
+    return found
 
 
 def _regions(z: Float, cuts: Float) -> NDArray[np.int16]:

@@ -38,6 +38,8 @@ ON_KINK = 1e-7
 THREE_WAY_CUTS = np.array([np.nextafter(-ON_KINK, -1.0), ON_KINK])
 DOUBLED = 1.0
 """Entries that may become clusters of their own in a split, relative to the clusters there are."""
+SMALLEST_GROUPS = 0.5
+"""Entries of the smallest groups that do so with the first split, violated or not, in the same unit."""
 ONE_STEP = np.ones(1)
 ACCURATE = 1e-9
 """Accuracy of the aggregated solver that keeps the bounds of the paper's procedure visibly non-decreasing."""
@@ -77,12 +79,14 @@ class Segment(Trial):
     origin: Float | None = None
     n_alone: float = 0.0
     """Part of the entries of a chunk that may become clusters of their own."""
+    dissolved: NDArray[np.bool_] | None = None
+    """Clusters whose entries all become clusters of their own."""
 
     @classmethod
-    def between(cls, origin: Float, end: Float, n_alone: float) -> Segment:
+    def between(cls, origin: Float, end: Float, n_alone: float, dissolved: NDArray[np.bool_] | None = None) -> Segment:
         points = [origin + t * (end - origin) for t in cls.STEPS]
         points[0] = end
-        return cls(points, n_split=2, origin=origin, n_alone=n_alone)
+        return cls(points, n_split=2, origin=origin, n_alone=n_alone, dissolved=dissolved)
 
 
 class PiecewiseLinear(Problem):
@@ -166,15 +170,33 @@ class PiecewiseLinear(Problem):
             return None
         n, p = self.run.n_entries, self.design.n_variables
         spare = self.run.budget.later / (p + 2) - clusters.n_clusters
-        n_alone = max(0.0, min(DOUBLED * clusters.n_clusters, spare)) / n
-        return Segment.between(incumbent.point, solution.point, n_alone)
+        n_alone = max(0.0, min(DOUBLED * clusters.n_clusters, spare))
+        dissolved = self._smallest_groups(clusters, solution.point, n_alone)
+        return Segment.between(incumbent.point, solution.point, n_alone / n, dissolved)
+
+    def _smallest_groups(self, clusters: Clusters, point: Float, n_alone: float) -> NDArray[np.bool_] | None:
+        """Groups that save next to nothing, up to some number of entries in all: small ones, the more so near a kink.
+
+        Where the optimum was far from the start they hold rows that no other cluster is like, and are what is violated
+        when all large groups have settled: another iteration, for a handful of entries.
+        """
+        groups = np.flatnonzero(clusters.counts > 1)
+        saves = clusters.counts[groups] * np.sqrt(self.distances(clusters, point)[groups])
+        ascending = groups[np.argsort(saves, kind="stable")]
+        room = min(SMALLEST_GROUPS * clusters.n_clusters, n_alone)
+        few = ascending[: np.searchsorted(np.cumsum(clusters.counts[ascending]), room, side="right")]
+        if len(few) == 0:
+            return None
+        dissolved = np.zeros(clusters.n_clusters, dtype=bool)
+        dissolved[few] = True
+        return dissolved
 
     def find_moved(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16]) -> Moved:
         design, end = self.design, trial.points[0]
         if not self.compiled or design.offset:  # beside an offset objectives are rounded up entry by entry
             if not (homes >= 0).any():  # every entry is alone: regions tell nothing
                 return Moved.nothing(self._objectives(chunk, trial, self._margins(chunk, trial)))
-            return self._with_alone(chunk, trial, super().find_moved(chunk, trial, homes))
+            return self._with_alone(chunk, trial, homes, super().find_moved(chunk, trial, homes))
         from aidlearn.linear import compiled
 
         points, steps = [end], ONE_STEP
@@ -184,17 +206,28 @@ class PiecewiseLinear(Problem):
         found = compiled.moves(design, chunk, points, compiled.Check(steps, trial.n_split, self.cuts, tolerance, homes))
         if design.may_be_exact(float(found.objectives[0]), found.target_size):
             found.objectives[0] = design.objective_at(chunk, end, design.margins(chunk, end))
-        return self._with_alone(chunk, trial, Moved(found.objectives, found.rows, found.codes))
+        return self._with_alone(chunk, trial, homes, Moved(found.objectives, found.rows, found.codes))
 
-    def _with_alone(self, chunk: Chunk, trial: Trial, moved: Moved) -> Moved:
-        """The same, with the entries that become clusters of their own: all, if they are not too many.
+    def _with_alone(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16], moved: Moved) -> Moved:
+        """The same, with the entries that become clusters of their own: all that move, if they are not too many.
 
         Entries that leave a group together seldom stay together. Where a solution has overshot, many leave that will
         come back, and are better kept together. Every chunk has its share, whatever the others have.
         """
-        if not isinstance(trial, Segment) or not 0 < len(moved.rows) <= math.ceil(trial.n_alone * chunk.n_entries):
+        if not isinstance(trial, Segment):
             return moved
-        return replace(moved, alone=np.ones(len(moved.rows), dtype=bool))
+        few = len(moved.rows) <= math.ceil(trial.n_alone * chunk.n_entries)
+        if trial.dissolved is None:
+            return replace(moved, alone=np.ones(len(moved.rows), dtype=bool)) if few and len(moved.rows) else moved
+        assert chunk.labels is not None
+        leaves = trial.dissolved[chunk.labels]
+        codes = homes[chunk.labels] * np.int16(sum(self.n_regions**k for k in range(trial.n_split)))
+        codes[moved.rows] = moved.codes
+        alone = leaves.copy()
+        alone[moved.rows] |= few
+        leaves[moved.rows] = True
+        rows = np.flatnonzero(leaves)
+        return replace(moved, rows=rows, codes=codes[rows], alone=alone[rows])
 
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
         margins = self._margins(chunk, trial)
