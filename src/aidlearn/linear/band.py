@@ -65,6 +65,8 @@ BALANCED_ROWS = 2000
 # Newton steps
 MAX_FULL_STEPS = 3
 """On all rows; where they converge, more gain less than the aggregated problem does."""
+STEPS_AFTER_FIT = 2
+"""On all rows, after a fit to rows picked by leverage, which takes a pass itself."""
 DAMPED_STEPS = 2
 """On all rows: steps that have to be damped lead nowhere soon, and an aggregated problem sees further than they do."""
 FIRST_STEPS = 8
@@ -79,6 +81,8 @@ ERROR_AFTER_STEP = 1 / 16
 """What a Newton step leaves of the squared error: a quarter of the width, which shrinks with the error's root."""
 LEAST_CONTRACTION = 0.3
 """A step is not taken to shrink the next one by more than this, whatever the last two say."""
+CONTRACTS = 0.8
+"""A step over the one before it where steps lead to the optimum rather than around it."""
 SHORT, SHORT_UNEVEN = 0.2, 0.05
 """Steps below this part of the final accuracy end sharpening. Where rows differ in leverage, some coefficients lag
 behind the typical one."""
@@ -248,10 +252,15 @@ class _Sharpening:
     def _thinned(self, step: int) -> Chunk:
         return self.samples[0].select(slice(None, None, step)).weighing(self.design.weight)
 
+    @property
+    def fitted_first(self) -> bool:
+        """Whether a model of the picked rows takes the place of Newton steps on samples, which lead nowhere soon."""
+        return self.by_leverage and self.design.loss.classifies
+
     def on_samples(self, point: Float | None) -> Float:
         """Newton steps on samples of growing size, from a given point or a cheap one."""
         design, p = self.design, self.design.n_variables
-        if design.loss.classifies and self.by_leverage:
+        if self.fitted_first:
             return solved_point(design, self.samples[-1], self.run.deadline, self.run.n_jobs, FAIR)
         if design.loss.classifies:
             few = balanced_sample(design, self.samples[-1], max(ROWS_PER_VARIABLE * p, BALANCED_ROWS))
@@ -277,7 +286,7 @@ class _Sharpening:
         everything = _Level(self.run, self.leverages, is_sample=False)
         smallest = self.design.n_variables / self.design.effective
         error = 4 * smallest * self.run.n_entries / self.n_sampled
-        steps = 1 if self.by_leverage and self.design.loss.classifies else MAX_FULL_STEPS
+        steps = STEPS_AFTER_FIT if self.fitted_first else MAX_FULL_STEPS
         found = self._descend(everything, point, error, smallest, steps)
         self.leverages = everything.leverages
         return found
@@ -321,8 +330,10 @@ class _Sharpening:
             unit = view.width(view.fraction(smallest))
             # What is left to go after this step, if the next one shrinks as this one did.
             left = length * min(1.0, max(LEAST_CONTRACTION, length / previous))
-            # The last step after one that gained is taken unseen: what draws the clusters looks there anyway.
-            unseen = final and (level.is_sample or 0 < gained < math.inf)
+            # The last step after one that gained is taken unseen: what draws the clusters looks there anyway. Beside
+            # rare columns it may be anywhere, unless steps become shorter.
+            sure = not self.fitted_first or length < CONTRACTS * previous
+            unseen = final and (level.is_sample or (0 < gained < math.inf and sure))
             if damping.negligible and (left <= short * unit or unseen):
                 return Reached(trial, max(length, view.width(UNSURE * view.fraction(smallest))))
             if final and steps > 1 and not level.is_sample:
