@@ -12,15 +12,17 @@ from aidlearn.data.chunk import Chunk
 from aidlearn.data.moments import inspect
 from aidlearn.data.run import Run
 from aidlearn.linear import compiled, plain
-from aidlearn.linear.band import _Sharpening
+from aidlearn.linear.band import Band, _Sharpening
 from aidlearn.linear.coreset import ByLeverage
 from aidlearn.linear.design import Design
-from aidlearn.linear.draw import _bins_and_sides, _by_column
-from aidlearn.linear.layout import sums_over_rows
+from aidlearn.linear.layout import Costs
 from aidlearn.linear.losses import hinge
 from aidlearn.linear.metric import Metric, NormalEquations
 from aidlearn.linear.newton import _thinned
 from aidlearn.linear.passes import ByColumn, Split
+from aidlearn.linear.policy import Plan, Reached, _bins_and_planes, rare_columns
+from aidlearn.linear.problem import PiecewiseLinear, Procedure
+from aidlearn.linear.solvers import SOLVERS
 
 
 def classes(n=4000, m=6, seed=0):
@@ -55,8 +57,8 @@ def test_sides_part_groups_alike_in_both_versions_of_the_pass(storage):
 
 
 def test_many_planes_take_the_place_of_bins_where_there_are_many_single_rows():
-    assert _bins_and_sides(6, 3000.0) == (1, 11)
-    assert _bins_and_sides(6, 20.0) == (6, 1)  # few single rows: few groups
+    assert _bins_and_planes(6, 3000.0) == (1, 11)
+    assert _bins_and_planes(6, 20.0) == (6, 1)  # few single rows: few groups
 
 
 def categories(n, sizes, seed=0):
@@ -103,17 +105,38 @@ def test_rows_of_rare_columns_are_grouped_alike_in_both_versions_of_the_pass():
 def test_columns_share_groups_where_sums_are_dear():
     X, rng = categories(20_000, (400,))
     y = (rng.random(20_000) < 0.3).astype(float)
-    _, design = designed(X, y)
-    assert sums_over_rows(design.n_variables, design.layout) > 20  # sums of sparse rows are dense
+    run, design = designed(X, y)
+    costs = Costs.of(design.n_variables, design.layout)
+    assert costs.sum > 20 * costs.row  # sums of sparse rows are dense
     filled = np.asarray((X != 0).sum(axis=0)).ravel()
     # Columns filled less than a bin, but with more rows than are single anyway.
     rare = (filled > 50) & (filled < 20_000 / 32)
-    for n_single, shared in ((1e6, False), (2000.0, True)):
-        by = _by_column(design, 20_000, 32, 4, n_single)
-        assert ((by.part < by.n_parts) == rare).all()
-        assert (np.bincount(by.part[rare]).max() > 1) == shared
-        assert (np.diff(by.part[rare][np.argsort(filled[rare], kind="stable")]) >= 0).all()
-    assert _by_column(design, 20_000, 32, 4, 10.0) is None
+    columns = rare_columns(design, 20_000, 32)
+    np.testing.assert_array_equal(np.sort(columns), np.flatnonzero(rare))
+    problem = PiecewiseLinear(run, design, Procedure(SOLVERS["auto"], Band()))
+    sharp = _Sharpening(run, design, np.random.default_rng(0))
+    point = np.zeros(design.n_variables)
+    plan = Plan.of(problem, sharp.metric, sharp.at(point), Reached(point, 1.0, settled=False))
+    by = plan.by_column(design)
+    assert 0 < by.n_parts < len(columns)
+    assert by.n_parts * plan.n_kinds * costs.sum <= 2 * max(plan.n_single, np.sqrt(401 * 20_000)) * costs.row
+    assert ((by.part < by.n_parts) == rare).all()
+    assert (np.diff(by.part[columns]) >= 0).all()  # the rarest first
+    assert plan.n_groups == 4 * (plan.n_bins + by.n_parts)
+
+
+def test_a_model_tells_what_its_clusters_follow_from():
+    X, y = classes()
+    plan = LinearSVC(C=0.1, random_state=0).fit(X, y).plan_
+    assert plan["n_rows"] == 4000
+    assert plan["n_variables"] == 7
+    assert plan["because"] in {
+        "steps that have not settled",
+        "rows that cost next to nothing",
+        "the error of the point",
+    }
+    assert plan["solve_cost"] > 0
+    assert LinearSVC(C=0.1, init="kmeans").fit(X, y).plan_ == {}
 
 
 def test_an_overshooting_solution_is_held_by_groups_that_differ_in_every_direction():

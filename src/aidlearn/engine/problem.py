@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,6 +71,10 @@ class Start:
     incumbent: Incumbent | None = None
     steps: Sequence[StartStep] = ()
     """What was evaluated on the way, with times of ``time.monotonic()``."""
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    """What the clusters follow from, by name, where the start tells."""
+    settled: bool = True
+    """Whether the point is close to the optimum as far as the start knows."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -163,6 +164,8 @@ class Result:
     """The clusters it belongs to."""
     start: list[StartStep] = field(default_factory=list)
     """What the start evaluated before the first iteration, where it tells."""
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    """What the initial clusters follow from, by name, where the start tells."""
 
     @property
     def gap(self) -> float:

@@ -106,6 +106,9 @@ FITTED_ATTRIBUTES = """
     history_ : list of Iteration
     start_ : list of StartStep
         What the start evaluated before the first iteration, on samples and on all rows; empty where it does not tell.
+    plan_ : dict
+        What the initial clusters follow from, by name: the error of the point, costs of a row, a pass and a solve, how
+        many rows are single and why, how the others are grouped; empty where the start does not tell.
     cluster_sizes_, cluster_distances_ : ndarray
         Rows in each of the final clusters (1,500 at most) and the distance of its mean from the nearest kink.
     frames_ : list of Frame
@@ -335,6 +338,7 @@ class AIDEstimator(BaseEstimator, ABC):
         self.aggregation_rate_ = keep([r.aggregation_rate for r in results])
         self.history_ = keep([r.history for r in results], array=False)
         self.start_ = keep([r.start for r in results], array=False)
+        self.plan_ = keep([dict(r.plan) for r in results], array=False)
         self.n_passes_ = run.n_passes
         # What plots show beyond the history: the final clusters, and every iteration of plane data.
         profiles = [fit.profile for fit in fits if fit.profile]

@@ -79,7 +79,8 @@ CV_ATTRIBUTES = """
         Over the data, with those of the refit.
     coef_, intercept_, objective_, lower_bound_, gap_, status_
         Of the refit, as in the single model.
-    n_iter_, n_clusters_, aggregation_rate_, history_, start_, cluster_sizes_, cluster_distances_, frames_
+    n_iter_, n_clusters_, aggregation_rate_, history_, start_, plan_, cluster_sizes_, cluster_distances_,
+    frames_
         Of the refit, too, as are ``support_`` and ``dual_coef_`` of a classifier.
     classes_, n_features_in_, feature_names_in_, n_dropped_
         Of the data, as in the single model."""
@@ -356,7 +357,7 @@ class CrossValidated(LinearEstimator):
 
 CERTIFICATE = (
     *("objective_", "lower_bound_", "gap_", "status_", "n_iter_", "n_clusters_", "aggregation_rate_", "history_"),
-    "start_",
+    *("start_", "plan_"),
     *("cluster_sizes_", "cluster_distances_", "frames_", "support_", "dual_coef_", "recipe_", "feature_names_in_"),
 )
 """Fitted attributes that not every fit has."""

@@ -20,7 +20,7 @@ from aidlearn.engine.problem import Start
 from aidlearn.engine.result import StartStep
 from aidlearn.linear.coreset import ByLeverage
 from aidlearn.linear.design import Design
-from aidlearn.linear.draw import Reached, View, draw
+from aidlearn.linear.draw import draw
 from aidlearn.linear.frame import nearest
 from aidlearn.linear.hasty import HURRY, few_rows, hasty, out_of_time
 from aidlearn.linear.metric import Metric, NormalEquations
@@ -35,6 +35,7 @@ from aidlearn.linear.newton import (
     thinning,
 )
 from aidlearn.linear.passes import passes_of
+from aidlearn.linear.policy import Reached, View
 from aidlearn.linear.problem import PiecewiseLinear
 
 SMALL = 1000

@@ -144,7 +144,7 @@ class Batch:
         sample = run.sample(lambda: largest_sample(run, design.n_variables, np.random.default_rng(0)))
         z = design.margins(sample, point)
         leverage = np.broadcast_to(np.asarray(self.metric.leverage(design, sample), dtype=np.float64), z.shape)
-        return quantile_width(design, z, leverage, fraction)
+        return quantile_width(design.loss.distance(z) / leverage, fraction)
 
     def _share(self, point: Float, reach: float) -> float:
         """Part of the rows within a distance of a kink, by a sample."""

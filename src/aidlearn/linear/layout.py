@@ -134,6 +134,19 @@ def rows_for_passes(n: int, p: int, layout: Layout | None, n_passes: float) -> f
     return n * n_passes * (PASS_NS + PASS_NS_STORED * p) / (SOLVER_STEPS * (ROW_NS + DENSE_NS * p * p))
 
 
-def sums_over_rows(p: int, layout: Layout | None) -> float:
-    """How many times as long as a single row a sum of many takes in a step of the solver: it is dense."""
-    return 1.0 if layout is None else (ROW_NS + DENSE_NS * p * p) / layout.row_cost
+@dataclass(frozen=True)
+class Costs:
+    """Nanoseconds of a row."""
+
+    row: float
+    """Single, in a step of the solver."""
+    sum: float
+    """The sum of many there: it is dense."""
+    row_of_pass: float
+    """In a pass."""
+
+    @classmethod
+    def of(cls, p: int, layout: Layout | None) -> Costs:
+        dense = ROW_NS + DENSE_NS * p * p
+        stored = p if layout is None else layout.stored
+        return cls(dense if layout is None else layout.row_cost, dense, PASS_NS + PASS_NS_STORED * stored)

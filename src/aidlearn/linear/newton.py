@@ -169,10 +169,9 @@ def thinning(n_near: float, p: int, enough: float = 0.0) -> int:
     return max(1, int(n_near / max(40 * p, 5000, enough)))
 
 
-def quantile_width(design: Design, z: Float, leverage: Float, fraction: float) -> float:
+def quantile_width(nearness: Float, fraction: float) -> float:
     """Width (in leverages) within which a given fraction of the rows lies next to a kink."""
-    nearness = design.loss.distance(z) / leverage
-    rank = min(len(z) - 1, max(0, math.ceil(fraction * len(z)) - 1))
+    rank = min(len(nearness) - 1, max(0, math.ceil(fraction * len(nearness)) - 1))
     # Rows tied on a kink would make the width zero; no smoothing is not a smoothing.
     return max(float(np.partition(nearness, rank)[rank]), 1e-6 * float(nearness.mean()), 1e-150)
 
