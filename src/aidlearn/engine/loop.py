@@ -21,9 +21,8 @@ logger = logging.getLogger("aidlearn")
 
 AT_ONCE = 1e-3
 """Seconds for what was not begun when the user stopped the fit."""
-UNLIKELY, UNLIKELY_UNSETTLED = 10.0, 1.0
-"""Tolerances between the first bound and the incumbent from which on the first solution is seldom the last, after
-starts that settled and others."""
+UNLIKELY = 10.0
+"""Tolerances between the first bound and the incumbent from which on the first solution is seldom the last."""
 USELESS = 0.5
 """Relative gap above which the point of a late fit may be worse than one without slopes (which takes a pass)."""
 
@@ -78,8 +77,8 @@ class _Progress:
     history: list[Iteration] = field(default_factory=list)
     steps: list[StartStep] = field(default_factory=list)
     plan: Mapping[str, Any] = field(default_factory=dict)
-    settled: bool = True
-    """Whether the start believes to be close to the optimum."""
+    first_is_last: bool = True
+    """Whether the start takes the first aggregated solution to be the last."""
     _known_error: tuple[Incumbent, float] | None = None
 
     @property
@@ -115,7 +114,7 @@ class _Progress:
             start = problem.start()
             self.incumbent, self.proven = start.incumbent, problem.trivial_bound
             self.steps = [replace(step, seconds=step.seconds - self.started) for step in start.steps]
-            self.plan, self.settled = start.plan, start.settled
+            self.plan, self.first_is_last = start.plan, start.last
             self.in_time = time.monotonic() < self.deadline
             self.save(start.clusters)
             return start.clusters
@@ -141,7 +140,7 @@ class _Progress:
         several = bool(self.history)
         if self.incumbent is not None and not several:
             gap = relative_gap(self.objective, max(solution.lower_bound, self.problem.trivial_bound))
-            several = gap > (UNLIKELY if self.settled else UNLIKELY_UNSETTLED) * self.limits.tol
+            several = gap > (UNLIKELY if self.first_is_last else 1.0) * self.limits.tol
         trial = self.problem.split_trial(solution, self.incumbent, clusters) if several else None
         return trial if trial and trial.points[0] is solution.point else Trial([solution.point])
 

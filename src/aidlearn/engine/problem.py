@@ -73,8 +73,8 @@ class Start:
     """What was evaluated on the way, with times of ``time.monotonic()``."""
     plan: Mapping[str, Any] = field(default_factory=dict)
     """What the clusters follow from, by name, where the start tells."""
-    settled: bool = True
-    """Whether the point is close to the optimum as far as the start knows."""
+    last: bool = True
+    """Whether the first aggregated solution is likely to be the last."""
 
 
 @dataclass(frozen=True)

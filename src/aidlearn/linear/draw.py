@@ -65,7 +65,9 @@ def draw(problem: PiecewiseLinear, sharp: Sharpened, found: Reached) -> Start:
     clusters, objective = Clusters.build(problem, assign, split.n_groups, homes, sharp.leverages)
     objective += design.penalty(point)
     sharp.note(n, objective)
-    return Start(clusters, Incumbent(point, objective), sharp.steps, plan.record(), plan.settled)
+    # Where leverages differ, some coefficient is seldom known as well as the others.
+    last = plan.settled and metric.constant is not None
+    return Start(clusters, Incumbent(point, objective), sharp.steps, plan.record(), last)
 
 
 def _sides(design: Design, sharp: Sharpened, number: int) -> Float | None:

@@ -169,9 +169,7 @@ class Plan:
             because=because,
             n_bins=n_bins,
             n_planes=n_planes,
-            n_column_groups=min(
-                len(rare_columns(design, n, n_bins)), int(SUMS_OVER_SINGLE * paid * costs.row / costs.sum)
-            ),
+            n_column_groups=min(n_columns, int(SUMS_OVER_SINGLE * paid * costs.row / costs.sum)),
             n_kinds=n_kinds,
         )
         logger.debug("%s", plan)
