@@ -34,6 +34,11 @@ LONGER, WORTHWHILE = 0.3, 0.1
 """What a correction aims at beyond the step so far, and the part of it that makes another one worthwhile."""
 CENTRAL = 10.0
 """Factor from the centre that products are led back to."""
+MOST_CENTRING = 0.1
+"""Part of the mean product that a step aims at, at most: where the path bends, predictions are blocked early, and would
+have every step aim at little less than the mean. Corrections do better."""
+BLOCKED = 0.05
+"""Length of the first step of all below which it began too close to bounds."""
 TINY = 1e-200
 EXACT = 1e-10
 """Accuracy asked for up to which an optimum is to be verified."""
@@ -158,7 +163,7 @@ class _Newton:
         """Mehrotra's direction: predict with no centring, then centre as much as the prediction needs."""
         predicted = self.direction(0.0)
         S, Z = self.ahead(predicted, self.longest(predicted, 1.0))
-        centred = mu * (float(S @ Z) / (len(S) * mu)) ** 3
+        centred = mu * min((float(S @ Z) / (len(S) * mu)) ** 3, MOST_CENTRING)
         del S, Z  # problems of many rows are to need no more memory than they must
         products = predicted.S
         products *= predicted.Z
@@ -209,13 +214,15 @@ def solve(
     wanted = max(relative, 1e-13)
     best = _at(rows, w, trivial(rows))
     it, cut = _first_point(rows, w, deadline), 0.0 if rows.constrained else CUT
+    begun = worthwhile(rows)  # close to the optimum
     # A verified optimum is most cheaply had from a fair interior point, which needs no proof of its own; a cautious
     # last attempt starts far from every bound, where the first steps cannot be blocked.
     for target, slack in (*((gap, 1.0) for gap in POLISHED_FROM if exact), (wanted, 1.0), (wanted, CAUTIOUS)):
         if slack > 1:
             it, cut = _starting_point(rows, best.w, slack), 0.0
         proven = target == wanted
-        best, it = _iterate(rows, it, best, cut, _Aim(target, rounding, deadline, max_iterations, proven))
+        best, it = _iterate(rows, it, best, cut, _Aim(target, rounding, deadline, max_iterations, proven, not begun))
+        begun = True
         polished = polish(rows, best.w if proven else it.w, it.S[: len(rows.e)] + rows.lower) if exact else None
         if polished is not None:
             best = _better(best, _at(rows, polished.w, polished.certificate))
@@ -260,6 +267,8 @@ class _Aim:
     max_iterations: int
     proven: bool
     """Whether that gap is to be proven; otherwise the products of S and Z tell it."""
+    first: bool
+    """Whether no step was taken yet: a blocked one then tells that the point is too close to its bounds."""
 
 
 def _iterate(
@@ -295,6 +304,9 @@ def _iterate(
         # No length at all: the step is not finite.
         if not (primal > 0 and dual > 0) or float(it.w @ it.w) > DIVERGED**2:
             break
+        if iteration == 0 and aim.first and max(primal, dual) < BLOCKED:
+            it = _starting_point(rows, it.w, CAUTIOUS)
+            continue
         left = (1 - 0.5 * dual) * residual
         if max(primal, dual) < 1e-3:
             without_progress += 1
