@@ -199,12 +199,39 @@ def test_a_hybrid_matrix_is_its_dense_twin(seed, n_rows, n_full):
         assert one @ v == pytest.approx(two @ v)
         assert one.T @ u == pytest.approx(two.T @ u)
         assert one.gram(positive) == pytest.approx(two.gram(positive))
+        assert one.normal(positive).diagonal() == pytest.approx(two.gram(positive).diagonal())
+        extra = 1.0 + np.abs(v)
+        solved = np.linalg.solve(two.gram(positive) + np.diag(extra), v)
+        assert one.normal(positive).factor(extra).solve(v) == pytest.approx(solved)
         assert one.maxima() == pytest.approx(two.maxima())
         assert one.slope_products(u) == pytest.approx(two.slope_products(u))
         assert one.weighted_squares(positive, np.abs(v)) == pytest.approx(two.weighted_squares(positive, np.abs(v)))
         assert one.column(2) == pytest.approx(two.column(2))
         assert one.columns(some).T @ u == pytest.approx(two.columns(some).T @ u)
         assert one.transposed(some).toarray() == pytest.approx(two.transposed(some))
+
+
+@pytest.mark.parametrize("eliminated", [False, True])
+def test_sums_of_few_rows_are_stored_as_sparse_rows(eliminated):
+    """Sums of two or three entries have few numbers: as full rows they would cost most of a Gram matrix."""
+    rng = np.random.default_rng(0)
+    q, r, n_single, n_sums = 2, 80, 30, 12
+    layout = Layout(np.array([0, r + 1]), np.arange(1, r + 1), 3.0, 5.0, range(r) if eliminated else None)
+    single = rng.normal(size=(n_single, r)) * (rng.random((n_single, r)) < 0.03)
+    sums = rng.normal(size=(n_sums, r))
+    sums[::2] *= rng.random((6, r)) < 0.06
+    at = np.sort(rng.choice(n_single + n_sums, n_sums, replace=False))
+    dense = rng.normal(size=(n_single + n_sums, q))
+    found = Hybrid.of_parts(dense, sparse.csr_array(single), sums, at, layout)
+    array = np.empty((n_single + n_sums, r))
+    array[at], array[np.setdiff1d(np.arange(len(array)), at)] = sums, single
+    array = np.column_stack([dense[:, 0], array, dense[:, 1]])
+    D = rng.random(len(array))
+    assert found.rows(np.arange(len(array))) == pytest.approx(array)
+    assert found.gram(D) == pytest.approx((array.T * D) @ array)
+    # A row with more than one level of an eliminated factor is a full one, however few its numbers.
+    assert np.array_equal(found.at, at if eliminated else at[1::2])
+    assert found.S.has_sorted_indices
 
 
 @pytest.mark.parametrize("apart", [0.0, 1e-9])

@@ -32,7 +32,7 @@ def _sparse_gram(data, indices, indptr, D, G):
 
 
 @compiled
-def _mirror(G):
+def mirror(G):
     """Copy what is above the diagonal below it, by tiles that fit into cache."""
     p = G.shape[0]
     for top in range(0, p, TILE):
@@ -190,8 +190,8 @@ def level_sums(level: Any, own: Any, weight: Any, dense: Any, others: Any, targe
     _level_sums(level, own, weight, dense, data, vector(indptr), target, *sums)
 
 
-def sparse_gram(rows: Any, D: Float, n_jobs: int = 1) -> Float:
-    """``S' diag(D) S`` of a CSR matrix whose columns ascend in every row."""
+def sparse_gram(rows: Any, D: Float, n_jobs: int = 1, mirrored: bool = True) -> Float:
+    """``S' diag(D) S`` of a CSR matrix whose columns ascend in every row; or only what is above the diagonal."""
     K, p = rows.shape
     data, indices, indptr = vector(rows.data), vector(rows.indices), vector(rows.indptr)
 
@@ -201,7 +201,8 @@ def sparse_gram(rows: Any, D: Float, n_jobs: int = 1) -> Float:
         return G
 
     gram = _summed(part, K, p * p, n_jobs)
-    _mirror(gram)
+    if mirrored:
+        mirror(gram)
     return gram
 
 

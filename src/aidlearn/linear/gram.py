@@ -17,6 +17,8 @@ RUNS = 8
 """Runs of blocks, whatever the number of threads: their matrices exist side by side and are added in order."""
 ONE_RUN = 1 << 22
 """Operations of a Gram matrix below which threads do not pay."""
+ONE_BLOCK = 512
+"""Rows that are not cut into runs: these would mostly add matrices."""
 FEW_COLUMNS = 32
 """Up to which both halves of a symmetric matrix cost less than one and the roots of D."""
 BLOCK_ROWS = 2048
@@ -34,7 +36,7 @@ def weighted_gram(A: Float, D: Float | None = None, n_jobs: int = 1) -> Float:
     K, p = A.shape
     if p <= FEW_COLUMNS and D is not None and K * p * p <= ONE_RUN:
         return np.asarray((A * D[:, None]).T @ A)
-    if K * p * p <= ONE_RUN:
+    if K * p * p <= ONE_RUN or K <= ONE_BLOCK:
         B = A if D is None else A * np.sqrt(D)[:, None]
         return np.asarray(B.T @ B)
     size = block_rows(K, p)

@@ -15,7 +15,7 @@ from aidlearn.linear.gram import weighted_gram
 from aidlearn.linear.layout import Layout
 from aidlearn.linear.levels import Levels
 from aidlearn.linear.matrix import DEPENDENT, WELL_CONDITIONED, Dense, Matrix, weakest_pivot
-from aidlearn.linear.normal import ArrowNormal, Normal
+from aidlearn.linear.normal import ArrowNormal, DenseNormal, Normal
 
 CELLS_AT_ONCE = 1 << 24
 """Of columns in doubt, whose distance from the others is measured."""
@@ -58,14 +58,25 @@ class Hybrid(Matrix):
 
     @classmethod
     def of_parts(cls, dense: Float, others: Any, full: Float, at: NDArray[Any], layout: Layout) -> Hybrid:
-        """The same where ``others`` leaves out the rows ``at``."""
-        lengths = np.zeros(len(dense) + 1, dtype=others.indptr.dtype)
+        """The same where ``others`` leaves out the rows ``at``; those with few numbers join it."""
         rest = np.ones(len(dense), dtype=bool)
         rest[at] = False
-        lengths[1:][rest] = np.diff(others.indptr)
-        shape = len(dense), others.shape[1]
-        S = sparse.csr_array((others.data, others.indices, np.cumsum(lengths, dtype=lengths.dtype)), shape=shape)
-        return cls(dense, S, full, at, (layout.dense, layout.sparse), layout.levels)
+        sums = np.ones(len(full), dtype=bool)
+        if layout.levels is None:  # sums have more than one of those
+            sums = np.count_nonzero(full, axis=1) > layout.most_sparse
+        if sums.all():
+            lengths = np.zeros(len(dense) + 1, dtype=others.indptr.dtype)
+            lengths[1:][rest] = np.diff(others.indptr)
+            shape = len(dense), others.shape[1]
+            S = sparse.csr_array((others.data, others.indices, np.cumsum(lengths, dtype=lengths.dtype)), shape=shape)
+        else:
+            number = np.full(len(dense), -1)  # of each row in what follows, with an empty one at the end
+            number[rest] = np.arange(others.shape[0])
+            number[at[~sums]] = others.shape[0] + np.arange(len(sums) - int(sums.sum()))
+            empty = sparse.csr_array((1, others.shape[1]))
+            S = stacked([others, sparse.csr_array(full[~sums]), empty])[number]
+            S.sort_indices()
+        return cls(dense, S, np.ascontiguousarray(full[sums]), at[sums], (layout.dense, layout.sparse), layout.levels)
 
     def _with(self, dense: Float, data: Float, full: Float) -> Hybrid:
         """The same non-zeros with other values."""
@@ -156,25 +167,33 @@ class Hybrid(Matrix):
         return self._csr()[:, np.flatnonzero(which)].T
 
     def gram(self, D: Float | None = None, n_jobs: int = 1) -> Float:
+        from aidlearn.linear.compiled_rows import mirror
+
+        above, order = self._above(D, n_jobs), np.concatenate(self.places)
+        mirror(above)
+        gram = np.empty_like(above)
+        gram[np.ix_(order, order)] = above
+        return gram
+
+    def _above(self, D: Float | None, n_jobs: int) -> Float:
+        """The Gram matrix in the order of ``places``, of which only what is above the diagonal counts."""
         from aidlearn.linear.compiled_rows import mixed_gram, sparse_gram
 
         weight = np.ones(self.shape[0]) if D is None else np.ascontiguousarray(D)
-        (dense, others), at = self.places, self.at
-        across = mixed_gram(self.D, self.S, weight, n_jobs)
-        among = sparse_gram(self.S, weight, n_jobs)
+        at, q = self.at, self.n_dense
+        above = np.empty((self.shape[1], self.shape[1]))
+        above[q:, :q] = 0.0
+        above[:q, :q] = weighted_gram(self.D, weight, n_jobs)
+        above[:q, q:] = mixed_gram(self.D, self.S, weight, n_jobs)
+        above[q:, q:] = sparse_gram(self.S, weight, n_jobs, mirrored=False)
         if len(at):
-            across += (self.D[at] * weight[at, None]).T @ self.full
-            among += weighted_gram(self.full, weight[at], n_jobs)
-        gram = np.empty((self.shape[1], self.shape[1]))
-        gram[np.ix_(dense, dense)] = weighted_gram(self.D, weight, n_jobs)
-        gram[np.ix_(others, others)] = among
-        gram[np.ix_(dense, others)] = across
-        gram[np.ix_(others, dense)] = across.T
-        return gram
+            above[:q, q:] += (self.D[at] * weight[at, None]).T @ self.full
+            above[q:, q:] += weighted_gram(self.full, weight[at], n_jobs)
+        return above
 
     def normal(self, D: Float | None = None, n_jobs: int = 1) -> Normal:
         if self.levels is None or len(self.at):
-            return super().normal(D, n_jobs)
+            return DenseNormal(self._above(D, n_jobs), np.concatenate(self.places))
         from aidlearn.linear.compiled_rows import mixed_gram, sparse_gram
 
         weight = np.ones(self.shape[0]) if D is None else np.ascontiguousarray(D)

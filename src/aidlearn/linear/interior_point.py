@@ -34,9 +34,9 @@ LONGER, WORTHWHILE = 0.3, 0.1
 """What a correction aims at beyond the step so far, and the part of it that makes another one worthwhile."""
 CENTRAL = 10.0
 """Factor from the centre that products are led back to."""
-MOST_CENTRING = 0.1
+MOST_CENTRING = 0.15
 """Part of the mean product that a step aims at, at most: where the path bends, predictions are blocked early, and would
-have every step aim at little less than the mean. Corrections do better."""
+have every step aim at little less than the mean. Corrections do better. From 0.1 to 0.2 steps differ by a twentieth."""
 BLOCKED = 0.05
 """Length of the first step of all below which it began too close to bounds."""
 TINY = 1e-200
@@ -335,7 +335,7 @@ def _starting_point(rows: HingeRows, w: Float, slack: float, mu: float | None = 
     n, margins = rows.n_soft, rows.margins(w)
     s, z = rows.weight[:n], margins[:n]
     if mu is None:
-        mu = max(slack * _apart(rows, w, z) / n, TINY) if n else slack
+        mu = max(slack * _apart(rows, w, margins) / n, TINY) if n else slack
     if n and rows.linear is not None:
         # Where every margin is 0 a linear term moves the point all the same, as far as constraints leave room.
         reach = float(np.abs(margins[n:]).mean()) if n < len(margins) else 1.0
@@ -351,16 +351,14 @@ def _starting_point(rows: HingeRows, w: Float, slack: float, mu: float | None = 
     return _Iterate(w.copy(), S, np.maximum(Z, TINY, out=Z))
 
 
-def _apart(rows: HingeRows, w: Float, z: Float) -> float:
+def _apart(rows: HingeRows, w: Float, margins: Float) -> float:
     """How far w may be from the optimum, as a sum over margins: the mean of it is where the central path begins.
 
     No further than the objective is from 0; of classifiers most of the margins are large and cost nothing. Much less
     than all margins together would put the first point next to its bounds.
     """
-    s, tilt = rows.weight[: len(z)], rows.tilt[: len(z)]
-    size = float(s @ np.abs(z))
-    loss = float(s @ np.maximum((1 - tilt) * z, -tilt * z) + 0.5 * rows.ridge @ w**2)
-    return min(size, max(loss, NEXT_TO_BOUNDS * size))
+    size = float(rows.weight[: rows.n_soft] @ np.abs(margins[: rows.n_soft]))
+    return min(size, max(rows.penalised_loss(w, margins), NEXT_TO_BOUNDS * size))
 
 
 def _factor(normal: Normal, ridge: Float) -> Factor | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,6 +94,13 @@ class Layout:
         """Nanoseconds that a single row takes in a step of the solver."""
         q, k = len(self.dense), self.filled
         return ROW_NS + DENSE_NS * q**2 + MIXED_NS * q * k + SPARSE_NS * k**2
+
+    @property
+    def most_sparse(self) -> float:
+        """Numbers in sparse columns up to which a row takes less time in a step as a sparse one than as a full one."""
+        q, r = len(self.dense), len(self.sparse)
+        half = MIXED_NS * q / (2 * SPARSE_NS)
+        return math.sqrt(half**2 + DENSE_NS * r * (r + q) / SPARSE_NS) - half
 
     def rows_for_passes(self, n: int, n_passes: float, steps: int = SOLVER_STEPS) -> float:
         """Single rows that take no longer in some steps of a solver than n rows in some passes."""

@@ -228,5 +228,6 @@ def solved_point(
 ) -> Float:
     """The model fitted to a sample by the aggregated solver, as far as it comes in time."""
     sums = Sums.of(np.zeros((0, design.n_variables + 2)), [design.sums_alone(sample)])
-    found = solve_aggregated(design, sums, None, Accuracy(accuracy, deadline), solve_by_interior_point, n_jobs)
+    wanted = Accuracy(accuracy, deadline, duals=False)
+    found = solve_aggregated(design, sums, None, wanted, solve_by_interior_point, n_jobs)
     return np.asarray(found.point)

@@ -48,25 +48,52 @@ class Normal(ABC):
 
 @dataclass(frozen=True)
 class _Cholesky(Factor):
-    upper: Float
+    lower: Float
+
+    @classmethod
+    def of(cls, array: Float) -> _Cholesky | None:
+        """Of what a C-ordered array has above its diagonal, which LAPACK reads without a copy in its own order."""
+        lower, failed = linalg.lapack.dpotrf(array.T, lower=1, clean=0)
+        return None if failed else cls(np.asarray(lower))
 
     def solve(self, right: Float) -> Float:
-        return np.asarray(linalg.lapack.dpotrs(self.upper, right)[0])
+        return np.asarray(linalg.lapack.dpotrs(self.lower, right, lower=1)[0])
+
+
+@dataclass(frozen=True)
+class _Ordered(Factor):
+    """A factor of variables in another order."""
+
+    factor: _Cholesky
+    order: NDArray[np.intp]
+
+    def solve(self, right: Float) -> Float:
+        found = np.empty(len(right))
+        found[self.order] = self.factor.solve(right[self.order])
+        return found
 
 
 class DenseNormal(Normal):
-    """An array, whose diagonal is written to."""
+    """An array of which the part above the diagonal counts, and whose diagonal is written to.
 
-    def __init__(self, array: Float) -> None:
-        self.array, self._diagonal = array, array.diagonal().copy()
+    ``order`` are the numbers of its variables, if they are not 0, 1, 2...
+    """
+
+    def __init__(self, array: Float, order: NDArray[np.intp] | None = None) -> None:
+        self.array, self.order, self._diagonal = array, order, array.diagonal().copy()
 
     def diagonal(self) -> Float:
-        return self._diagonal
+        if self.order is None:
+            return self._diagonal
+        values = np.empty(len(self.order))
+        values[self.order] = self._diagonal
+        return values
 
     def factor(self, extra: Float) -> Factor | None:
+        extra = extra if self.order is None else extra[self.order]
         self.array.flat[:: len(extra) + 1] = self._diagonal + extra
-        upper, failed = linalg.lapack.dpotrf(self.array, clean=0)
-        return None if failed else _Cholesky(np.asarray(upper))
+        factor = _Cholesky.of(self.array)
+        return factor if self.order is None or factor is None else _Ordered(factor, self.order)
 
 
 @dataclass(frozen=True)
@@ -99,8 +126,8 @@ class ArrowNormal(Normal):
         d, S = self.schur(extra)
         if not len(S):
             return _Arrow(self, d, None)
-        upper, failed = linalg.lapack.dpotrf(S, clean=0)
-        return None if failed else _Arrow(self, d, _Cholesky(np.asarray(upper)))
+        border = _Cholesky.of(S)
+        return None if border is None else _Arrow(self, d, border)
 
 
 @dataclass(frozen=True)

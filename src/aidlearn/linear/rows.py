@@ -127,11 +127,15 @@ class HingeRows:
 
     def value(self, v: Float) -> float:
         """The primal objective at v, whatever its violation of constraints."""
-        n = self.n_soft
-        z, tilt = self.margins(v)[:n], self.tilt[:n]
-        loss = np.maximum((1 - tilt) * z, -tilt * z)
-        value = float(self.weight[:n] @ loss + 0.5 * self.ridge @ v**2)
+        value = self.penalised_loss(v, self.margins(v))
         return value + self.constant + (0.0 if self.linear is None else float(self.linear @ v))
+
+    def penalised_loss(self, v: Float, margins: Float) -> float:
+        """What no point has less than 0 of: the weighted losses at v and its penalty, given its margins."""
+        n = self.n_soft
+        z, tilt = margins[:n], self.tilt[:n]
+        loss = np.maximum((1 - tilt) * z, -tilt * z)
+        return float(self.weight[:n] @ loss + 0.5 * self.ridge @ v**2)
 
     def violation(self, v: Float) -> float:
         """The most by which v violates a constraint."""
