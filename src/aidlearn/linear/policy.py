@@ -30,6 +30,8 @@ MOST_SINGLE = 3.0
 UNSETTLED = 1.5
 """Single rows, in the same unit, where steps have not settled. With twice as many, an iteration is saved about as often
 as not, and every solve takes twice as long."""
+FREE = 1000
+"""Rows that cost nothing beside a start."""
 CHEAP_SINGLE = 5.0
 """Single rows over n / p that cost no more than so many passes."""
 PASSES_FOR_SINGLE = 10.0
@@ -146,6 +148,8 @@ class Plan:
         if hollow:
             found = replace(found, settled=False)
         near, because = _near_distance(problem, metric, view, found)
+        if near < found.reach:
+            found = replace(found, settled=False)  # not all rows in doubt are single
         n_far = int((view.nearness > near).sum())
         n_bins, n_planes = max(1, min(MOST_BINS, p, n_far // 4)), 0
         n_kinds = problem.n_regions * (2 if design.loss.classifies else 1)
@@ -228,9 +232,11 @@ def _near_distance(problem: PiecewiseLinear, metric: Metric, view: View, found: 
         affordable = layout.rows_for_passes(n, PASSES_FOR_SINGLE) / n
         fewest, most = max(least, min(doubt, affordable)), max(least, min(most, affordable))
     room = problem.run.budget.clusters / (p * n)
+    most = max(most, min(0.5, FREE / n))
     most, limit = max(least, min(most, room)), "memory" if room < most else "the cost of a solve"
     if not found.settled:
-        return view.width_below_ties(max(least, min(most, UNSETTLED * doubt))), "steps that have not settled"
+        wanted = max(least, min(most, max(UNSETTLED * doubt, FREE / n)))
+        return view.width_below_ties(wanted), "steps that have not settled"
     cheap, dear = view.width(min(fewest, most)), view.width(most)
     if found.reach > dear:
         return dear, limit
