@@ -22,7 +22,7 @@ from sklearn.base import clone
 
 from aidlearn import LADRegressor, LinearSVC
 from aidlearn.engine import Clusters, Start
-from aidlearn.linear.batch import all_single
+from aidlearn.linear.draw import all_single
 from aidlearn.linear.problem import PiecewiseLinear
 
 Rng = np.random.Generator

@@ -125,6 +125,28 @@ def test_columns_share_groups_where_sums_are_dear():
     assert plan.n_groups == 4 * (plan.n_bins + by.n_parts)
 
 
+def test_the_aggregated_problem_is_the_original_one_where_that_costs_no_more():
+    """Short sparse rows beside many columns: sums are dense, and cost as much as a hundred rows."""
+    rng = np.random.default_rng(0)
+    n, sizes = 40_000, (300, 60, 30, 30, 20)
+    blocks = [
+        sparse.csr_matrix((np.ones(n), (np.arange(n), rng.integers(0, size, n))), shape=(n, size)) for size in sizes
+    ]
+    X = sparse.csr_matrix(sparse.hstack([block[:, 1:] for block in blocks]))
+    y = np.where(X @ rng.normal(size=X.shape[1]) * 0.3 + rng.logistic(size=n) > 0.3, 1.0, -1.0)
+    model = LinearSVC(C=1.0, tol=1e-4, random_state=0).fit(X, y)
+    plan = model.plan_
+    assert plan["all_rows"]
+    assert plan["all_rows_cost"] <= plan["solve_cost"]
+    assert model.n_clusters_ == n
+    assert model.n_iter_ == 1
+    X, rng = categories(20_000, (200, 50))  # a class that is told by few levels: many steps, and groups that pay
+    y = np.where(X @ rng.normal(size=X.shape[1]) * 3 > 9, 1.0, -1.0)
+    model = LinearSVC(C=1.0, tol=1e-4, random_state=0).fit(X, y)
+    assert not model.plan_["all_rows"]
+    assert model.n_clusters_ < 20_000
+
+
 def test_a_model_tells_what_its_clusters_follow_from():
     X, y = classes()
     plan = LinearSVC(C=0.1, random_state=0).fit(X, y).plan_

@@ -126,6 +126,8 @@ class Solution:
     """The user has stopped the solver, and this is what it had."""
     out_of_time: bool = False
     """The same of the time limit; another attempt would be too short to help."""
+    n_steps: int = 0
+    """Of the solver, where it tells."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ from aidlearn.linear.newton import (
     balanced_sample,
     bounded_step,
     local_model,
-    solved_point,
+    solved,
     thinning,
 )
 from aidlearn.linear.passes import passes_of
@@ -197,6 +197,8 @@ class _Sharpening:
         self.by_leverage = len(unlike) > 0
         """Whether a sample misses rare columns, so that rows are picked by their leverages."""
         self.leverages: list[Any] | None = None
+        self.fit_steps = 0
+        """Of the solver, for the model of the picked rows."""
         if self.by_leverage:
             # Smaller samples would mislead.
             equations, picked = self._picked(equations, float((rng or np.random.default_rng()).random()))
@@ -262,10 +264,12 @@ class _Sharpening:
         """Newton steps on samples of growing size, from a given point or a cheap one."""
         design, p = self.design, self.design.n_variables
         if self.fitted_first:
-            return solved_point(design, self.samples[-1], self.run.deadline, self.run.n_jobs, FAIR)
+            fit = solved(design, self.samples[-1], self.run.deadline, self.run.n_jobs, FAIR)
+            self.fit_steps = fit.n_steps
+            return np.asarray(fit.point)
         if design.loss.classifies:
             few = balanced_sample(design, self.samples[-1], max(ROWS_PER_VARIABLE * p, BALANCED_ROWS))
-            point = solved_point(design, few, self.run.deadline, self.run.n_jobs)
+            point = np.asarray(solved(design, few, self.run.deadline, self.run.n_jobs).point)
         else:
             point = at_quantile(design, self.samples[0], self.least_squares if point is None else point)
             if design.region is not None:
@@ -290,7 +294,7 @@ class _Sharpening:
         steps = STEPS_AFTER_FIT if self.fitted_first else MAX_FULL_STEPS
         found = self._descend(everything, point, error, smallest, steps)
         self.leverages = everything.leverages
-        return found
+        return replace(found, fit_steps=self.fit_steps)
 
     @property
     def rare_class(self) -> float:
@@ -354,7 +358,7 @@ class _Sharpening:
                 point, model, kappa = trial, there, width
             if final or (n_damped == DAMPED_STEPS and not level.is_sample):
                 break
-        return Reached(point, max(length, 2 * unit), settled=False)
+        return Reached(point, max(length, 2 * unit), settled=False, objective=model.objective)
 
     def _model(self, level: _Level, point: Float, kappa: float, fraction: float) -> Model:
         """The model at a point, where about a given fraction of the rows is near a kink."""

@@ -21,8 +21,6 @@ import numpy as np
 from aidlearn.data.chunk import Float
 from aidlearn.data.resampling import UNCHANGED, Unchanged, Weights
 from aidlearn.data.run import Run
-from aidlearn.engine.clusters import Clusters
-from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.engine.result import Result, relative_gap
 from aidlearn.linear.band import few_entries, largest_sample
 from aidlearn.linear.corridor import Collecting, Corridor, Rows
@@ -32,7 +30,6 @@ from aidlearn.linear.losses import Loss
 from aidlearn.linear.metric import Metric, NormalEquations
 from aidlearn.linear.neighbour import Near, Neighbour
 from aidlearn.linear.newton import quantile_width
-from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.trace import Profile
 
 NEAR = 3.0
@@ -340,14 +337,3 @@ def _metric(run: Run, design: Design) -> Metric:
         equations = NormalEquations.of_all(design, run)
     metric = Metric.of(design, equations.gram, run.n_jobs)
     return metric.settled(design, few) if shown else metric
-
-
-def all_single(problem: PiecewiseLinear, point: Float) -> Start:
-    """Every row of a small problem its own cluster, from a point close to the optimum."""
-    design = problem.design
-    total: list[float] = []
-    problem.run.map(
-        lambda chunk, state: (design.objective_at(chunk, point, design.margins(chunk, point)), None),
-        collect=total.append,
-    )
-    return Start(Clusters.alone(problem), Incumbent(point, sum(total) + design.penalty(point)))

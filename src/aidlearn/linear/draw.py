@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,6 +41,8 @@ def draw(problem: PiecewiseLinear, sharp: Sharpened, found: Reached) -> Start:
     point, n = found.point, problem.run.n_entries
     view = sharp.at(point)
     plan = Plan.of(problem, sharp.metric, view, found)
+    if plan.all_rows:
+        return replace(all_single(problem, point, found.objective), steps=sharp.steps, plan=plan.record())
     far = view.nearness[view.nearness > plan.near]
     split = Split(
         near=plan.near,
@@ -68,6 +71,19 @@ def draw(problem: PiecewiseLinear, sharp: Sharpened, found: Reached) -> Start:
     # Where leverages differ, some coefficient is seldom known as well as the others.
     last = plan.settled and metric.constant is not None
     return Start(clusters, Incumbent(point, objective), sharp.steps, plan.record(), last)
+
+
+def all_single(problem: PiecewiseLinear, point: Float, objective: float | None = None) -> Start:
+    """Every row its own cluster, and a point close to the optimum; a pass more where its objective is not known."""
+    design = problem.design
+    if objective is None:
+        total: list[float] = []
+        problem.run.map(
+            lambda chunk, state: (design.objective_at(chunk, point, design.margins(chunk, point)), None),
+            collect=total.append,
+        )
+        objective = sum(total) + design.penalty(point)
+    return Start(Clusters.alone(problem), Incumbent(point, objective))
 
 
 def _sides(design: Design, sharp: Sharpened, number: int) -> Float | None:

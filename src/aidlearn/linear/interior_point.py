@@ -77,6 +77,7 @@ class AggregatedSolution:
     verified: bool = False
     violation: float = 0.0
     """Of the constraints, by the primal point."""
+    n_steps: int = 0
 
     @property
     def gap(self) -> float:
@@ -93,6 +94,7 @@ class _Iterate:
     w: Float
     S: Float
     Z: Float
+    n_steps: int = 0
 
 
 class _Newton:
@@ -230,8 +232,7 @@ def solve(
             break
         if proven and time.monotonic() > deadline:
             break
-    if exact:
-        best = replace(best, verified=best.gap <= VERIFIED * abs(best.value))
+    best = replace(best, n_steps=it.n_steps, verified=exact and best.gap <= VERIFIED * abs(best.value))
     if polished is not None and best.certificate is polished.certificate:
         return best  # off the kinks its duals are at their bounds
     return _snapped(rows, best) if duals and time.monotonic() <= deadline else best
@@ -312,7 +313,8 @@ def _iterate(
             without_progress += 1
             cut *= CUT_LESS
         S, Z = newton.ahead(step, (primal, dual))
-        it = _Iterate(it.w + primal * step.w, np.maximum(S, least, out=S), np.maximum(Z, TINY, out=Z))
+        S, Z = np.maximum(S, least, out=S), np.maximum(Z, TINY, out=Z)
+        it = _Iterate(it.w + primal * step.w, S, Z, it.n_steps + 1)
     return best, it
 
 

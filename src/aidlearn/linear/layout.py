@@ -144,7 +144,7 @@ def rows_for_passes(n: int, p: int, layout: Layout | None, n_passes: float) -> f
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds of a row."""
+    """Nanoseconds of a row, and what it holds."""
 
     row: float
     """Single, in a step of the solver."""
@@ -152,9 +152,13 @@ class Costs:
     """The sum of many there: it is dense."""
     row_of_pass: float
     """In a pass."""
+    stored: float
+    """Numbers of 8 bytes that a single row holds."""
 
     @classmethod
     def of(cls, p: int, layout: Layout | None) -> Costs:
         dense = ROW_NS + DENSE_NS * p * p
         stored = p if layout is None else layout.stored
-        return cls(dense if layout is None else layout.row_cost, dense, PASS_NS + PASS_NS_STORED * stored)
+        row = dense if layout is None else layout.row_cost
+        held = p + 2 if layout is None else 1.5 * (stored + 3)
+        return cls(row, dense, PASS_NS + PASS_NS_STORED * stored, held)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from aidlearn.data.chunk import Chunk, Float, join
-from aidlearn.engine.problem import Accuracy
+from aidlearn.engine.problem import Accuracy, Solution
 from aidlearn.engine.sums import Sums
 from aidlearn.linear import plain
 from aidlearn.linear.design import Design
@@ -223,11 +223,10 @@ def balanced_sample(design: Design, sample: Chunk, size: int) -> Chunk:
     return join(parts)
 
 
-def solved_point(
+def solved(
     design: Design, sample: Chunk, deadline: float = math.inf, n_jobs: int = 1, accuracy: float = 1e-3
-) -> Float:
+) -> Solution:
     """The model fitted to a sample by the aggregated solver, as far as it comes in time."""
     sums = Sums.of(np.zeros((0, design.n_variables + 2)), [design.sums_alone(sample)])
     wanted = Accuracy(accuracy, deadline, duals=False)
-    found = solve_aggregated(design, sums, None, wanted, solve_by_interior_point, n_jobs)
-    return np.asarray(found.point)
+    return solve_aggregated(design, sums, None, wanted, solve_by_interior_point, n_jobs)

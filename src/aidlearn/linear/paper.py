@@ -17,7 +17,7 @@ from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Start
 from aidlearn.engine.splits import Assignment
 from aidlearn.linear.hasty import hasty, out_of_time
-from aidlearn.linear.newton import solved_point
+from aidlearn.linear.newton import solved
 from aidlearn.linear.problem import PiecewiseLinear
 
 BIRCH_ROWS = 20_000
@@ -135,4 +135,4 @@ def _sample_solution(problem: PiecewiseLinear, rng: np.random.Generator) -> Floa
     """The model fitted to a small sample."""
     step = max(1, problem.run.n_entries // max(ROWS_PER_VARIABLE * problem.design.n_variables, FEWEST_ROWS))
     sample = problem.run.every(Systematic(step, int(rng.integers(step))))
-    return solved_point(problem.design, sample, problem.run.deadline)
+    return np.asarray(solved(problem.design, sample, problem.run.deadline).point)

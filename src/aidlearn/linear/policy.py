@@ -40,6 +40,11 @@ MOST_BINS = 32
 """Far clusters of a region: their rows seldom violate, and those that do split off anyway."""
 SUMS_OVER_SINGLE = 2.0
 """What groups of rare columns may cost, over the single rows: both are much cheaper than another iteration."""
+MORE_STEPS = 2.0
+"""Of the solver on all rows to full accuracy, over those for a rough model of a sample: 1 to 4 times as many."""
+ALL_ROWS = 4.0
+"""What the original problem may cost over an aggregated one after a start that has not settled: two of them are what is
+expected, but more may follow."""
 BINNED = 0.98
 """Bins of equal width reach to this quantile of the distances."""
 TIED = 2.0
@@ -101,6 +106,10 @@ class Reached:
     """Distance (in leverages) within which rows may still change sides."""
     settled: bool = True
     """Whether steps became short by themselves: damped ones are short wherever the optimum is."""
+    objective: float | None = None
+    """Of the point, where it is known."""
+    fit_steps: int = 0
+    """That the solver took for a model of a sample (0: there is none)."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,10 @@ class Plan:
     n_column_groups: int
     """Groups of each kind by the rarest column of a row."""
     n_kinds: int
+    all_rows_cost: float
+    """Of the problem on all rows, where a fit to a sample tells how many steps it may take."""
+    all_rows: bool
+    """Whether every row is its own cluster after all."""
 
     @classmethod
     def of(cls, problem: PiecewiseLinear, metric: Metric, view: View, found: Reached) -> Plan:
@@ -175,7 +188,12 @@ class Plan:
             n_planes=n_planes,
             n_column_groups=min(n_columns, int(SUMS_OVER_SINGLE * paid * costs.row / costs.sum)),
             n_kinds=n_kinds,
+            all_rows_cost=n * costs.row * MORE_STEPS * found.fit_steps or math.inf,
+            all_rows=False,
         )
+        worth = 1.0 if found.settled else ALL_ROWS
+        cheap = plan.all_rows_cost <= worth * plan.solve_cost and n * costs.stored <= problem.run.budget.clusters
+        plan = replace(plan, all_rows=cheap)
         logger.debug("%s", plan)
         return plan
 

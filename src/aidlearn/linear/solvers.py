@@ -125,7 +125,8 @@ def solve_by_interior_point(
         other = solve_by_highs(rows, point, has_intercept, accuracy, SECONDS_OF_HIGHS)
         if other.lower_bound > found.certificate.bound:
             return other
-    return _solution(basis, _without_dust(scaled, found), found.certificate, found.verified)
+    solution = _solution(basis, _without_dust(scaled, found), found.certificate, found.verified)
+    return replace(solution, n_steps=found.n_steps)
 
 
 def solve_by_highs(

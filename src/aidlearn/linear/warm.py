@@ -7,8 +7,7 @@ import numpy as np
 from aidlearn.data.chunk import Chunk, Float
 from aidlearn.engine.problem import Start
 from aidlearn.linear.band import Band, _Level, _Sharpening, few_entries
-from aidlearn.linear.batch import all_single
-from aidlearn.linear.draw import draw
+from aidlearn.linear.draw import all_single, draw
 from aidlearn.linear.problem import PiecewiseLinear
 
 
