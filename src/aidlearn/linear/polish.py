@@ -20,6 +20,8 @@ from aidlearn.linear.rows import EPS, HingeRows
 
 PROVEN = 1e-12
 """Relative gap that a certificate need not be improved for."""
+ON_KINK = 1e-9
+"""Part of the largest margin within which rows count as on their kinks together."""
 BOX_STEPS = 30
 """Of the solution inside the box: a dozen are the rule, and where they do not reach it rounding decides."""
 
@@ -60,6 +62,8 @@ def polish(rows: HingeRows, w: Float, dual: Float) -> Polished | None:
     new_w, kink_dual = w + unknown[:p], unknown[p:]
     lower, upper = rows.lower[on_kink], rows.upper[on_kink]
     if (kink_dual < lower).any() or (kink_dual > upper).any():
+        if np.abs(B @ unknown[:p] - z[on_kink]).max() > ON_KINK * size:
+            return None  # no point has all of them on their kinks: the guess is wrong
         # More rows on the kink than equations: any solution inside the box will do.
         wanted = rows.ridge * new_w - target
         bounded = optimize.lsq_linear(B.T, wanted, (lower, upper), tol=1e-14, lsq_solver="exact", max_iter=BOX_STEPS)
