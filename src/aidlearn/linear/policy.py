@@ -168,9 +168,10 @@ class Plan:
         n_kinds = problem.n_regions * (2 if design.loss.classifies else 1)
         costs, n_single = Costs.of(p, design.layout), n * view.share(near)
         paid = max(n_single, math.sqrt(p * n)) / n_kinds
-        if not found.settled and design.layout is None:
+        ours = problem.procedure.initial_rate is None  # otherwise the number of clusters is the user's choice
+        if ours and not found.settled and design.layout is None:
             n_bins, n_planes = _bins_and_planes(n_bins, paid)
-        n_columns = len(rare_columns(design, n, n_bins))
+        n_columns = len(rare_columns(design, n, n_bins)) if ours else 0
         plan = cls(
             n_rows=n,
             n_variables=p,
@@ -193,7 +194,7 @@ class Plan:
         )
         worth = 1.0 if found.settled else ALL_ROWS
         cheap = plan.all_rows_cost <= worth * plan.solve_cost and n * costs.stored <= problem.run.budget.clusters
-        plan = replace(plan, all_rows=cheap)
+        plan = replace(plan, all_rows=cheap and ours)
         logger.debug("%s", plan)
         return plan
 

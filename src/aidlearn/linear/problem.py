@@ -39,7 +39,7 @@ THREE_WAY_CUTS = np.array([np.nextafter(-ON_KINK, -1.0), ON_KINK])
 DOUBLED = 1.0
 """Entries that may become clusters of their own in a split, relative to the clusters there are."""
 SMALLEST_GROUPS = 0.5
-"""Entries of the smallest groups that do so with the first split, violated or not, in the same unit."""
+"""Entries of the smallest groups that do so as well, violated or not, in the same unit."""
 ONE_STEP = np.ones(1)
 ACCURATE = 1e-9
 """Accuracy of the aggregated solver that keeps the bounds of the paper's procedure visibly non-decreasing."""
