@@ -302,9 +302,10 @@ class _Sharpening:
         sign, _ = self.design.loss.fold(self._targets)
         if sign is None:
             return 0.0
-        positive = float(np.mean(sign > 0))
+        positive, p = float(np.mean(sign > 0)), self.design.n_variables
         rows = min(positive, 1 - positive) * self.run.n_entries
-        return 0.0 if rows >= RARE_CLASS * self.design.n_variables else math.copysign(1.0, 0.5 - positive)
+        room = min(self.run.budget.sample, self.run.budget.clusters) / p
+        return math.copysign(1.0, 0.5 - positive) if rows < min(RARE_CLASS * p, room) else 0.0
 
     def at(self, point: Float) -> View:
         """A sample seen from a point."""
