@@ -82,8 +82,6 @@ ERROR_AFTER_STEP = 1 / 16
 """What a Newton step leaves of the squared error: a quarter of the width, which shrinks with the error's root."""
 LEAST_CONTRACTION = 0.3
 """A step is not taken to shrink the next one by more than this, whatever the last two say."""
-CONTRACTS = 0.8
-"""A step over the one before it where steps lead to the optimum rather than around it."""
 SHORT, SHORT_UNEVEN = 0.2, 0.05
 """Steps below this part of the final accuracy end sharpening. Where rows differ in leverage, some coefficients lag
 behind the typical one."""
@@ -337,8 +335,8 @@ class _Sharpening:
             # What is left to go after this step, if the next one shrinks as this one did.
             left = length * min(1.0, max(LEAST_CONTRACTION, length / previous))
             # The last step after one that gained is taken unseen: what draws the clusters looks there anyway. Beside
-            # rare columns it may be anywhere, unless steps become shorter.
-            sure = not self.fitted_first or length < CONTRACTS * previous
+            # rare columns it may be anywhere, unless steps need no damping.
+            sure = not self.fitted_first or damping.relaxed
             unseen = final and (level.is_sample or (0 < gained < math.inf and sure))
             if damping.negligible and (left <= short * unit or unseen):
                 return Reached(trial, max(length, view.width(UNSURE * view.fraction(smallest))))

@@ -29,6 +29,7 @@ from aidlearn.linear.metric import (
 from aidlearn.linear.passes import LocalSums
 from aidlearn.linear.solvers import solve_aggregated, solve_by_interior_point
 
+FIRST_DAMPING = 1e-2
 TRUST = 4.0
 """Longest step in smoothing widths."""
 
@@ -90,7 +91,7 @@ def _thinned(leverage: Any, weight: Float, thin: int) -> tuple[NDArray[np.intp],
 class Damping:
     """Levenberg term relative to the columns' norms on all entries."""
 
-    size: float = 1e-2
+    size: float = FIRST_DAMPING
     least: float = 1e-6
 
     def more(self) -> None:
@@ -104,7 +105,12 @@ class Damping:
     @property
     def negligible(self) -> bool:
         """Whether a short step means a close optimum rather than a damped step."""
-        return self.size <= 1e-2
+        return self.size <= FIRST_DAMPING
+
+    @property
+    def relaxed(self) -> bool:
+        """Whether steps have been good so far."""
+        return self.size < FIRST_DAMPING
 
 
 def newton_step(
