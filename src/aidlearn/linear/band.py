@@ -188,49 +188,57 @@ class _Sharpening:
         self.samples = [whole.weighing(design.weight)]
         while self.samples[0].n_entries > SAMPLE_RATIO * fewest:
             self.samples.insert(0, self._thinned(SAMPLE_RATIO))
-        affordable = max(ROWS_PER_VARIABLE * p, min(GRAM_ROWS, int(GRAM_FLOPS / p**2)))
-        few = whole.select(slice(None, None, max(1, whole.n_entries // affordable))).weighing(design.weight)
-        equations = NormalEquations.of(design, few, run.n_jobs)
-        unlike = equations.unlike(design)
-        self.by_leverage = len(unlike) > 0
-        """Whether a sample misses rare columns, so that rows are picked by their leverages."""
+        self._phase = float((rng or np.random.default_rng()).random())
         self.leverages: list[Any] | None = None
+        self.by_leverage = False
+        """Whether rows are picked by leverage: a sample misses rare columns, or steps on it do not settle."""
         self.fit_steps = 0
         """Of the solver, for the model of the picked rows."""
-        if self.by_leverage:
-            # Smaller samples would mislead.
-            equations, picked = self._picked(equations, float((rng or np.random.default_rng()).random()))
-            self.samples = [picked.weighing(design.weight)]
-        elif self.rare_class:
-            self.samples = [self._with_rare_class(whole)]
-        self.metric = Metric.of(design, equations.gram, run.n_jobs)
-        self.least_squares = design.step(self.metric.solve(equations.right))
-        if not self.by_leverage:
-            self.metric = self.metric.settled(design, few)
-        self.n_sampled = self.samples[-1].n_entries
         thin = max(1, whole.n_entries // VIEW_ROWS)
         # A copy: it is looked at again and again, and a part of every page of the sample is slow to read.
         self.viewed = whole.select(np.arange(0, whole.n_entries, thin))
+        affordable = max(ROWS_PER_VARIABLE * p, min(GRAM_ROWS, int(GRAM_FLOPS / p**2)))
+        few = whole.select(slice(None, None, max(1, whole.n_entries // affordable))).weighing(design.weight)
+        equations = NormalEquations.of(design, few, run.n_jobs)
+        if len(equations.unlike(design)):
+            self._pick(equations)
+            return
+        if self.rare_class:
+            self.samples = [self._with_rare_class(whole)]
+        self._measure(equations, few)
+
+    def _measure(self, equations: NormalEquations, few: Chunk | None = None) -> None:
+        """The metric of normal equations; one leverage for all rows where a few show that they hardly differ."""
+        design = self.design
+        self.metric = Metric.of(design, equations.gram, self.run.n_jobs)
+        self.least_squares = design.step(self.metric.solve(equations.right))
+        if few is not None:
+            self.metric = self.metric.settled(design, few)
+        self.n_sampled = self.samples[-1].n_entries
         self.viewed_leverage = np.asarray(self.metric.leverage(design, self.viewed))
 
-    def _picked(self, sampled: NormalEquations, phase: float) -> tuple[NormalEquations, Chunk]:
-        """The normal equations of all rows, and rows picked by leverage.
+    def _pick(self, sampled: NormalEquations | None = None) -> None:
+        """Rows picked by leverage in place of the samples, and the metric of all rows.
 
-        Those of regressions come with the pass for the equations, by leverages as a sample shows them. For classes
-        the leverages of each are worth another pass.
+        Those of regressions come with the pass for the normal equations, by leverages as a sample shows them. For
+        classes the leverages of each are worth another pass.
         """
         design, run, p = self.design, self.run, self.design.n_variables
         size = min(PICKED * math.sqrt(p * run.n_entries), max(self.samples[-1].n_entries, run.budget.sample / p))
         picked: list[Chunk] = []
-        if not design.loss.classifies:
+        if sampled is not None and not design.loss.classifies:
             rough = Metric.of(design, sampled.with_all_columns(design), run.n_jobs)
-            pick = ByLeverage(design, [rough], size, phase, run.compiled)
-            return NormalEquations.of_all(design, run, pick, picked.append), join(picked)
-        classes = NormalEquations.of_classes(design, run)
-        metrics = [Metric.of(design, found.gram.copy(), run.n_jobs) for found in classes]
-        pick = ByLeverage(design, metrics, size, phase, run.compiled)
-        run.map(lambda chunk, state: (pick(chunk), None), collect=picked.append)
-        return classes[0] + classes[1], join(picked)
+            pick = ByLeverage(design, [rough], size, self._phase, run.compiled)
+            equations = NormalEquations.of_all(design, run, pick, picked.append)
+        else:
+            classes = NormalEquations.of_classes(design, run)
+            metrics = [Metric.of(design, found.gram.copy(), run.n_jobs) for found in classes]
+            pick = ByLeverage(design, metrics, size, self._phase, run.compiled)
+            run.map(lambda chunk, state: (pick(chunk), None), collect=picked.append)
+            equations = classes[0] + classes[1]
+        self.by_leverage = True
+        self.samples = [join(picked).weighing(design.weight)]  # smaller ones would mislead
+        self._measure(equations)
 
     def _with_rare_class(self, sample: Chunk) -> Chunk:
         """A sample with all rows of the rare class, of which it has hardly any itself."""
@@ -262,9 +270,7 @@ class _Sharpening:
         """Newton steps on samples of growing size, from a given point or a cheap one."""
         design, p = self.design, self.design.n_variables
         if self.fitted_first:
-            fit = solved(design, self.samples[-1], self.run.deadline, self.run.n_jobs, FAIR)
-            self.fit_steps = fit.n_steps
-            return np.asarray(fit.point)
+            return self._fit()
         if design.loss.classifies:
             few = balanced_sample(design, self.samples[-1], max(ROWS_PER_VARIABLE * p, BALANCED_ROWS))
             point = np.asarray(solved(design, few, self.run.deadline, self.run.n_jobs).point)
@@ -272,7 +278,7 @@ class _Sharpening:
             point = at_quantile(design, self.samples[0], self.least_squares if point is None else point)
             if design.region is not None:
                 point = nearest(design, design.region, self.metric.gram, point)
-        error, steps = FIRST_ERROR, FIRST_STEPS + MORE_STEPS
+        error, steps, settled = FIRST_ERROR, FIRST_STEPS + MORE_STEPS, True
         for sample in self.samples:
             if out_of_time(self.run):
                 break
@@ -280,9 +286,19 @@ class _Sharpening:
                 ArraySource(sample.X, sample.y, sample.weight), n_jobs=self.run.n_jobs, compiled=self.run.compiled
             )
             smallest = p / design.effective * self.run.n_entries / sample.n_entries
-            point = self._descend(_Level(rows), point, max(error, smallest), smallest, steps).point
+            found = self._descend(_Level(rows), point, max(error, smallest), smallest, steps)
+            point, settled = found.point, found.settled
             error, steps = 4 * smallest, 1 if self.metric.constant is not None else 2
-        return point
+        if settled or design.layout is None or not design.loss.classifies or out_of_time(self.run):
+            return point
+        self._pick()
+        return self._fit()
+
+    def _fit(self) -> Float:
+        """The model of the picked rows."""
+        fit = solved(self.design, self.samples[-1], self.run.deadline, self.run.n_jobs, FAIR)
+        self.fit_steps = fit.n_steps
+        return np.asarray(fit.point)
 
     def on_all_entries(self, point: Float) -> Reached:
         """Newton steps on all rows."""

@@ -40,8 +40,6 @@ MOST_BINS = 32
 """Far clusters of a region: their rows seldom violate, and those that do split off anyway."""
 SUMS_OVER_SINGLE = 2.0
 """What groups of rare columns may cost, over the single rows: both are much cheaper than another iteration."""
-MORE_STEPS = 2.0
-"""Of the solver on all rows to full accuracy, over those for a rough model of a sample: 1 to 4 times as many."""
 ALL_ROWS = 4.0
 """What the original problem may cost over an aggregated one after a start that has not settled: two of them are what is
 expected, but more may follow."""
@@ -91,6 +89,11 @@ class View:
     def hollow(self, width: float) -> bool:
         """Whether rows are much denser some way off than within a distance: near ones hardly say where a kink is."""
         return self.share(HOLLOW[0] * width) > HOLLOW[0] * HOLLOW[1] * self.share(width) > 0
+
+    @property
+    def share_with_loss(self) -> float:
+        """Fraction of the rows beyond their last kink: those that a classifier gets wrong, or nearly."""
+        return max(float(np.mean(self.z > self.design.loss.kinks[-1])), 1 / (1 + len(self.z)))
 
     def share(self, width: float) -> float:
         """Fraction of the rows within a distance (in leverages)."""
@@ -149,7 +152,8 @@ class Plan:
     """Groups of each kind by the rarest column of a row."""
     n_kinds: int
     all_rows_cost: float
-    """Of the problem on all rows, where a fit to a sample tells how many steps it may take."""
+    """Of the problem on all rows, from the steps that a rough fit to a sample took: it takes more, the fewer rows have
+    a loss (one to four times as many were seen)."""
     all_rows: bool
     """Whether every row is its own cluster after all."""
 
@@ -189,7 +193,7 @@ class Plan:
             n_planes=n_planes,
             n_column_groups=min(n_columns, int(SUMS_OVER_SINGLE * paid * costs.row / costs.sum)),
             n_kinds=n_kinds,
-            all_rows_cost=n * costs.row * MORE_STEPS * found.fit_steps or math.inf,
+            all_rows_cost=n * costs.row * found.fit_steps / math.sqrt(view.share_with_loss) or math.inf,
             all_rows=False,
         )
         worth = 1.0 if found.settled else ALL_ROWS
