@@ -234,3 +234,24 @@ def test_checkpoints_of_the_version_before_are_continued(tmp_path, name):
     assert all(len(history) > 2 or history[-1].gap <= 1e-8 for history in histories)
     assert np.allclose(model.objective_, anew.objective_, rtol=1e-7)
     assert np.all(model.gap_ <= 1e-8)
+
+
+def test_a_run_saved_by_its_start_goes_on_as_it_would_have(tmp_path, monkeypatch):
+    """What the start has told decides how the first solution is checked."""
+    path, kept = tmp_path / "run.ckpt", tmp_path / "start.ckpt"
+    save = Checkpoint.save
+
+    def keep(self, snapshot):
+        save(self, snapshot)
+        if not snapshot.history:
+            shutil.copy(self.path, kept)
+
+    monkeypatch.setattr(Checkpoint, "save", keep)
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(1.5, size=(5000, 20))
+    y = X @ rng.normal(size=20) + rng.standard_t(1.5, 5000)
+    one, two = (LADRegressor(tol=2e-3, initial_rate=0.01, checkpoint=file).fit(X, y) for file in (path, kept))
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+    assert one.n_passes_ == two.n_passes_
+    assert one.plan_ == two.plan_ != {}
+    assert len(one.start_) == len(two.start_) > 0

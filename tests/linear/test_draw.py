@@ -11,6 +11,9 @@ from aidlearn.data import as_source
 from aidlearn.data.chunk import Chunk
 from aidlearn.data.moments import inspect
 from aidlearn.data.run import Run
+from aidlearn.engine.clusters import Clusters
+from aidlearn.engine.problem import Incumbent, Solution
+from aidlearn.engine.splits import Assignment
 from aidlearn.linear import compiled, plain
 from aidlearn.linear.band import Band, _Sharpening
 from aidlearn.linear.coreset import ByLeverage
@@ -220,6 +223,33 @@ def test_rows_picked_by_leverage_stand_for_all_of_every_column_and_class():
         assert rows[few].sum() >= 0.5 * total[few].sum()
         deviation = np.sqrt((X_picked[:, 2:] != 0).T @ picked.weight[here] ** 2)
         assert (np.abs(estimate - total) <= 4 * deviation)[rows > 0].all()
+
+
+@pytest.mark.parametrize("sort", [False, True])
+def test_chunks_without_a_row_of_a_class(sort):
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(1.5, size=(100_000, 8))
+    y = np.arange(100_000) >= 50_000 if sort else rng.random(100_000) < 2e-4
+    assert LinearSVC(C=0.01, tol=1e-3).fit(X, y).gap_ <= 1e-3
+
+
+def test_the_smallest_groups_become_single_with_a_split_and_emptied_clusters_go():
+    X, y = classes(20_000, 8)
+    run, design = designed(X, y)
+    problem = PiecewiseLinear(run, design, Procedure(SOLVERS["auto"], Band()))
+    given = np.where(np.arange(20_000) < 600, np.arange(20_000) // 3, 200 + np.arange(20_000) % 4).astype(np.int32)
+    clusters, _ = Clusters.build(problem, lambda chunk, state: Assignment(given[chunk.start : chunk.stop]), 204)
+    rng = np.random.default_rng(0)
+    incumbent, solution = Incumbent(rng.normal(size=9), 1.0), Solution(rng.normal(size=9), 0.0)
+    trial = problem.split_trial(solution, incumbent, clusters)
+    assert trial.dissolved.sum() == 34  # of three rows each: half as many rows as clusters
+    clusters.decluster(clusters.check(trial))
+    labels = clusters.labels()
+    assert (clusters.counts[labels[trial.dissolved[given]]] == 1).all()
+    assert (clusters.counts > 0).all()
+    np.testing.assert_array_equal(np.bincount(labels), clusters.counts)
+    chunk = Chunk(0, len(y), X, y, np.ones(len(y)))
+    np.testing.assert_allclose(clusters.store.array(), design.aggregate(chunk, labels, clusters.n_clusters), atol=1e-8)
 
 
 def test_rows_of_a_tiny_class_are_all_in_the_sample_and_single():

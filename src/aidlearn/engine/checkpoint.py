@@ -14,7 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from aidlearn import archive
-from aidlearn.engine.result import Iteration
+from aidlearn.engine.result import Iteration, StartStep
 
 KIND, VERSION = "aidlearn checkpoint", 3
 PREVIOUS = ".previous"
@@ -39,6 +39,10 @@ class Snapshot:
     n_passes: int
     seconds: float
     history: list[Iteration]
+    steps: list[StartStep] = field(default_factory=list)
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    first_is_last: bool = True
+    """What the start has told (see :class:`~aidlearn.engine.problem.Start`)."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,11 @@ class Checkpoint:
             "n_passes": snapshot.n_passes,
             "seconds": snapshot.seconds,
             "history": [asdict(record) for record in snapshot.history],
+            "start": {
+                "steps": [asdict(step) for step in snapshot.steps],
+                "plan": dict(snapshot.plan),
+                "first_is_last": snapshot.first_is_last,
+            },
         }
         try:
             archive.write(self.path, KIND, VERSION, meta, snapshot.arrays, self.previous)
@@ -155,6 +164,7 @@ def read(path: Path) -> tuple[Snapshot, Origin]:
 
 def _snapshot(found: archive.Archive) -> Snapshot:
     meta = found.meta
+    start = meta.get("start", {})  # which earlier versions did not save
     return Snapshot(
         found.arrays,
         meta["objective"],
@@ -163,4 +173,7 @@ def _snapshot(found: archive.Archive) -> Snapshot:
         meta["n_passes"],
         meta["seconds"],
         [Iteration(**record) for record in meta["history"]],
+        [StartStep(**step) for step in start.get("steps", [])],
+        start.get("plan", {}),
+        start.get("first_is_last", True),
     )

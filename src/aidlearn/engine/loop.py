@@ -122,6 +122,7 @@ class _Progress:
         point = problem.resume(saved.arrays)
         self.incumbent = None if saved.objective is None else Incumbent(point, saved.objective)
         self.proven, self.stalled = saved.lower_bound, saved.stalled
+        self.steps, self.plan, self.first_is_last = saved.steps, saved.plan, saved.first_is_last
         self.history = list(saved.history)
         self.started -= saved.seconds
         problem.run.add_passes(saved.n_passes)
@@ -223,6 +224,9 @@ class _Progress:
                 n_passes=clusters.problem.run.n_passes - self.passes_before,
                 seconds=time.monotonic() - self.started,
                 history=self.history,
+                steps=self.steps,
+                plan=self.plan,
+                first_is_last=self.first_is_last,
             )
         )
 

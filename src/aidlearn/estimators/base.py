@@ -108,7 +108,8 @@ FITTED_ATTRIBUTES = """
         What the start evaluated before the first iteration, on samples and on all rows; empty where it does not tell.
     plan_ : dict
         What the initial clusters follow from, by name: the error of the point, costs of a row, a pass and a solve, how
-        many rows are single and why, how the others are grouped; empty where the start does not tell.
+        many rows are single and why, how the others are grouped (all names: :class:`aidlearn.linear.policy.Plan`);
+        empty where every row is single from the beginning, for several quantiles, and for other starts.
     cluster_sizes_, cluster_distances_ : ndarray
         Rows in each of the final clusters (1,500 at most) and the distance of its mean from the nearest kink.
     frames_ : list of Frame

@@ -35,13 +35,11 @@ from aidlearn.linear.newton import (
     thinning,
 )
 from aidlearn.linear.passes import passes_of
-from aidlearn.linear.policy import Reached, View
+from aidlearn.linear.policy import FREE, Reached, View
 from aidlearn.linear.problem import PiecewiseLinear
 
-SMALL = 1000
-"""Up to this many entries there is nothing to gain from aggregation."""
 NEAR_OF_ALL = 4.0
-"""Nor where the rows in doubt, about this many times sqrt(p n), are all of them."""
+"""Rows in doubt, in sqrt(p n): where these are all, there is nothing to gain from aggregation."""
 VIEW_ROWS = 10_000
 """Rows that quantiles of distances are read from."""
 
@@ -151,7 +149,7 @@ def largest_sample(run: Run, p: int, rng: np.random.Generator | None) -> Systema
 
 def few_entries(n: int, p: int) -> bool:
     """Whether there is nothing to gain from aggregation."""
-    return n <= max(SMALL, NEAR_OF_ALL * math.sqrt(p * n))
+    return n <= max(FREE, NEAR_OF_ALL * math.sqrt(p * n))
 
 
 def _prime_from(number: int) -> int:

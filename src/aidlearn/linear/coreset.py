@@ -17,6 +17,9 @@ from aidlearn.data.chunk import Chunk, Float
 from aidlearn.linear.design import Design
 from aidlearn.linear.metric import Metric
 
+GOLDEN = 0.6180339887498949
+"""Multiples of it are spread evenly, whatever their number."""
+
 
 @dataclass(frozen=True)
 class ByLeverage:
@@ -53,7 +56,8 @@ class ByLeverage:
         by_leverage = leverage**2 / (len(self.metrics) * self.design.n_variables)
         rate = np.minimum(1.0, self.size * chunk.weight * (1.0 / self.design.weight + by_leverage) / 2)
         # Wherever their sum passes a whole number: the rows of a level are as many as its rates say, whatever the luck.
-        passed = np.floor(np.cumsum(rate) + self.phase)
+        # Chunks begin at different places, so that those of few picked rows do not all have one, or none.
+        passed = np.floor(np.cumsum(rate) + (self.phase + GOLDEN * chunk.start) % 1.0)
         rows = np.flatnonzero(np.diff(passed, prepend=0.0) > 0)
         picked = chunk.select(rows)
         return Chunk(0, len(rows), picked.X, picked.y, picked.weight / rate[rows])

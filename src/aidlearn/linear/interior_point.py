@@ -221,7 +221,7 @@ def solve(
     # last attempt starts far from every bound, where the first steps cannot be blocked.
     for target, slack in (*((gap, 1.0) for gap in POLISHED_FROM if exact), (wanted, 1.0), (wanted, CAUTIOUS)):
         if slack > 1:
-            it, cut = _starting_point(rows, best.w, slack), 0.0
+            it, cut = replace(_starting_point(rows, best.w, slack), n_steps=it.n_steps), 0.0
         proven = target == wanted
         best, it = _iterate(rows, it, best, cut, _Aim(target, rounding, deadline, max_iterations, proven, not begun))
         begun = True
@@ -306,7 +306,7 @@ def _iterate(
         if not (primal > 0 and dual > 0) or float(it.w @ it.w) > DIVERGED**2:
             break
         if iteration == 0 and aim.first and max(primal, dual) < BLOCKED:
-            it = _starting_point(rows, it.w, CAUTIOUS)
+            it = replace(_starting_point(rows, it.w, CAUTIOUS), n_steps=1)
             continue
         left = (1 - 0.5 * dual) * residual
         if max(primal, dual) < 1e-3:

@@ -172,6 +172,8 @@ class NormalEquations:
             right = rows.T @ (chunk.weight * chunk.y)
             return cls(rows.gram(chunk.weight, n_jobs), right)
         n, p = chunk.n_entries, design.n_variables
+        if n == 0:  # a class that a chunk has no row of
+            return cls(np.zeros((p, p)), np.zeros(p))
         size, root = block_rows(n, p), np.sqrt(chunk.weight)
 
         def part(first: int, total: Float | None) -> Float:

@@ -125,7 +125,7 @@ class Plan:
     n_rows: int
     n_variables: int
     settled: bool
-    """Whether Newton steps became short by themselves."""
+    """Whether Newton steps became short by themselves, and all rows in doubt are single."""
     hollow: bool
     """Whether rows are so sparse next to their kinks that short steps mean nothing."""
     error: float
@@ -141,7 +141,7 @@ class Plan:
     near: float
     """Distance, in leverages, up to which rows are single."""
     n_single: float
-    """About how many these are."""
+    """About how many these are; those that carry a coefficient, and all of a tiny class, come on top."""
     because: str
     """What their number follows from."""
     n_bins: int
@@ -213,8 +213,16 @@ class Plan:
         return SOLVER_STEPS * (self.n_single * self.row_cost + self.n_groups * self.sum_cost)
 
     def record(self) -> dict[str, Any]:
-        """All of it, by name."""
-        return {**asdict(self), "n_groups": self.n_groups, "solve_cost": self.solve_cost}
+        """All of it, by name; what was drawn, where every row is its own cluster after all."""
+        found = {
+            **asdict(self),
+            "n_single": round(self.n_single),
+            "n_groups": self.n_groups,
+            "solve_cost": self.solve_cost,
+        }
+        if self.all_rows_cost == math.inf:
+            found["all_rows_cost"] = None
+        return {**found, "n_single": self.n_rows, "n_groups": 0} if self.all_rows else found
 
     def by_column(self, design: Design) -> ByColumn | None:
         """Groups of rare columns: where there are fewer than columns, those about as rare share one."""

@@ -170,11 +170,12 @@ class PiecewiseLinear(Problem):
             return None
         n, p = self.run.n_entries, self.design.n_variables
         spare = self.run.budget.later / (p + 2) - clusters.n_clusters
+        dissolved = self._smallest_groups(clusters, solution.point, max(0.0, spare))
+        spare -= 0 if dissolved is None else float(clusters.counts[dissolved].sum())
         n_alone = max(0.0, min(DOUBLED * clusters.n_clusters, spare))
-        dissolved = self._smallest_groups(clusters, solution.point, n_alone)
         return Segment.between(incumbent.point, solution.point, n_alone / n, dissolved)
 
-    def _smallest_groups(self, clusters: Clusters, point: Float, n_alone: float) -> NDArray[np.bool_] | None:
+    def _smallest_groups(self, clusters: Clusters, point: Float, spare: float) -> NDArray[np.bool_] | None:
         """Groups that save next to nothing, up to some number of entries in all: small ones, the more so near a kink.
 
         Where the optimum was far from the start they hold rows that no other cluster is like, and are what is violated
@@ -183,7 +184,7 @@ class PiecewiseLinear(Problem):
         groups = np.flatnonzero(clusters.counts > 1)
         saves = clusters.counts[groups] * np.sqrt(self.distances(clusters, point)[groups])
         ascending = groups[np.argsort(saves, kind="stable")]
-        room = min(SMALLEST_GROUPS * clusters.n_clusters, n_alone)
+        room = min(SMALLEST_GROUPS * clusters.n_clusters, spare)
         few = ascending[: np.searchsorted(np.cumsum(clusters.counts[ascending]), room, side="right")]
         if len(few) == 0:
             return None

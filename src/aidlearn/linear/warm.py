@@ -32,7 +32,7 @@ class Warm(Band):
         if self._sharpening is None:
             self._sharpening = _Sharpening(problem.run, problem.design, problem.procedure.generator())
         sharp = self._sharpening
-        sharp.design, sharp.run = problem.design, problem.run
+        sharp.design, sharp.run, sharp.steps = problem.design, problem.run, []
         try:
             sampled = sharp.on_samples(given)
             if _better(problem, given, sampled) is given:
