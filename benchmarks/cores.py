@@ -21,7 +21,7 @@ from aidlearn import SVC, LADRegressor, LinearSVC
 from aidlearn.bench.datasets import DataSet, generated
 from aidlearn.bench.harness import Cell, Row, measured
 from aidlearn.bench.table import Layout, pick
-from aidlearn.data.threads import one_blas_thread
+from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.kernel.functions import Kernel
 from aidlearn.kernel.rows import kernel_rows
 from benchmarks.command import Options, Table, main

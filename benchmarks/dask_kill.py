@@ -19,7 +19,7 @@ from distributed import Client, LocalCluster
 from aidlearn import LADRegressor, LinearSVC
 from aidlearn.bench.harness import Cell, Row
 from aidlearn.bench.table import Layout
-from aidlearn.data.remote import Backend
+from aidlearn.data.rows.remote import Backend
 from benchmarks.command import Options, Table, main
 
 N, M, BLOCKS = 100_000, 50, 10

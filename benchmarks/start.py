@@ -22,8 +22,8 @@ from sklearn.base import clone
 
 from aidlearn import LADRegressor, LinearSVC
 from aidlearn.engine import Clusters, Start
-from aidlearn.linear.draw import all_single
 from aidlearn.linear.problem import PiecewiseLinear
+from aidlearn.linear.start.clusters import all_single
 
 Rng = np.random.Generator
 Data = tuple[Any, NDArray[np.float64]]

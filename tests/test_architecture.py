@@ -1,4 +1,7 @@
-"""Who may import whom (docs/architecture.md): a module imports from its own folder and from those below it only."""
+"""Who may import whom (docs/architecture.md): a module imports from its own room and from rooms below it only.
+
+A room is a folder. Modules that lie beside sub-folders are rooms of their own, such as ``linear.problem``.
+"""
 
 import ast
 from pathlib import Path
@@ -9,71 +12,199 @@ import aidlearn
 
 ROOT = Path(aidlearn.__file__).parent
 
+DATA = {"data.encoding", "data.rows", "data.tables", "data.passes", "numerics"}
+LINEAR = {"linear.rows", "linear.aggregated", "linear.constraints", "linear.model", "linear.passes", "linear.problem"}
+SHARED = {"data.opening", "engine", "trace", "estimators.checks", "estimators.fits", "estimators.fitting"}
+
 BELOW = {
+    "numerics": set(),
     "archive": set(),
     "words": set(),
-    "progress": {"data", "engine", "words"},
-    "data": set(),
-    "engine": {"archive", "data"},
-    "testing": {"data", "engine"},
-    "trace": {"data", "engine"},
-    "linear": {"data", "engine", "trace"},
-    "kernel": {"data", "engine", "trace", "linear"},
-    "semisupervised": {"data", "engine", "trace", "linear", "kernel"},
-    "estimators": {"data", "engine", "trace", "linear", "kernel", "semisupervised"},
-    "formula": {"data", "estimators"},
-    "files": {"", "archive", "data", "engine", "trace", "estimators"},
-    "display": {"data", "engine", "trace", "estimators", "progress", "words"},
-    "report": {"data", "engine", "trace", "estimators", "files", "display"},
+    "data.encoding": {"numerics"},
+    "data.rows": {"data.encoding", "numerics"},
+    "data.tables": {"data.encoding", "data.rows", "numerics"},
+    "data.dask": {"data.encoding", "data.rows", "data.tables", "numerics"},
+    "data.passes": {"data.rows", "data.tables", "numerics"},
+    "data.opening": {"data.encoding", "data.rows", "data.tables", "data.dask"},
+    "data": DATA,
+    "engine": {"archive", "data.rows", "data.passes", "numerics"},
+    "testing": {"data.rows", "engine", "numerics"},
+    "trace": {"engine", "numerics"},
+    "progress": {"data.passes", "engine", "words"},
+    "linear": set(),
+    "linear.rows": {"data.rows", "engine", "numerics"},
+    "linear.aggregated": {"engine", "linear.rows", "numerics"},
+    "linear.constraints": {"engine", "linear.rows", "linear.aggregated", "numerics"},
+    "linear.model": {*DATA, "engine", "linear.rows", "linear.aggregated", "linear.constraints"},
+    "linear.passes": {"data.rows", "data.passes", "linear.rows", "linear.model", "numerics"},
+    "linear.hurried": {"data.rows", "data.passes", "engine", "linear.model", "linear.passes", "numerics"},
+    "linear.problem": {*DATA, "engine", *LINEAR, "linear.hurried"},
+    "linear.start": {*DATA, "engine", *LINEAR, "linear.hurried"},
+    "linear.svm": {"data.passes", *LINEAR, "linear.start"},
+    "linear.picture": {"engine", "trace", "linear.problem", "numerics"},
+    "neighbours": {*DATA, "engine", "trace", *LINEAR, "linear.start"},
+    "inference": {*DATA, "linear.rows", "linear.model"},
+    "kernel": {*DATA, "engine", "trace", *LINEAR, "linear.start", "linear.svm"},
+    "semisupervised": {*DATA, "engine", "trace", "linear.aggregated", "linear.start", "linear.svm", "kernel"},
+    "estimators": set(),
+    "estimators.registry": set(),
+    "estimators.checks": DATA,
+    "estimators.fits": {"engine", "trace", "estimators.registry", "numerics"},
+    "estimators.fitting": {"data.passes", "engine", "trace", "estimators.registry"},
+    "estimators.certificate": {"engine", "estimators.fits"},
+    "estimators.notebook": {"engine", "estimators.fits", "estimators.certificate"},
+    "estimators.batch_file": {"engine", "trace", "neighbours"},
+    "estimators.base": {*DATA, *SHARED, "estimators.notebook"},
+    "estimators.parameters": {"kernel", "estimators.checks", "estimators.registry"},
+    "estimators.linear": {
+        *DATA,
+        *LINEAR,
+        *SHARED,
+        "data.dask",
+        "linear.hurried",
+        "linear.start",
+        "linear.picture",
+        "neighbours",
+        "inference",
+        "estimators.base",
+        "estimators.batch_file",
+    },
+    "estimators.kernel": {
+        *DATA,
+        *SHARED,
+        "linear.aggregated",
+        "linear.start",
+        "linear.svm",
+        "kernel",
+        "semisupervised",
+        "estimators.base",
+        "estimators.linear",
+    },
+    "estimators.paths": {
+        *DATA,
+        *LINEAR,
+        *SHARED,
+        "linear.start",
+        "neighbours",
+        "estimators.batch_file",
+        "estimators.linear",
+    },
+    "formula": {*DATA, "data.opening", "estimators.registry"},
+    "files": {"", "archive", "data.encoding", "engine", "trace", "estimators.registry", "estimators.fits"},
+    "display": {"engine", "progress", "words", "inference", "estimators.fits", "estimators.linear", "numerics"},
+    "report": {
+        "engine",
+        "trace",
+        "inference",
+        "estimators.registry",
+        "estimators.fits",
+        "estimators.certificate",
+        "files",
+        "display",
+    },
     "bench": {""},
     "__main__": {"cli"},
-    "cli": {"", "data", "engine", "estimators", "formula", "files", "report", "bench", "progress", "words"},
+    "cli": {
+        "",
+        *DATA,
+        "data.opening",
+        "engine",
+        "inference",
+        "estimators.registry",
+        "estimators.parameters",
+        "estimators.fits",
+        "estimators.linear",
+        "formula",
+        "files",
+        "report",
+        "bench",
+        "progress",
+        "words",
+    },
 }
-"""Folders (and modules) of the package, and what each may import besides itself; "" are the public names."""
+"""Rooms of the package, and what each may import besides itself; "" are the public names."""
+
+WHOLE = ("cli",)
+"""Folders whose sub-folders are parts of one room."""
+
+
+def room(module):
+    """The room of a module (or of a name in one), given by its parts below the package."""
+    here, folder = ROOT, []
+    for part in module:
+        if not (here / part).is_dir():
+            break
+        here, folder = here / part, [*folder, part]
+    if not folder or folder[0] in WHOLE:
+        return module[0]
+    rest = module[len(folder) :]
+    beside_folders = any(child.is_dir() and child.name != "__pycache__" for child in here.iterdir())
+    return ".".join([*folder, *rest[:1]] if rest and beside_folders else folder)
+
+
+def modules_of(node):
+    """The modules of the package that an import statement names, as parts below the package."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        inside = ROOT.joinpath(*(node.module or "").split(".")[1:])
+        from_folder = (node.module or "").partition(".")[0] == "aidlearn" and inside.is_dir()
+        names = [
+            f"{node.module}.{alias.name}" if from_folder and _is_module(inside, alias.name) else node.module or ""
+            for alias in node.names
+        ]
+    else:
+        return []
+    return [name.split(".")[1:] for name in names if name.partition(".")[0] == "aidlearn"]
+
+
+def _is_module(folder, name):
+    return (folder / f"{name}.py").exists() or (folder / name / "__init__.py").exists()
 
 
 def imported(path):
-    """The folders of the package that a file imports from, wherever in it."""
+    """The rooms that a file imports from, wherever in it."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
-            if node.module == "aidlearn":
-                names = [f"aidlearn.{alias.name}" if alias.name in BELOW else "aidlearn" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            if name.partition(".")[0] == "aidlearn":
-                yield [*name.split("."), ""][1]
+        for module in modules_of(node):
+            yield room(module) if module else ""
 
 
 def home(path):
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return room(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 
 
-def test_every_folder_has_its_place():
+def test_every_room_has_its_place():
     assert {home(path) for path in FILES} == set(BELOW)
 
 
-@pytest.mark.parametrize("folder", BELOW)
-def test_imports_go_down_only(folder):
+@pytest.mark.parametrize("name", BELOW)
+def test_imports_go_down_only(name):
     upwards = {
-        f"{path.relative_to(ROOT)} imports aidlearn.{name}"
+        f"{path.relative_to(ROOT)} imports aidlearn.{other}"
         for path in FILES
-        if home(path) == folder
-        for name in imported(path)
-        if name != folder and name not in BELOW[folder]
+        if home(path) == name
+        for other in imported(path)
+        if other != name and other not in BELOW[name]
     }
     assert upwards == set()
 
 
-def test_the_folders_form_layers():
-    """No two folders may import each other, not even by way of others."""
-    reached = {folder: set(below) - {""} for folder, below in BELOW.items()}
+def test_the_rooms_form_layers():
+    """No two rooms may import each other, not even by way of others."""
+    reached = {name: set(below) - {"", name} for name, below in BELOW.items()}
     for _ in BELOW:
-        reached = {f: below.union(*(reached[b] for b in below)) for f, below in reached.items()}
-    assert all(folder not in below for folder, below in reached.items())
+        reached = {name: below.union(*(reached[b] for b in below)) for name, below in reached.items()}
+    assert all(name not in below for name, below in reached.items())
+
+
+def test_every_room_says_what_it_is_for():
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in ROOT.rglob("__init__.py")
+        if len(ast.get_docstring(ast.parse(path.read_text())) or "") < 20
+    ]
+    assert silent == []

@@ -11,19 +11,19 @@ import numpy as np
 from scipy.spatial import ConvexHull, QhullError
 
 from aidlearn.bench.harness import Cell, Row
-from aidlearn.data.arrays import ArraySource
-from aidlearn.data.moments import inspect
-from aidlearn.data.run import Run
+from aidlearn.data.passes.moments import inspect
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.display.style import COLOURS, INK, pyplot, tidy
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.problem import Problem, Solution
 from aidlearn.engine.result import Iteration
-from aidlearn.linear.design import Design
-from aidlearn.linear.given import from_labels
-from aidlearn.linear.losses import hinge, pinball
+from aidlearn.linear.aggregated.solvers import SOLVERS
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import hinge, pinball
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
-from aidlearn.linear.solvers import SOLVERS
+from aidlearn.linear.start.user_labels import from_labels
 from aidlearn.semisupervised.problem import SemiSupervised, SemiSupervisedSettings
 from aidlearn.semisupervised.start import from_labels as given_clusters
 from benchmarks.paper import measured

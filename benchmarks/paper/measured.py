@@ -26,8 +26,8 @@ from aidlearn.bench.measure import Measured, measure
 from aidlearn.bench.peers import solvers
 from aidlearn.bench.solvers import COMPILED, Job
 from aidlearn.engine.result import Iteration
+from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.problem import PiecewiseLinear
-from aidlearn.linear.solvers import SOLVERS
 from benchmarks.paper.generators import KINDS
 
 Row = dict[str, Any]

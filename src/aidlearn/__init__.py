@@ -12,8 +12,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:  # what type checkers and editors see; the test of names compares it with what is there
     from aidlearn.data import DataSource as DataSource
     from aidlearn.data import as_source as as_source
-    from aidlearn.data.open import open_source as open_source
-    from aidlearn.data.run import PassProgress as PassProgress
+    from aidlearn.data.opening import open_source as open_source
+    from aidlearn.data.passes.run import PassProgress as PassProgress
     from aidlearn.display import ClusterDisplay as ClusterDisplay
     from aidlearn.display import ConvergenceDisplay as ConvergenceDisplay
     from aidlearn.display import PathDisplay as PathDisplay
@@ -23,57 +23,57 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.engine.result import Result as Result
     from aidlearn.engine.result import StartStep as StartStep
     from aidlearn.engine.result import Status as Status
-    from aidlearn.estimators.bootstrapping import Bootstrap as Bootstrap
-    from aidlearn.estimators.bootstrapping import bootstrap as bootstrap
-    from aidlearn.estimators.cross_validated import LinearSVCCV as LinearSVCCV
-    from aidlearn.estimators.cross_validated import QuantileRegressorCV as QuantileRegressorCV
-    from aidlearn.estimators.hypotheses import TestResult as TestResult
-    from aidlearn.estimators.hypotheses import equal_slopes as equal_slopes
-    from aidlearn.estimators.hypotheses import likelihood_ratio_test as likelihood_ratio_test
-    from aidlearn.estimators.kernel_svm import SVC as SVC
-    from aidlearn.estimators.kernel_svr import SVR as SVR
-    from aidlearn.estimators.one_class import LinearOneClassSVM as LinearOneClassSVM
-    from aidlearn.estimators.piecewise_linear import PiecewiseLinearModel as PiecewiseLinearModel
-    from aidlearn.estimators.quantile import LADRegressor as LADRegressor
-    from aidlearn.estimators.quantile import QuantileRegressor as QuantileRegressor
-    from aidlearn.estimators.semi_supervised import SemiSupervisedSVC as SemiSupervisedSVC
-    from aidlearn.estimators.summary import Summary as Summary
-    from aidlearn.estimators.svm import LinearSVC as LinearSVC
-    from aidlearn.estimators.svm import LinearSVR as LinearSVR
+    from aidlearn.estimators.kernel.semi_supervised import SemiSupervisedSVC as SemiSupervisedSVC
+    from aidlearn.estimators.kernel.svm import SVC as SVC
+    from aidlearn.estimators.kernel.svr import SVR as SVR
+    from aidlearn.estimators.linear.bootstrap import Bootstrap as Bootstrap
+    from aidlearn.estimators.linear.bootstrap import bootstrap as bootstrap
+    from aidlearn.estimators.linear.one_class import LinearOneClassSVM as LinearOneClassSVM
+    from aidlearn.estimators.linear.piecewise import PiecewiseLinearModel as PiecewiseLinearModel
+    from aidlearn.estimators.linear.regression import LADRegressor as LADRegressor
+    from aidlearn.estimators.linear.regression import QuantileRegressor as QuantileRegressor
+    from aidlearn.estimators.linear.svm import LinearSVC as LinearSVC
+    from aidlearn.estimators.linear.svm import LinearSVR as LinearSVR
+    from aidlearn.estimators.paths.cross_validated import LinearSVCCV as LinearSVCCV
+    from aidlearn.estimators.paths.cross_validated import QuantileRegressorCV as QuantileRegressorCV
     from aidlearn.files.models import load_model as load_model
     from aidlearn.files.models import save_model as save_model
-    from aidlearn.linear.region import Infeasible as Infeasible
-    from aidlearn.linear.unbounded import Unbounded as Unbounded
+    from aidlearn.inference.hypotheses import TestResult as TestResult
+    from aidlearn.inference.hypotheses import equal_slopes as equal_slopes
+    from aidlearn.inference.hypotheses import likelihood_ratio_test as likelihood_ratio_test
+    from aidlearn.inference.summary import Summary as Summary
+    from aidlearn.linear.constraints.region import Infeasible as Infeasible
+    from aidlearn.linear.model.unbounded import Unbounded as Unbounded
     from aidlearn.trace import Frame as Frame
 else:
     from aidlearn.estimators.registry import MODELS as _MODELS
 
     _HOMES = {
-        "Bootstrap": "aidlearn.estimators.bootstrapping",
+        "Bootstrap": "aidlearn.estimators.linear.bootstrap",
         "ClusterDisplay": "aidlearn.display",
         "ConvergenceDisplay": "aidlearn.display",
         "DataSource": "aidlearn.data",
         "Frame": "aidlearn.trace",
-        "Infeasible": "aidlearn.linear.region",
+        "Infeasible": "aidlearn.linear.constraints.region",
         "Iteration": "aidlearn.engine.result",
-        "LinearSVCCV": "aidlearn.estimators.cross_validated",
-        "PassProgress": "aidlearn.data.run",
+        "LinearSVCCV": "aidlearn.estimators.paths.cross_validated",
+        "PassProgress": "aidlearn.data.passes.run",
         "ProgressDisplay": "aidlearn.display",
         "PathDisplay": "aidlearn.display",
         "QuantileDisplay": "aidlearn.display",
-        "QuantileRegressorCV": "aidlearn.estimators.cross_validated",
+        "QuantileRegressorCV": "aidlearn.estimators.paths.cross_validated",
         "Result": "aidlearn.engine.result",
         "StartStep": "aidlearn.engine.result",
         "Status": "aidlearn.engine.result",
-        "Summary": "aidlearn.estimators.summary",
-        "TestResult": "aidlearn.estimators.hypotheses",
-        "Unbounded": "aidlearn.linear.unbounded",
+        "Summary": "aidlearn.inference.summary",
+        "TestResult": "aidlearn.inference.hypotheses",
+        "Unbounded": "aidlearn.linear.model.unbounded",
         "as_source": "aidlearn.data",
-        "bootstrap": "aidlearn.estimators.bootstrapping",
-        "equal_slopes": "aidlearn.estimators.hypotheses",
-        "likelihood_ratio_test": "aidlearn.estimators.hypotheses",
+        "bootstrap": "aidlearn.estimators.linear.bootstrap",
+        "equal_slopes": "aidlearn.inference.hypotheses",
+        "likelihood_ratio_test": "aidlearn.inference.hypotheses",
         "load_model": "aidlearn.files.models",
-        "open_source": "aidlearn.data.open",
+        "open_source": "aidlearn.data.opening",
         "save_model": "aidlearn.files.models",
         **{name: model.module for name, model in _MODELS.items()},
     }

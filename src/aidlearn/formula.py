@@ -15,15 +15,15 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from aidlearn.data.convert import collected
-from aidlearn.data.frames import FrameColumns, is_table
-from aidlearn.data.open import is_elsewhere, open_source
-from aidlearn.data.recipe import FACTOR_KINDS, EncodedRows, Recipe
-from aidlearn.data.recipe import Column as InputColumn
+from aidlearn.data.encoding.recipe import FACTOR_KINDS, EncodedRows, Recipe
+from aidlearn.data.encoding.recipe import Column as InputColumn
+from aidlearn.data.opening import is_elsewhere, open_source
+from aidlearn.data.tables.conversion import collected
+from aidlearn.data.tables.in_memory import FrameColumns, is_table
 from aidlearn.estimators.registry import MODELS
 
 if TYPE_CHECKING:
-    from aidlearn.data.source import DataSource
+    from aidlearn.data.rows.source import DataSource
 
 FACTOR = re.compile(r"""C\((?P<name>[^\W\d]\w*|`[^`]+`)(?:,\s*contr\.treatment\((?:base=)?['"](?P<base>.*)['"]\))?\)""")
 """``C(name)``, or with a reference level ``C(name, contr.treatment("LAS"))``."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aidlearn.words import clock, count, duration, enclosing, gap_text, percent, short_count
 
 if TYPE_CHECKING:
-    from aidlearn.data.run import PassProgress
+    from aidlearn.data.passes.run import PassProgress
     from aidlearn.engine.result import Iteration
 
 SMALLEST = 1e-12

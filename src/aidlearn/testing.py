@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.chunk import Chunk, Float
+from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution, Trial
 from aidlearn.engine.result import Status
+from aidlearn.numerics import Float
 
 STEPS = (1.0, 0.25)
 """Sizes of the changes of a solution at which regions and bounds are checked besides, relative to the solution."""

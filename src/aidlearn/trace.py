@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.chunk import Float, Int
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Solution
 from aidlearn.engine.result import Iteration, Result
+from aidlearn.numerics import Float, Int
 
 MOST_CLUSTERS = 1500
 """Clusters that a profile or a picture keeps; the largest and a regular sample of the others stand for all."""

@@ -9,7 +9,7 @@ from benchmarks.fixed_point import differences, parse, run
 
 
 def test_cases_with_little_memory_run_whatever_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aidlearn.data.threads.cores", lambda: 64)
+    monkeypatch.setattr("aidlearn.data.rows.threads.cores", lambda: 64)
     found = parse(run("memory_limit", timed=False), "memory_limit")
     assert set(found) == {"lad memory_limit", "svc-linear memory_limit"}
 

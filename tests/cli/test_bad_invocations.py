@@ -111,7 +111,7 @@ def test_unexpected_errors_of_libraries_are_one_line(ran, folder, monkeypatch):
     def broken(*args, **options):
         raise ZeroDivisionError("first line\nsecond line")
 
-    monkeypatch.setattr("aidlearn.cli.fit.open_data", broken)
+    monkeypatch.setattr("aidlearn.cli.commands.fit.open_data", broken)
     done = ran("fit", "lad", "good.csv", "-t", "y", "-o", "m.aid")
     assert done.code == 1
     assert done.err == "Error: ZeroDivisionError: first line (run with --debug to see where it comes from)\n"
@@ -122,7 +122,7 @@ def test_no_memory_and_no_disk(ran, folder, monkeypatch, error):
     def broken(*args, **options):
         raise error
 
-    monkeypatch.setattr("aidlearn.cli.fit.open_data", broken)
+    monkeypatch.setattr("aidlearn.cli.commands.fit.open_data", broken)
     done = ran("fit", "lad", "good.csv", "-t", "y", "-o", "m.aid")
     assert done.code == 1
     assert len(done.err.splitlines()) == 1

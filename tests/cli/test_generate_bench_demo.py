@@ -9,8 +9,8 @@ import pytest
 
 from aidlearn import LADRegressor, open_source
 from aidlearn.bench.peers import solvers
-from aidlearn.cli import generate
-from aidlearn.cli.bench import compare, job, programs
+from aidlearn.cli.commands import generate
+from aidlearn.cli.commands.bench import compare, job, programs
 from exact_csv import read_csv
 
 
@@ -85,7 +85,7 @@ def test_the_table_in_words(ran):
 def test_programs_are_not_asked_beyond_their_size(monkeypatch):
     X, y = generate.Recipe("lad", 500, 2).arrays()
     slow = SimpleNamespace(name="slow", command_rows=499, fit=lambda job: pytest.fail("was asked"))
-    monkeypatch.setattr("aidlearn.cli.bench.programs", lambda kind: [solvers(kind)["aidlearn"], slow])
+    monkeypatch.setattr("aidlearn.cli.commands.bench.programs", lambda kind: [solvers(kind)["aidlearn"], slow])
     _, outcome = compare(job("lad", X, y), everyone=False, quiet=True)
     assert outcome.note == "not asked above 499 rows (--all)"
 
@@ -94,7 +94,7 @@ def test_a_program_that_fails_is_a_note_and_the_others_are_shown(monkeypatch):
     X, y = generate.Recipe("svm", 500, 2).arrays()
     failing = SimpleNamespace(fit=lambda job: SimpleNamespace(failed="out of memory", solution=None))
     peer = SimpleNamespace(name="failing", command_rows=10**6, fit=failing.fit)
-    monkeypatch.setattr("aidlearn.cli.bench.programs", lambda kind: [solvers(kind)["aidlearn"], peer])
+    monkeypatch.setattr("aidlearn.cli.commands.bench.programs", lambda kind: [solvers(kind)["aidlearn"], peer])
     ours, other = compare(job("svm", X, y, C=1.0), everyone=False, quiet=True)
     assert (other.note, np.isnan(other.objective)) == ("out of memory", True)
     assert ours.objective > 0
@@ -109,7 +109,7 @@ def test_the_command_asks_what_is_installed_and_quick(monkeypatch, tmp_path):
 
 
 def test_demo(ran, monkeypatch):
-    from aidlearn.cli import demo
+    from aidlearn.cli.commands import demo
 
     monkeypatch.setattr(demo, "FEW_ROWS", 400)
     done = ran("demo", "--out", "here/demo", "--rows", "2000")
@@ -127,7 +127,7 @@ def test_demo(ran, monkeypatch):
 
 
 def test_demo_without_pyarrow_writes_npy(ran, monkeypatch):
-    from aidlearn.cli import demo
+    from aidlearn.cli.commands import demo
 
     monkeypatch.setattr(demo, "FEW_ROWS", 400)
     monkeypatch.setattr(demo, "find_spec", lambda name: None)

@@ -8,7 +8,7 @@ import pytest
 from cli_support import COLUMNS
 
 from aidlearn import LADRegressor, load_model
-from aidlearn.cli import fit
+from aidlearn.cli.commands import fit
 from aidlearn.estimators.registry import MODELS, Model, Option
 
 

@@ -6,7 +6,7 @@ import pytest
 from cli_support import COLUMNS, N, X, frame
 
 from aidlearn import load_model
-from aidlearn.cli.predict import column_names
+from aidlearn.cli.commands.predict import column_names
 from exact_csv import read_csv
 
 ROUNDING = {"rtol": 1e-12, "atol": 1e-13}
@@ -140,7 +140,7 @@ def test_json(ran, files):
 def test_predictions_do_not_load_the_file(ran, files, monkeypatch):
     """Rows go through in chunks: the model never sees more than one."""
     from aidlearn import LADRegressor
-    from aidlearn.data import source
+    from aidlearn.data.rows import source
 
     monkeypatch.setattr(source, "chunk_rows", lambda m, is_sparse: 64)
     seen = []

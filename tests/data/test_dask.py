@@ -15,8 +15,8 @@ import pytest
 from sklearn.base import clone
 
 from aidlearn import SVC, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, SemiSupervisedSVC, Status, open_source
-from aidlearn.data.chunk import chunk_rows
-from aidlearn.data.threads import one_blas_thread
+from aidlearn.data.rows.chunk import chunk_rows
+from aidlearn.data.rows.threads import one_blas_thread
 
 dask = pytest.importorskip("dask", reason="needs the extra dask")
 pytest.importorskip("distributed", reason="needs the extra dask")
@@ -25,9 +25,9 @@ dd = pytest.importorskip("dask.dataframe")
 
 from distributed import Client, LocalCluster  # noqa: E402
 
-import aidlearn.data.dask as ours  # noqa: E402
-import aidlearn.data.dask_backend as backends  # noqa: E402
-import aidlearn.data.remote as remote  # noqa: E402
+import aidlearn.data.dask.backend as backends  # noqa: E402
+import aidlearn.data.dask.source as ours  # noqa: E402
+import aidlearn.data.rows.remote as remote  # noqa: E402
 
 N, M = 14_000, 100
 """Three chunks."""

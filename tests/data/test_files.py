@@ -10,8 +10,8 @@ from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from aidlearn import SVC, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, SemiSupervisedSVC, open_source
-from aidlearn.data.chunk import chunk_rows
-from aidlearn.data.run import Run
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.chunk import chunk_rows
 
 N, M = 30_000, 40
 
@@ -198,7 +198,7 @@ def test_bad_numbers_are_found_wherever_they_are(tmp_path, kind, row, value):
 
 @pytest.mark.parametrize("row", [10, 8999])
 def test_texts_among_numbers_are_found(tmp_path, row, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.csv_table.BLOCK_BYTES", 20_000)
+    monkeypatch.setattr("aidlearn.data.tables.csv.BLOCK_BYTES", 20_000)
     path = bad_table(tmp_path, "csv", row, "oops")
     match = rf"Row {row} of .*bad\.csv has the text 'oops' in column 1 \('b'\)"
     if row == 10:  # in the first rows: a column of texts
@@ -302,7 +302,7 @@ def test_parquet_pages_that_are_damaged_end_in_a_sentence(tmp_path, data):
 
 
 def test_large_svmlight_files_are_read_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.svmlight.PART_BYTES", 20_000)
+    monkeypatch.setattr("aidlearn.data.tables.svmlight.PART_BYTES", 20_000)
     rng = np.random.default_rng(0)
     X = sparse.random_array((5000, 30), density=0.2, random_state=rng, format="csr")
     # Before 1.7 scikit-learn writes matrices with indices of 32 bits only.
@@ -314,7 +314,7 @@ def test_large_svmlight_files_are_read_in_parts(tmp_path, monkeypatch):
 
 
 def test_line_breaks_in_cells_where_blocks_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.csv_table.BLOCK_BYTES", 5000)
+    monkeypatch.setattr("aidlearn.data.tables.csv.BLOCK_BYTES", 5000)
     rows = "".join(f'{k % 9},{k % 7},"memo\n999,999,end"\n' for k in range(3000))
     for padding in range(12):
         (tmp_path / "t.csv").write_text("a,y,t\n" + f"1,1,{'x' * padding}\n" + rows)
@@ -365,7 +365,7 @@ def test_calls_that_mix_files_and_arrays(folder, data):
 
 
 def test_a_byte_order_mark_and_empty_lines_do_not_hide_a_bad_cell(tmp_path, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.csv_table.BLOCK_BYTES", 2000)
+    monkeypatch.setattr("aidlearn.data.tables.csv.BLOCK_BYTES", 2000)
     rows = [f"{k},{k}" for k in range(2000)]
     (tmp_path / "late.csv").write_text("a,y\n\n" + "\n".join([*rows, "", "oops,1"]))
     with pytest.raises(ValueError, match=r"Row 2000 of .* has the text 'oops' in column 0"):

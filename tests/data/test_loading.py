@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from aidlearn.data.loading import load
+from aidlearn.data.rows.loading import load
 
 
 def test_an_interrupt_waits_for_the_module(tmp_path, monkeypatch):

@@ -12,9 +12,9 @@ import pytest
 from scipy import sparse
 
 from aidlearn import LADRegressor, LinearSVC, Status, open_source
-from aidlearn.data.memory import Budget
-from aidlearn.data.run import Run
-from aidlearn.data.source import DataSource
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.memory import Budget
+from aidlearn.data.rows.source import DataSource
 
 N, M = 600_000, 12
 
@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow.csv, pyarrow.parquet
 from pathlib import Path
 from aidlearn import LADRegressor, LinearSVC, QuantileRegressor, open_source
-from aidlearn.data import run
+from aidlearn.data.passes import run
 
 def kilobytes(key):
     return int(re.search(key + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
@@ -151,7 +151,7 @@ def test_a_model_without_room_for_its_duals_says_so(tmp_path, monkeypatch):
     np.save(tmp_path / "rows.npy", np.column_stack([X, y]))
     source = open_source(tmp_path / "rows.npy", 3, memory_limit="1GB")
     assert LinearSVC().fit(source).dual_coef_.shape[0] == 4
-    monkeypatch.setattr("aidlearn.data.memory.Need.spare", lambda self, limit: 1000.0)
+    monkeypatch.setattr("aidlearn.data.rows.memory.Need.spare", lambda self, limit: 1000.0)
     with pytest.warns(UserWarning, match="dual_coef_ of 4 models and 5000 rows does not fit into the memory limit"):
         model = LinearSVC().fit(source)
     assert not hasattr(model, "dual_coef_")
@@ -164,7 +164,7 @@ import numpy as np
 import pandas as pd
 from pathlib import Path
 from aidlearn import LADRegressor
-from aidlearn.data import run
+from aidlearn.data.passes import run
 
 def kilobytes(key):
     return int(re.search(key + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])

@@ -8,9 +8,9 @@ import pytest
 
 from aidlearn import SVC, LADRegressor, LinearSVC, QuantileRegressor, SemiSupervisedSVC, Status, as_source, open_source
 from aidlearn.data import Chunk, DataSource
-from aidlearn.data.run import Run, Systematic
-from aidlearn.data.sharing import run_together
-from aidlearn.data.targets import Classes, Targets
+from aidlearn.data.passes.run import Run, Systematic
+from aidlearn.data.passes.sharing import run_together
+from aidlearn.data.rows.targets import Classes, Targets
 
 
 class Watcher:

@@ -11,10 +11,10 @@ from scipy import sparse
 
 from aidlearn import LADRegressor, LinearSVC
 from aidlearn.data import ArraySource, TableSource, as_source
-from aidlearn.data.chunk import chunk_rows
-from aidlearn.data.moments import inspect
-from aidlearn.data.run import Run, Systematic
-from aidlearn.data.sharing import run_together
+from aidlearn.data.passes.moments import inspect
+from aidlearn.data.passes.run import Run, Systematic
+from aidlearn.data.passes.sharing import run_together
+from aidlearn.data.rows.chunk import chunk_rows
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def X():
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr("aidlearn.data.chunk.CHUNK_ELEMENTS", 1000)
+    monkeypatch.setattr("aidlearn.data.rows.chunk.CHUNK_ELEMENTS", 1000)
 
 
 HOLDERS = {
@@ -133,7 +133,7 @@ def test_finite_entries_whose_squares_overflow_are_explained():
 
 @pytest.mark.parametrize("model", [LADRegressor(tol=1e-6), LinearSVC(tol=1e-6)])
 def test_a_fit_allocates_a_fraction_of_the_array(model, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.chunk.CHUNK_ELEMENTS", 1 << 16)
+    monkeypatch.setattr("aidlearn.data.rows.chunk.CHUNK_ELEMENTS", 1 << 16)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60_000, 50))
     y = X[:, 0] + rng.normal(size=60_000)

@@ -7,13 +7,13 @@ import sys
 import joblib
 import pytest
 
-from aidlearn.data.threads import cores, n_threads
+from aidlearn.data.rows.threads import cores, n_threads
 
 BLAS = """
 import threading
 import numpy as np, scipy.linalg
 from threadpoolctl import threadpool_info
-from aidlearn.data.threads import one_blas_thread
+from aidlearn.data.rows.threads import one_blas_thread
 
 def limits():
     return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]

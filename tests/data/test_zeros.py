@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from aidlearn import LADRegressor, LinearOneClassSVM, LinearSVC, LinearSVR, QuantileRegressor, as_source
-from aidlearn.data import chunk as chunks
-from aidlearn.data.memory import Need
-from aidlearn.data.run import COMPILED_CELLS
-from aidlearn.data.zeros import SparseRows, density_of, pays, without_zeros
+from aidlearn.data.passes.run import COMPILED_CELLS
+from aidlearn.data.passes.sparse_copy import SparseRows, density_of, pays, without_zeros
+from aidlearn.data.rows import chunk as chunks
+from aidlearn.data.rows.memory import Need
 
 N, M = 34_000, 130  # two chunks of sparse rows, and enough cells for compiled passes
 ORDERS = {

@@ -7,11 +7,11 @@ from sklearn import svm
 
 from aidlearn import SVC, LADRegressor, LinearSVC, Status
 from aidlearn.data import as_source
-from aidlearn.data.moments import inspect
-from aidlearn.data.run import Run
+from aidlearn.data.passes.moments import inspect
+from aidlearn.data.passes.run import Run
 from aidlearn.engine import Assignment, Clusters
-from aidlearn.linear.design import Design
-from aidlearn.linear.losses import absolute, hinge
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import absolute, hinge
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
 
 

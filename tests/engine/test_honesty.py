@@ -10,8 +10,8 @@ import pytest
 
 from aidlearn import LADRegressor, LinearSVC, QuantileRegressor, Status
 from aidlearn.data import ArraySource
-from aidlearn.data.run import Run
-from aidlearn.data.sharing import run_together
+from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.sharing import run_together
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_rows_of_zeros_without_intercept(quantile):
 def test_a_bound_above_the_objective_is_discarded(data, monkeypatch, caplog):
     """Were a solver wrong, the fit would say so instead of reporting a gap of zero."""
     from aidlearn.engine.problem import Solution
-    from aidlearn.linear import solvers as aggregated
+    from aidlearn.linear.aggregated import solvers as aggregated
 
     honest = aggregated.SOLVERS["auto"]
 
@@ -124,7 +124,7 @@ def test_weights_out_of_range(data, weight, message):
 
 
 def test_interrupt_inside_the_first_solve_of_a_classifier(data, monkeypatch):
-    from aidlearn.linear import solvers as aggregated
+    from aidlearn.linear.aggregated import solvers as aggregated
 
     def interrupted(*arguments):
         raise KeyboardInterrupt

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from aidlearn import QuantileRegressor, Status
 from aidlearn.data import as_source
-from aidlearn.data.moments import inspect
-from aidlearn.data.run import Run
+from aidlearn.data.passes.moments import inspect
+from aidlearn.data.passes.run import Run
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Trial
-from aidlearn.linear.design import Design
-from aidlearn.linear.losses import pinball
+from aidlearn.linear.aggregated.solvers import SOLVERS
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import pinball
 from aidlearn.linear.problem import PiecewiseLinear, Procedure, Segment
-from aidlearn.linear.solvers import SOLVERS
-from aidlearn.linear.starts import start_method
+from aidlearn.linear.start.methods import start_method
 from oracles import highs_quantile
 
 
@@ -121,7 +121,7 @@ def exact_sums(problem, labels):
 @pytest.mark.parametrize("init", ["band", "kmeans", "birch"])
 @pytest.mark.parametrize("points", [1, 2])
 def test_clusters_stay_a_partition_with_exact_sums(init, points, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.chunk.CHUNK_ELEMENTS", 1 << 12)
+    monkeypatch.setattr("aidlearn.data.rows.chunk.CHUNK_ELEMENTS", 1 << 12)
     rng = np.random.default_rng(1)
     X = rng.normal(size=(5000, 4))
     y = X @ [1, -1, 2, 0] + rng.laplace(size=5000)
@@ -154,7 +154,7 @@ def test_chunk_size_does_not_change_the_optimum(monkeypatch):
     X = rng.normal(size=(6000, 3))
     y = X.sum(axis=1) + rng.standard_t(2, 6000)
     whole = QuantileRegressor(quantile=0.3, tol=0).fit(X, y)
-    monkeypatch.setattr("aidlearn.data.chunk.CHUNK_ELEMENTS", 1 << 11)
+    monkeypatch.setattr("aidlearn.data.rows.chunk.CHUNK_ELEMENTS", 1 << 11)
     cut = QuantileRegressor(quantile=0.3, tol=0).fit(X, y)
     assert whole.status_ is Status.optimal
     assert cut.status_ is Status.optimal

@@ -13,7 +13,7 @@ import aidlearn
 from aidlearn import SVC, LADRegressor, LinearSVC, QuantileRegressor, SemiSupervisedSVC
 from aidlearn.estimators.base import AIDEstimator
 from aidlearn.estimators.fits import fits_of
-from aidlearn.estimators.paths import CrossValidated
+from aidlearn.estimators.paths.path import CrossValidated
 from aidlearn.estimators.registry import MODELS, model_of
 
 FOUR = ["ant", "bee", "cat", "dog"]

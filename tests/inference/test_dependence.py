@@ -5,14 +5,14 @@ import pytest
 
 import aidlearn
 from aidlearn import LinearSVC, QuantileRegressor
-from aidlearn.data.moments import inspect
-from aidlearn.estimators.rows import fitted_run
-from aidlearn.linear import vertices
-from aidlearn.linear.batch import Batch, Member
-from aidlearn.linear.dependence import design_effect
-from aidlearn.linear.design import Design
-from aidlearn.linear.inference import ClusterCodes
-from aidlearn.linear.losses import epsilon_insensitive, hinge, pinball
+from aidlearn.data.passes.moments import inspect
+from aidlearn.estimators.linear.fitted_rows import fitted_run
+from aidlearn.inference.covariance import ClusterCodes
+from aidlearn.inference.dependence import design_effect
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import epsilon_insensitive, hinge, pinball
+from aidlearn.neighbours import replicates as vertices
+from aidlearn.neighbours.batch import Batch, Member
 
 
 def clustered(n=6000, size=30, seed=0):

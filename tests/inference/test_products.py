@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from aidlearn import LADRegressor
-from aidlearn.data import run as runs
-from aidlearn.estimators.rows import fitted_run
-from aidlearn.linear import inference
-from aidlearn.linear.design import Design
-from aidlearn.linear.losses import absolute
-from aidlearn.linear.products import Products
+from aidlearn.data.passes import run as runs
+from aidlearn.estimators.linear.fitted_rows import fitted_run
+from aidlearn.inference import covariance as inference
+from aidlearn.inference.products import Products
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import absolute
 
 
 def columns(n=3000, seed=0):

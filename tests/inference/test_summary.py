@@ -69,7 +69,7 @@ def test_dask_gives_the_same_bits(rows, se):
 
 def test_many_rows_have_exact_quantiles(monkeypatch, rows):
     """Of many rows the quantiles of residuals are found in brackets; of few they are all sorted."""
-    from aidlearn.linear.order import Sampled
+    from aidlearn.inference.order_statistics import Sampled
 
     X, y, g = rows
     model = LADRegressor(tol=1e-8).fit(X, y)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from aidlearn import SVC, Status
-from aidlearn.data.arrays import ArraySource
+from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.engine.problem import Accuracy
 from aidlearn.kernel.functions import Kernel
 from aidlearn.kernel.problem import LOSS, NO_LOSS, KernelHinge, KernelSettings

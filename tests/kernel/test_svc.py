@@ -249,7 +249,7 @@ def test_indefinite_kernels_are_refused():
 
 
 def test_a_kernel_seen_on_a_sample_only_is_said_to_be(monkeypatch):
-    from aidlearn.estimators import kernel_machine
+    from aidlearn.estimators.kernel import machine as kernel_machine
 
     monkeypatch.setattr(kernel_machine, "CHECKED_ROWS", 50)
     X, y = noisy_classes(80)

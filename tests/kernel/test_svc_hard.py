@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
 
 from aidlearn import SVC, LinearSVC, Status
-from aidlearn.estimators import kernel_machine
+from aidlearn.estimators.kernel import machine as kernel_machine
 from aidlearn.kernel import solvers as kernel_solvers
 
 INITS = ["auto", "band", "kmeans", "kernel-kmeans", "rows"]

@@ -106,7 +106,7 @@ def test_the_problem_conforms(start):
     rows = kernel_rows(model._kernel, X, 1, 1e-9)
     settings = KernelSettings(SOLVERS["smo"], METHODS[start], separate=start != "kmeans", tol=1e-7)
     from aidlearn.data import as_source
-    from aidlearn.data.run import Run
+    from aidlearn.data.passes.run import Run
 
     problem = KernelTube(Run(as_source(X, y)), rows, y, box, 0.2, settings, np.random.default_rng(0))
     check_problem(problem, optimum=model.objective_, rtol=1e-5)

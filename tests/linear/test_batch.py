@@ -5,15 +5,17 @@ import pytest
 from scipy import sparse
 
 from aidlearn import LinearSVCCV, QuantileRegressor, open_source
-from aidlearn.data.arrays import ArraySource
-from aidlearn.data.chunk import Chunk
-from aidlearn.data.moments import inspect
-from aidlearn.data.run import Run
-from aidlearn.linear import compiled_batch, corridor, crossings, evaluation
-from aidlearn.linear.batch import Batch, Member
-from aidlearn.linear.corridor import Corridor
-from aidlearn.linear.design import Design
-from aidlearn.linear.losses import epsilon_insensitive, hinge, pinball
+from aidlearn.data.passes.moments import inspect
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.arrays import ArraySource
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import epsilon_insensitive, hinge, pinball
+from aidlearn.neighbours import compiled as compiled_batch
+from aidlearn.neighbours import crossings, evaluation
+from aidlearn.neighbours import near_rows as corridor
+from aidlearn.neighbours.batch import Batch, Member
+from aidlearn.neighbours.near_rows import Corridor
 from oracles import highs_quantile
 
 

@@ -10,16 +10,18 @@ from hypothesis import strategies as st
 from scipy import optimize, sparse
 
 from aidlearn import LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, as_source, open_source
-from aidlearn.data import Chunk, Run, compiled
-from aidlearn.data.moments import _measured, inspect
-from aidlearn.data.run import COMPILED_CELLS, worth_compiling
+from aidlearn.data import Chunk, Run
+from aidlearn.data.passes.moments import _measured, inspect
+from aidlearn.data.passes.run import COMPILED_CELLS, worth_compiling
+from aidlearn.data.rows import compiled
 from aidlearn.engine.problem import Problem, Trial
-from aidlearn.linear import compiled as passes
-from aidlearn.linear import kernels, plain
-from aidlearn.linear.design import Design
-from aidlearn.linear.losses import absolute, epsilon_insensitive, hinge, pinball
-from aidlearn.linear.metric import Metric, NormalEquations
-from aidlearn.linear.passes import Split
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.leverage import Metric, NormalEquations
+from aidlearn.linear.model.losses import absolute, epsilon_insensitive, hinge, pinball
+from aidlearn.linear.passes import compiled as passes
+from aidlearn.linear.passes import in_numpy as plain
+from aidlearn.linear.passes import kernels
+from aidlearn.linear.passes.records import Split
 from aidlearn.linear.problem import THREE_WAY_CUTS, PiecewiseLinear, Procedure, Segment
 
 LOSSES = {
@@ -181,7 +183,7 @@ def test_neither_alignment_nor_blocks_of_a_larger_array_change_a_bit(kind):
 
 @pytest.fixture
 def everything_compiled(monkeypatch):
-    monkeypatch.setattr("aidlearn.data.run.COMPILED_CELLS", 0)
+    monkeypatch.setattr("aidlearn.data.passes.run.COMPILED_CELLS", 0)
 
 
 def same(one, two):
@@ -210,7 +212,7 @@ MODELS = {
 def test_a_compiled_fit_solves_the_same_problem(name, monkeypatch):
     X, y = rows()
     expected = MODELS[name]().fit(X, y)
-    monkeypatch.setattr("aidlearn.data.run.COMPILED_CELLS", 0)
+    monkeypatch.setattr("aidlearn.data.passes.run.COMPILED_CELLS", 0)
     found = MODELS[name]().fit(X, y)
     assert found.status_.reached_tolerance
     assert max(found.lower_bound_, expected.lower_bound_) <= min(found.objective_, expected.objective_) * (1 + 1e-12)
@@ -221,7 +223,7 @@ def test_a_compiled_classifier_solves_the_same_problem(n_classes, monkeypatch):
     X, y = rows()
     label = np.digitize(y, [0.0, 1.0, 2.0][: n_classes - 1])
     expected = LinearSVC(C=0.1, tol=1e-6).fit(X, label)
-    monkeypatch.setattr("aidlearn.data.run.COMPILED_CELLS", 0)
+    monkeypatch.setattr("aidlearn.data.passes.run.COMPILED_CELLS", 0)
     for dual in (False, True):
         found = LinearSVC(C=0.1, tol=1e-6, dual=dual).fit(X, label)
         assert np.allclose(found.objective_, expected.objective_, rtol=2e-6)
@@ -231,7 +233,7 @@ def test_a_compiled_classifier_solves_the_same_problem(n_classes, monkeypatch):
 @pytest.mark.usefixtures("everything_compiled")
 @pytest.mark.parametrize("storage", STORAGES)
 def test_threads_change_no_bit(storage, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.chunk.CHUNK_ELEMENTS", 1 << 13)
+    monkeypatch.setattr("aidlearn.data.rows.chunk.CHUNK_ELEMENTS", 1 << 13)
     X, y = rows()
     X = STORAGES[storage](X.astype(np.float32).astype(np.float64))
     one = LADRegressor(tol=1e-6, n_jobs=1).fit(X, y)
@@ -263,7 +265,7 @@ def test_bounds_enclose_the_optimum(seed, quantile, ties):
     y = np.round(y) if ties else y
     weight = rng.choice([0.0, 1.0, 3.0], n)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aidlearn.data.run.COMPILED_CELLS", 0)
+        patch.setattr("aidlearn.data.passes.run.COMPILED_CELLS", 0)
         model = QuantileRegressor(quantile=quantile, tol=1e-7).fit(sparse.csr_array(X) if ties else X, y, weight)
     A = np.column_stack([X, np.ones(n)])
     bounds = np.column_stack([(quantile - 1) * weight, quantile * weight])

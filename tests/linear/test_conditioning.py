@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 
 from aidlearn import LADRegressor, QuantileRegressor, Status
-from aidlearn.data.arrays import ArraySource
-from aidlearn.data.mixing import EXTENDED, centring, orthogonalising
+from aidlearn.data.passes.mixing import EXTENDED, centring, orthogonalising
+from aidlearn.data.rows.arrays import ArraySource
 from oracles import highs_quantile
 
 

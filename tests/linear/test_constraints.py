@@ -7,7 +7,7 @@ from scipy.optimize import Bounds, LinearConstraint, linprog
 
 from aidlearn import LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, bootstrap
 from aidlearn.bench.constrained import Program, generated, solve_by_clarabel, solve_by_highs
-from aidlearn.linear.region import Infeasible, Region
+from aidlearn.linear.constraints.region import Infeasible, Region
 
 MODELS = {"quantile": QuantileRegressor, "lad": LADRegressor, "svc": LinearSVC, "svr": LinearSVR}
 

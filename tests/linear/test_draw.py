@@ -8,24 +8,25 @@ from scipy import sparse
 
 from aidlearn import LinearSVC
 from aidlearn.data import as_source
-from aidlearn.data.chunk import Chunk
-from aidlearn.data.moments import inspect
-from aidlearn.data.run import Run
+from aidlearn.data.passes.moments import inspect
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Incumbent, Solution
 from aidlearn.engine.splits import Assignment
-from aidlearn.linear import compiled, plain
-from aidlearn.linear.band import Band, _Sharpening
-from aidlearn.linear.coreset import ByLeverage
-from aidlearn.linear.design import Design
-from aidlearn.linear.layout import Costs
-from aidlearn.linear.losses import hinge
-from aidlearn.linear.metric import Metric, NormalEquations
-from aidlearn.linear.newton import _thinned
-from aidlearn.linear.passes import ByColumn, Split
-from aidlearn.linear.policy import Plan, Reached, _bins_and_planes, rare_columns
+from aidlearn.linear.aggregated.solvers import SOLVERS
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.leverage import Metric, NormalEquations
+from aidlearn.linear.model.losses import hinge
+from aidlearn.linear.passes import compiled
+from aidlearn.linear.passes import in_numpy as plain
+from aidlearn.linear.passes.records import ByColumn, Split
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
-from aidlearn.linear.solvers import SOLVERS
+from aidlearn.linear.rows.columns import Costs
+from aidlearn.linear.start.leverage_sample import ByLeverage
+from aidlearn.linear.start.newton import _thinned
+from aidlearn.linear.start.plan import Plan, Reached, _bins_and_planes, rare_columns
+from aidlearn.linear.start.sharpen import Band, _Sharpening
 
 
 def classes(n=4000, m=6, seed=0):

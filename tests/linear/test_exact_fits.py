@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aidlearn import LADRegressor, LinearSVR, QuantileRegressor, Status
-from aidlearn.linear import solvers
+from aidlearn.linear.aggregated import solvers
 
 
 def designs():

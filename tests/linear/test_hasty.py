@@ -7,7 +7,8 @@ import pytest
 from sklearn.base import clone
 
 from aidlearn import LADRegressor, LinearOneClassSVM, LinearSVC, LinearSVR, QuantileRegressor, Status, open_source
-from aidlearn.linear import paper, problem
+from aidlearn.linear import problem
+from aidlearn.linear.start import paper
 
 N = 6000
 NOTHING = 1e-9

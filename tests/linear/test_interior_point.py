@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aidlearn.engine.problem import Accuracy
-from aidlearn.linear import interior_point
-from aidlearn.linear.rows import Basis, HingeRows
-from aidlearn.linear.solvers import SOLVERS
+from aidlearn.linear.aggregated import interior_point
+from aidlearn.linear.aggregated.hinge_rows import Basis, HingeRows
+from aidlearn.linear.aggregated.solvers import SOLVERS
 from oracles import highs_quantile
 
 

@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from aidlearn import LADRegressor, LinearSVC, LinearSVR, QuantileRegressor
-from aidlearn.data.moments import longest_exclusive
-from aidlearn.linear.hybrid import Hybrid
-from aidlearn.linear.layout import Layout
-from aidlearn.linear.normal import ArrowNormal, DenseNormal
+from aidlearn.data.passes.moments import longest_exclusive
+from aidlearn.linear.rows.columns import Layout
+from aidlearn.linear.rows.hybrid import Hybrid
+from aidlearn.linear.rows.normal import ArrowNormal, DenseNormal
 from linear.test_sparse import lp_optimum, same
 
 
 @pytest.fixture
 def eliminated(monkeypatch):
     """Small data take the way of large ones, and every factor is worth eliminating."""
-    monkeypatch.setattr("aidlearn.data.run.COMPILED_CELLS", 0)
+    monkeypatch.setattr("aidlearn.data.passes.run.COMPILED_CELLS", 0)
     monkeypatch.setattr(Layout, "worth_eliminating", lambda self, n, n_levels: n_levels > 1)
     used = []
     normal = Hybrid.normal
@@ -123,8 +123,8 @@ def test_a_level_that_separates_a_class(eliminated):
 
 
 def test_too_many_columns_end_in_a_sentence_before_the_fit(monkeypatch):
-    monkeypatch.setattr("aidlearn.data.run.COMPILED_CELLS", 0)
-    monkeypatch.setattr("aidlearn.estimators.linear.MOST_COUPLED", 20)
+    monkeypatch.setattr("aidlearn.data.passes.run.COMPILED_CELLS", 0)
+    monkeypatch.setattr("aidlearn.estimators.linear.template.MOST_COUPLED", 20)
     X, y = table(9, n_levels=200)
     rows = sparse.csr_array(X)
     with pytest.raises(ValueError, match=r"X has 207 columns whose products.*at most 20 are allowed.*init='auto'"):

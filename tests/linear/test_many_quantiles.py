@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from aidlearn import QuantileRegressor, Status
-from aidlearn.estimators import many_quantiles
-from aidlearn.linear import batch
+from aidlearn.estimators.linear import many_quantiles
+from aidlearn.neighbours import batch
 from oracles import highs_quantile
 
 

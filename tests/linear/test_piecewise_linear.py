@@ -11,14 +11,14 @@ from scipy.optimize import Bounds, LinearConstraint
 from aidlearn import PiecewiseLinearModel, QuantileRegressor, Unbounded, load_model, save_model
 from aidlearn.bench.constrained import Program, solve_by_clarabel, solve_by_highs
 from aidlearn.data import as_source
-from aidlearn.data.moments import inspect
-from aidlearn.data.run import Run
-from aidlearn.linear.design import Design
-from aidlearn.linear.losses import piecewise_linear
+from aidlearn.data.passes.moments import inspect
+from aidlearn.data.passes.run import Run
+from aidlearn.linear.aggregated.solvers import solve_by_interior_point
+from aidlearn.linear.constraints.region import Region
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import piecewise_linear
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
-from aidlearn.linear.region import Region
-from aidlearn.linear.solvers import solve_by_interior_point
-from aidlearn.linear.starts import start_method
+from aidlearn.linear.start.methods import start_method
 from aidlearn.testing import check_problem
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
@@ -249,7 +249,7 @@ def test_compiled_passes_know_different_jumps(monkeypatch):
     X, y = rng.normal(size=(6000, 3)), rng.standard_t(2, size=6000)
     model = PiecewiseLinearModel(kinks=[-1.0, 0.3, 2.0], slopes=[-3.0, -0.5, 0.25, 4.0], tol=1e-7)
     plain = model.fit(X, y).objective_
-    monkeypatch.setattr("aidlearn.data.run.COMPILED_CELLS", 1)
+    monkeypatch.setattr("aidlearn.data.passes.run.COMPILED_CELLS", 1)
     assert model.fit(X, y).objective_ == pytest.approx(plain, rel=1e-6)
     assert model.gap_ <= 1e-7
     assert model.n_clusters_ < 6000

@@ -122,7 +122,7 @@ def test_input_is_not_changed(data):
 
 
 def test_threads_give_the_same_bits(data, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.chunk.CHUNK_ELEMENTS", 1 << 11)
+    monkeypatch.setattr("aidlearn.data.rows.chunk.CHUNK_ELEMENTS", 1 << 11)
     one = QuantileRegressor(quantile=0.7, tol=1e-7, n_jobs=1).fit(*data)
     for jobs in (2, 3, -1):
         other = QuantileRegressor(quantile=0.7, tol=1e-7, n_jobs=jobs).fit(*data)
@@ -181,7 +181,7 @@ def test_bad_data_is_refused_before_any_solve(data, change, message, monkeypatch
     def no_solve(*args, **kwargs):
         raise AssertionError("solved before checking")
 
-    monkeypatch.setattr("aidlearn.linear.interior_point.solve", no_solve)
+    monkeypatch.setattr("aidlearn.linear.aggregated.interior_point.solve", no_solve)
     X, y, weight = change(data[0], data[1], None)
     with pytest.raises(ValueError, match=message):
         LADRegressor().fit(X, y, sample_weight=weight)

@@ -10,9 +10,10 @@ import pytest
 from scipy import optimize
 from sklearn.svm import SVC
 
-from aidlearn.linear import interior_point, matrix, smoothing
-from aidlearn.linear.matrix import Dense
-from aidlearn.linear.rows import HingeRows
+from aidlearn.linear.aggregated import interior_point, smoothing
+from aidlearn.linear.aggregated.hinge_rows import HingeRows
+from aidlearn.linear.rows import matrix
+from aidlearn.linear.rows.matrix import Dense
 
 
 @pytest.fixture(autouse=True)

@@ -10,24 +10,24 @@ from scipy import optimize, sparse
 
 from aidlearn import LADRegressor, LinearSVC, QuantileRegressor, as_source
 from aidlearn.data import Run
-from aidlearn.data.moments import inspect
+from aidlearn.data.passes.moments import inspect
 from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.engine.problem import Trial
 from aidlearn.engine.sums import Sums
-from aidlearn.linear.band import Band
-from aidlearn.linear.design import Design
-from aidlearn.linear.hybrid import Hybrid, joined
-from aidlearn.linear.layout import Layout
-from aidlearn.linear.losses import absolute
-from aidlearn.linear.matrix import Dense
+from aidlearn.linear.aggregated.solvers import SOLVERS
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import absolute
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
-from aidlearn.linear.solvers import SOLVERS
+from aidlearn.linear.rows.columns import Layout
+from aidlearn.linear.rows.hybrid import Hybrid, joined
+from aidlearn.linear.rows.matrix import Dense
+from aidlearn.linear.start.sharpen import Band
 
 
 @pytest.fixture
 def everything_compiled(monkeypatch):
     """Small data take the way of large ones."""
-    monkeypatch.setattr("aidlearn.data.run.COMPILED_CELLS", 0)
+    monkeypatch.setattr("aidlearn.data.passes.run.COMPILED_CELLS", 0)
 
 
 def dummies(seed, n, levels=(30, 12), numbers=2, density=0.0):
@@ -90,7 +90,7 @@ def test_bounds_enclose_the_optimum(seed, quantile, how, density, weighted):
     X, y = dummies(seed, 1500 + seed % 700, density=density)
     weight = np.random.default_rng(seed).choice([0.0, 1.0, 3.0], len(y)) if weighted else np.ones(len(y))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aidlearn.data.run.COMPILED_CELLS", 0)
+        patch.setattr("aidlearn.data.passes.run.COMPILED_CELLS", 0)
         model = QuantileRegressor(quantile=quantile, tol=1e-6).fit(stored(X, how), y, weight)
     best = lp_optimum(X, y, quantile, weight)
     assert model.lower_bound_ <= best * (1 + 1e-8) + 1e-9
@@ -126,7 +126,7 @@ def test_a_regression_of_sparse_rows_is_that_of_dense_ones(alpha, fit_intercept)
 
 @pytest.mark.usefixtures("everything_compiled")
 def test_threads_change_no_bit(monkeypatch):
-    monkeypatch.setattr("aidlearn.data.chunk.CHUNK_ELEMENTS", 1 << 15)
+    monkeypatch.setattr("aidlearn.data.rows.chunk.CHUNK_ELEMENTS", 1 << 15)
     X, y = dummies(5, 20_000)
     one = LADRegressor(tol=1e-6, n_jobs=1).fit(sparse.csr_array(X), y)
     for n_jobs in (2, 3):

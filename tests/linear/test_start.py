@@ -8,16 +8,16 @@ from scipy import sparse
 
 from aidlearn import LADRegressor
 from aidlearn.data import Run, as_source
-from aidlearn.data.chunk import Chunk
-from aidlearn.data.moments import inspect
-from aidlearn.linear import plain
-from aidlearn.linear.band import Band, _Sharpening, few_entries, largest_sample
-from aidlearn.linear.design import Design
-from aidlearn.linear.losses import absolute, epsilon_insensitive, hinge, pinball
-from aidlearn.linear.metric import Metric, NormalEquations
-from aidlearn.linear.newton import Damping, bounded_step, local_model, thinning
+from aidlearn.data.passes.moments import inspect
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.linear.aggregated.solvers import SOLVERS
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.leverage import Metric, NormalEquations
+from aidlearn.linear.model.losses import absolute, epsilon_insensitive, hinge, pinball
+from aidlearn.linear.passes import in_numpy as plain
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
-from aidlearn.linear.solvers import SOLVERS
+from aidlearn.linear.start.newton import Damping, bounded_step, local_model, thinning
+from aidlearn.linear.start.sharpen import Band, _Sharpening, few_entries, largest_sample
 from oracles import highs_quantile
 
 LOSSES = {

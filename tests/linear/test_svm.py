@@ -164,7 +164,7 @@ def test_classes_share_passes_and_equal_separate_fits(data):
 
 
 def test_threads_give_the_same_bits_for_several_classes(data, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.chunk.CHUNK_ELEMENTS", 1 << 11)
+    monkeypatch.setattr("aidlearn.data.rows.chunk.CHUNK_ELEMENTS", 1 << 11)
     X = data[0]
     y = np.digitize(X[:, 0], [-0.5, 0.5])
     one, two = LinearSVC(n_jobs=1).fit(X, y), LinearSVC(n_jobs=2).fit(X, y)

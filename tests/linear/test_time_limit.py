@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from aidlearn import LinearSVC, SemiSupervisedSVC, Status
-from aidlearn.estimators.representation import certified_kernel
-from aidlearn.linear import budget
+from aidlearn.estimators.kernel.representation import certified_kernel
+from aidlearn.linear.aggregated import borrowed as budget
 from aidlearn.semisupervised.features import EIGENVECTORS, HURRIED_LANDMARKS, HURRIED_VECTORS, graph_features
 
 

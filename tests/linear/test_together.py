@@ -5,22 +5,23 @@ import pytest
 from scipy import sparse
 
 from aidlearn import LinearSVC, LinearSVCCV, open_source
-from aidlearn.data.arrays import ArraySource
-from aidlearn.data.folds import Folds
-from aidlearn.data.moments import inspect
-from aidlearn.data.resampling import Exponential
-from aidlearn.data.run import Run
+from aidlearn.data.passes.folds import Folds
+from aidlearn.data.passes.moments import inspect
+from aidlearn.data.passes.resampling import Exponential
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.splits import Assignment
-from aidlearn.linear import compiled_batch, together
-from aidlearn.linear import segments as plain
-from aidlearn.linear.band import Band
-from aidlearn.linear.batch import Member
-from aidlearn.linear.design import Design
-from aidlearn.linear.losses import hinge, pinball
+from aidlearn.linear.aggregated.solvers import SOLVERS
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import hinge, pinball
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
-from aidlearn.linear.solvers import SOLVERS
+from aidlearn.linear.start.sharpen import Band
+from aidlearn.neighbours import compiled as compiled_batch
+from aidlearn.neighbours import segments as plain
+from aidlearn.neighbours import shared_clusters as together
+from aidlearn.neighbours.batch import Member
 from oracles import highs_quantile
 
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 import aidlearn
 from aidlearn import LADRegressor, QuantileRegressor
-from aidlearn.estimators.rows import fitted_run, unfitted
-from aidlearn.linear import vertices
-from aidlearn.linear.compiled_vertices import selected
-from aidlearn.linear.design import Design
-from aidlearn.linear.losses import pinball
-from aidlearn.linear.vertices import Vertices, suits
+from aidlearn.estimators.linear.fitted_rows import fitted_run, unfitted
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import pinball
+from aidlearn.neighbours import replicates as vertices
+from aidlearn.neighbours.compiled_replicates import selected
+from aidlearn.neighbours.replicates import Vertices, suits
 from oracles import highs_quantile
 
 

@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 
 import aidlearn
-from aidlearn.cli import bench, fit, generate
-from aidlearn.cli.bootstrap import bootstrap
-from aidlearn.cli.demo import demo
+from aidlearn.cli.commands import bench, fit, generate
+from aidlearn.cli.commands.bootstrap import bootstrap
+from aidlearn.cli.commands.demo import demo
+from aidlearn.cli.commands.inspect import inspect
+from aidlearn.cli.commands.predict import predict
+from aidlearn.cli.commands.report import report
+from aidlearn.cli.commands.resume import resume
+from aidlearn.cli.commands.statistics import compare
 from aidlearn.cli.errors import NOTHING_SAVED, STATE, USER_ERROR, tell
-from aidlearn.cli.inspect import inspect
-from aidlearn.cli.predict import predict
-from aidlearn.cli.report import report
-from aidlearn.cli.resume import resume
-from aidlearn.cli.statistics import compare
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(fit.app, name="fit")

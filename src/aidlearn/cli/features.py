@@ -11,8 +11,8 @@ from aidlearn.cli.errors import CliError
 from aidlearn.cli.inputs import TextForm, header, kind_of
 
 if TYPE_CHECKING:
-    from aidlearn.data.files import FileSource
-    from aidlearn.data.recipe import Recipe
+    from aidlearn.data.encoding.recipe import Recipe
+    from aidlearn.data.tables.files import FileSource
 
 SHOWN = 8
 """Names of missing columns in a message."""
@@ -38,7 +38,7 @@ class Features:
         import numpy as np
         from scipy import sparse
 
-        from aidlearn.data.recipe import EncodedRows
+        from aidlearn.data.encoding.recipe import EncodedRows
 
         for chunk in self.source.chunks():
             X = chunk.X
@@ -67,7 +67,7 @@ def open_features(path: Path | str, model: Any, form: TextForm) -> Features:
 def _open(
     path: Path | str, columns: list[Any] | None, recipe: Recipe | None = None, form: TextForm | None = None
 ) -> FileSource:
-    from aidlearn.data.open import open_rows
+    from aidlearn.data.opening import open_rows
 
     form = form or TextForm()
     return open_rows(path, columns, recipe, delimiter=form.delimiter, encoding=form.encoding)
@@ -88,7 +88,7 @@ def _table(path: Path | str, model: Any, training: dict[str, Any], form: TextFor
 
 def _recipe(model: Any, training: dict[str, Any]) -> Recipe | None:
     """How the columns of tables become those of the model; models of older versions say it in the facts of training."""
-    from aidlearn.data.recipe import Column, Recipe, level_text
+    from aidlearn.data.encoding.recipe import Column, Recipe, level_text
 
     if hasattr(model, "recipe_"):
         return replace(model.recipe_, unknown=model.unknown)
@@ -111,7 +111,7 @@ def _refuse_missing(path: Path | str, missing: list[str]) -> None:
 
 
 def _npy(path: Path | str, model: Any, training: dict[str, Any]) -> FileSource:
-    from aidlearn.data.npy import NpyFile
+    from aidlearn.data.tables.npy import NpyFile
 
     shape = NpyFile(Path(path)).shape
     if len(shape) != 2:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aidlearn.cli.errors import STATE, CliError
 
 if TYPE_CHECKING:
-    from aidlearn.data.files import FileSource
+    from aidlearn.data.tables.files import FileSource
     from aidlearn.formula import Terms
 
 STDIN = "-"
@@ -64,7 +64,7 @@ class Columns:
 def data_file(data: str) -> Iterator[Path | str]:
     """DATA as a path, pattern or address; "-" is CSV on standard input, kept in a temporary file while it is needed."""
     if data != STDIN:
-        from aidlearn.data.places import find_places
+        from aidlearn.data.encoding.places import find_places
 
         if not os.path.exists(data):
             find_places(data)
@@ -112,7 +112,7 @@ def open_data(
 ) -> FileSource:
     """The file as a source for ``fit``, with its target."""
     from aidlearn import open_source
-    from aidlearn.data.files import FileSource
+    from aidlearn.data.tables.files import FileSource
 
     text = columns.text
     target = _column(path, columns.target, text)
@@ -154,7 +154,7 @@ def _factors(path: Path | str, columns: Columns) -> dict[str, str | None]:
 
 def kind_of(path: Path | str) -> str | None:
     """Format of a file: npy, parquet, csv or svmlight."""
-    from aidlearn.data.places import find_places
+    from aidlearn.data.encoding.places import find_places
 
     try:
         return find_places(path)[0].kind
@@ -164,7 +164,7 @@ def kind_of(path: Path | str) -> str | None:
 
 def header(path: Path | str, form: TextForm = TextForm()) -> list[str]:
     """Names of the columns of a table; none where the file has no names or cannot be read (opening it says why)."""
-    from aidlearn.data.open import column_names
+    from aidlearn.data.opening import column_names
 
     try:
         return column_names(path, form.delimiter, form.encoding)
@@ -196,7 +196,7 @@ def load_rows(source: FileSource) -> tuple[Any, Any, Any]:
     import numpy as np
     from scipy import sparse
 
-    from aidlearn.data.chunk import Chunk
+    from aidlearn.data.rows.chunk import Chunk
 
     blocks, start = [], 0
     for block in source.blocks():

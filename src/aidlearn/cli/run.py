@@ -21,7 +21,7 @@ from aidlearn.cli.words import console, count, duration, enclosing, enclosing_al
 from aidlearn.estimators.registry import model_of
 
 if TYPE_CHECKING:
-    from aidlearn.data.files import FileSource
+    from aidlearn.data.tables.files import FileSource
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def training_facts(source: FileSource, shown: str) -> dict[str, Any]:
 
 def _width(source: FileSource) -> int | None:
     """Columns of an .npy file, target and weight included."""
-    from aidlearn.data.npy import NpyFile, NpySource
+    from aidlearn.data.tables.npy import NpyFile, NpySource
 
     return int(NpyFile(source.path).shape[1]) if isinstance(source, NpySource) else None
 
@@ -71,7 +71,7 @@ def count_fits(model: Any, source: FileSource) -> int:
 
 def _classes(source: FileSource) -> list[Any]:
     """The classes of the target; none if the fit will refuse them, with its own message."""
-    from aidlearn.data.targets import Classes
+    from aidlearn.data.rows.targets import Classes
 
     try:
         return list(Classes.of_source(source).labels.tolist())

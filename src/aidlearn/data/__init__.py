@@ -1,10 +1,10 @@
 """Data sources: where entries come from, and runs over them."""
 
-from aidlearn.data.arrays import ArraySource
-from aidlearn.data.chunk import Chunk
-from aidlearn.data.convert import as_source
-from aidlearn.data.frames import TableSource
-from aidlearn.data.run import Run
-from aidlearn.data.source import DataSource
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.arrays import ArraySource
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.source import DataSource
+from aidlearn.data.tables.conversion import as_source
+from aidlearn.data.tables.in_memory import TableSource
 
 __all__ = ["ArraySource", "Chunk", "DataSource", "Run", "TableSource", "as_source"]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.data.chunk import Float
 from aidlearn.display.style import (
     COLOURS,
     INK,
@@ -21,6 +20,7 @@ from aidlearn.display.style import (
 )
 from aidlearn.engine.result import relative_gap
 from aidlearn.estimators.fits import Fit, fits_of
+from aidlearn.numerics import Float
 
 KINDS = ("both", "bounds", "gap")
 

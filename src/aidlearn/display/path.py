@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from aidlearn.data.chunk import Float
 from aidlearn.display.style import COLOURS, INK, SMALLEST_GAP, axes_for, tidy
+from aidlearn.numerics import Float
 
 PENALTIES = {"Cs_": ("C_", "C"), "alphas_": ("alpha_", "alpha")}
 """Fitted attributes with the penalties, the chosen one, and what to call it."""

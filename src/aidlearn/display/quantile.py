@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.data.chunk import Float
 from aidlearn.display.style import COLOURS, INK, LINES, axes_for, tidy
 from aidlearn.estimators.fits import feature_names, fits_of
-from aidlearn.estimators.rows import least_squares
-from aidlearn.estimators.summary import Summary
+from aidlearn.estimators.linear.fitted_rows import least_squares
+from aidlearn.inference.summary import Summary
+from aidlearn.numerics import Float
 
 LARGEST = 8
 """Coefficients that are drawn by default."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.chunk import Chunk, Float, Int
+from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.engine.problem import Problem, Trial
 from aidlearn.engine.splits import (
@@ -30,6 +30,7 @@ from aidlearn.engine.splits import (
     joined_groups,
 )
 from aidlearn.engine.sums import Sums, numbers_of
+from aidlearn.numerics import Float, Int
 
 HELD = 1 << 22
 """Numbers of groups that chunks have found to be split, which are held before they are added up."""

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.chunk import Chunk, Float, Int
-from aidlearn.data.run import Run
-from aidlearn.data.source import DataSource
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.source import DataSource
 from aidlearn.engine.result import StartStep, Status
+from aidlearn.numerics import Float, Int
 
 if TYPE_CHECKING:
     from aidlearn.engine.clusters import Clusters

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.chunk import Float, Int
+from aidlearn.numerics import Float, Int
 
 
 @dataclass(frozen=True)

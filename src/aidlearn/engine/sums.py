@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.chunk import Float, Int
 from aidlearn.engine.checkpoint import CheckpointError
+from aidlearn.numerics import Float, Int
 
 SPARSE_ARRAYS = ("single_data", "single_indices", "single_indptr", "single_clusters")
 """Names of what a checkpoint holds of sparse sums."""

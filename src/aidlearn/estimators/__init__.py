@@ -1,0 +1,1 @@
+"""Estimators with the conventions of scikit-learn; ``registry`` declares each of them once."""

@@ -14,9 +14,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from aidlearn.data.arrays import is_dask
-from aidlearn.data.chunk import Float
-from aidlearn.data.convert import (
+from aidlearn.data.encoding.recipe import FROM_DTYPE, EncodedRows, Recipe, Rules
+from aidlearn.data.opening import is_elsewhere, open_source
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.arrays import is_dask
+from aidlearn.data.rows.source import DataSource
+from aidlearn.data.rows.targets import Targets
+from aidlearn.data.tables.conversion import (
     as_source,
     check_features,
     collected,
@@ -25,16 +29,12 @@ from aidlearn.data.convert import (
     refuse_arrays,
     refuse_repeated_names,
 )
-from aidlearn.data.frames import FrameColumns, is_table
-from aidlearn.data.open import is_elsewhere, open_source
-from aidlearn.data.recipe import FROM_DTYPE, EncodedRows, Recipe, Rules
-from aidlearn.data.run import Run
-from aidlearn.data.source import DataSource
-from aidlearn.data.targets import Targets
+from aidlearn.data.tables.in_memory import FrameColumns, is_table
 from aidlearn.engine.loop import Limits
 from aidlearn.estimators.checks import check_flag, check_number, check_random_state, with_names
 from aidlearn.estimators.fitting import Fitted, listed_callbacks, pass_listener, tell_of_fit
 from aidlearn.estimators.notebook import certificate_html
+from aidlearn.numerics import Float
 
 ENGINE_PARAMETERS = """
     fit_intercept : bool, default=True
@@ -108,7 +108,7 @@ FITTED_ATTRIBUTES = """
         What the start evaluated before the first iteration, on samples and on all rows; empty where it does not tell.
     plan_ : dict
         What the initial clusters follow from, by name: the error of the point, costs of a row, a pass and a solve, how
-        many rows are single and why, how the others are grouped (all names: :class:`aidlearn.linear.policy.Plan`);
+        many rows are single and why, how the others are grouped (all names: :class:`aidlearn.linear.start.plan.Plan`);
         empty where every row is single from the beginning, for several quantiles, and for other starts.
     cluster_sizes_, cluster_distances_ : ndarray
         Rows in each of the final clusters (1,500 at most) and the distance of its mean from the nearest kink.

@@ -9,7 +9,7 @@ import numpy as np
 
 from aidlearn.engine.checkpoint import Checkpoint, Snapshot
 from aidlearn.engine.result import Iteration
-from aidlearn.linear.batch import Solved
+from aidlearn.neighbours.batch import Solved
 from aidlearn.trace import Profile
 
 PART = "batch"

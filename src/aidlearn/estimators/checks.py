@@ -10,8 +10,8 @@ import numpy as np
 import sklearn
 from sklearn.utils.fixes import parse_version
 
-from aidlearn.data.chunk import Float
-from aidlearn.data.frames import FrameColumns, is_table
+from aidlearn.data.tables.in_memory import FrameColumns, is_table
+from aidlearn.numerics import Float
 
 TABLES_ARE_KNOWN = parse_version(sklearn.__version__) >= parse_version("1.9")
 """Whether scikit-learn asks tables of any kind for the names of their columns."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from aidlearn.data.chunk import Float, Int
 from aidlearn.engine.result import Iteration, StartStep, Status
 from aidlearn.estimators.registry import model_of
+from aidlearn.numerics import Float, Int
 from aidlearn.trace import Frame
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint
 
-from aidlearn.data.run import PassProgress
+from aidlearn.data.passes.run import PassProgress
 from aidlearn.engine.checkpoint import Checkpoint, Origin
 from aidlearn.engine.loop import Callback, Limits, aid, logger
 from aidlearn.engine.problem import Problem

@@ -134,13 +134,13 @@ def _solver(*names: str) -> Option:
 
 
 def _file_state(module: str, kernel_machine: bool = False) -> FileState:
-    of = "aidlearn.estimators.kernel_machine" if kernel_machine else module
+    of = "aidlearn.estimators.kernel.machine" if kernel_machine else module
     return FileState(imported(f"{of}:file_state"), imported(f"{module}:restore_file_state"))
 
 
 _DECLARED = (
     Model(
-        "aidlearn.estimators.quantile:LADRegressor",
+        "aidlearn.estimators.linear.regression:LADRegressor",
         command="lad",
         help="Least absolute deviation regression.",
         options=(
@@ -155,7 +155,7 @@ _DECLARED = (
         standard_errors=True,
     ),
     Model(
-        "aidlearn.estimators.quantile:QuantileRegressor",
+        "aidlearn.estimators.linear.regression:QuantileRegressor",
         command="quantile",
         help="Quantile regression, of one or several quantiles.",
         options=(
@@ -173,7 +173,7 @@ _DECLARED = (
         cross_validated="QuantileRegressorCV",
     ),
     Model(
-        "aidlearn.estimators.svm:LinearSVC",
+        "aidlearn.estimators.linear.svm:LinearSVC",
         command="svm",
         help="Linear support vector machine; the target is a class.",
         options=(
@@ -189,7 +189,7 @@ _DECLARED = (
         cross_validated="LinearSVCCV",
     ),
     Model(
-        "aidlearn.estimators.svm:LinearSVR",
+        "aidlearn.estimators.linear.svm:LinearSVR",
         command="svr",
         help="Linear support vector regression.",
         options=(
@@ -203,7 +203,7 @@ _DECLARED = (
         ),
     ),
     Model(
-        "aidlearn.estimators.piecewise_linear:PiecewiseLinearModel",
+        "aidlearn.estimators.linear.piecewise:PiecewiseLinearModel",
         command="piecewise",
         help="A convex piecewise-linear loss of your own: its kinks, and its slopes between them.",
         options=(
@@ -218,14 +218,14 @@ _DECLARED = (
         ),
     ),
     Model(
-        "aidlearn.estimators.one_class:LinearOneClassSVM",
+        "aidlearn.estimators.linear.one_class:LinearOneClassSVM",
         command="one-class",
         help="Linear one-class SVM: which rows are unlike the others; a column named as target is left out.",
         options=(Option("nu"), _LINEAR_INIT, _solver("interior-point"), *_LINEAR),
         needs_target=False,
     ),
     Model(
-        "aidlearn.estimators.kernel_svm:SVC",
+        "aidlearn.estimators.kernel.svm:SVC",
         command="kernel-svm",
         help="Kernel support vector machine; rows are loaded into memory.",
         options=(
@@ -240,11 +240,11 @@ _DECLARED = (
             *_TABLE,
         ),
         fit_names=one_against_one,
-        file_state=_file_state("aidlearn.estimators.kernel_svm", kernel_machine=True),
+        file_state=_file_state("aidlearn.estimators.kernel.svm", kernel_machine=True),
         in_memory=True,
     ),
     Model(
-        "aidlearn.estimators.kernel_svr:SVR",
+        "aidlearn.estimators.kernel.svr:SVR",
         command="kernel-svr",
         help="Kernel support vector regression; rows are loaded into memory.",
         options=(
@@ -258,11 +258,11 @@ _DECLARED = (
             Option("memory_limit"),
             *_TABLE,
         ),
-        file_state=_file_state("aidlearn.estimators.kernel_svr", kernel_machine=True),
+        file_state=_file_state("aidlearn.estimators.kernel.svr", kernel_machine=True),
         in_memory=True,
     ),
     Model(
-        "aidlearn.estimators.semi_supervised:SemiSupervisedSVC",
+        "aidlearn.estimators.kernel.semi_supervised:SemiSupervisedSVC",
         command="s3vm",
         help="Semi-supervised SVM: rows with an empty target (in a file without any: -1) have no label.",
         options=(
@@ -277,8 +277,8 @@ _DECLARED = (
             *_TABLE,
         ),
         fit_names=one_against_rest,
-        file_state=_file_state("aidlearn.estimators.representation"),
-        certified_kernel=imported("aidlearn.estimators.representation:certified_kernel"),
+        file_state=_file_state("aidlearn.estimators.kernel.representation"),
+        certified_kernel=imported("aidlearn.estimators.kernel.representation:certified_kernel"),
         in_memory=True,
         unlabelled_rows=True,
     ),
@@ -289,14 +289,14 @@ CROSS_VALIDATED: dict[str, Model] = {
     model.name: model
     for model in (
         Model(
-            "aidlearn.estimators.cross_validated:LinearSVCCV",
+            "aidlearn.estimators.paths.cross_validated:LinearSVCCV",
             command="svm",
             help="C by cross-validation: aidlearn fit svm --cv 5.",
             options=(Option("class_weight"), _INTERCEPT, *_TABLE),
             fit_names=one_against_rest,
         ),
         Model(
-            "aidlearn.estimators.cross_validated:QuantileRegressorCV",
+            "aidlearn.estimators.paths.cross_validated:QuantileRegressorCV",
             command="quantile",
             help="alpha by cross-validation: aidlearn fit quantile --cv 5.",
             options=(Option("quantile"), _INTERCEPT, *_TABLE),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint
 
-from aidlearn.data.recipe import Column, Recipe
+from aidlearn.data.encoding.recipe import Column, Recipe
 from aidlearn.engine.result import Iteration, StartStep, Status
 from aidlearn.trace import Frame
 

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from aidlearn.data.chunk import Float, Int
 from aidlearn.kernel.dual import best_intercept
 from aidlearn.kernel.functions import TINY, Kernel
 from aidlearn.kernel.rows import PRODUCT_ROUNDINGS, SUM_ROUNDINGS, KernelRows
 from aidlearn.kernel.values import SCORE_OPERATIONS, KernelPoint, Values
-from aidlearn.linear.rows import EPS
+from aidlearn.linear.aggregated.hinge_rows import EPS
+from aidlearn.numerics import Float, Int
 
 LONG = np.longdouble
 UNIT = float(np.finfo(LONG).eps)

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.chunk import Float, Int
 from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.kernel.dual import SMALL, ColumnsOnDemand, KernelDual
 from aidlearn.kernel.functions import TINY
 from aidlearn.kernel.rows import CompiledRows, KernelRows, SideRows
+from aidlearn.numerics import Float, Int
 
 GROWTH = 2
 """Room that a matrix gets for more rows."""

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.chunk import Float, Int
 from aidlearn.kernel.functions import TINY
 from aidlearn.kernel.rows import CompiledRows, SideRows
-from aidlearn.linear.certificate import balance
-from aidlearn.linear.rows import EPS
+from aidlearn.linear.aggregated.certificate import balance
+from aidlearn.linear.aggregated.hinge_rows import EPS
+from aidlearn.numerics import Float, Int
 
 SMALL = 1000
 """Up to this size a matrix is always allowed, and the last digits of a solution cost next to nothing."""

@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.spatial import distance
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from aidlearn.data.chunk import Float, Int
+from aidlearn.numerics import Float, Int
 
 FAR = 1e3
 """Exponent of the rbf kernel from which on distances are computed row by row: differences of squares would cancel."""

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aidlearn.data.chunk import Chunk, Float, Int
+from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Incumbent, Start
 from aidlearn.engine.splits import Assignment
 from aidlearn.kernel.dual import KernelDual
+from aidlearn.numerics import Float, Int
 
 if TYPE_CHECKING:
     from aidlearn.kernel.problem import KernelHinge

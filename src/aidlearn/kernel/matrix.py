@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from aidlearn.data.chunk import Float, Int
 from aidlearn.kernel.functions import Kernel
+from aidlearn.numerics import Float, Int
 
 CHECKED_ROWS = 3000
 """Rows on which a kernel is found positive semidefinite or not: their factor takes a second."""

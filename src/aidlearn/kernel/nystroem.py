@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from aidlearn.data.chunk import Chunk, Float, Int
-from aidlearn.data.source import DataSource
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.source import DataSource
 from aidlearn.kernel.matrix import pivoted_cholesky
 from aidlearn.kernel.rows import KernelRows
+from aidlearn.numerics import Float, Int
 
 NEGLIGIBLE = 1e-6
 """Part of the landmarks' largest squared length that a direction must have to become a feature."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-from aidlearn.data.chunk import Float, Int
 from aidlearn.engine.problem import Accuracy
 from aidlearn.kernel.dual import SMALL, KernelDual
 from aidlearn.kernel.matrix import pivoted_cholesky
-from aidlearn.linear.rows import HingeRows
-from aidlearn.linear.solvers import solve_by_interior_point
+from aidlearn.linear.aggregated.hinge_rows import HingeRows
+from aidlearn.linear.aggregated.solvers import solve_by_interior_point
+from aidlearn.numerics import Float, Int
 
 NEWTON_STEPS = 5
 CLOSED = 1e-13

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.arrays import ArraySource
-from aidlearn.data.chunk import Chunk, Float, Int
-from aidlearn.data.run import Run
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.arrays import ArraySource
+from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
@@ -35,6 +35,7 @@ from aidlearn.kernel.rows import KernelRows
 from aidlearn.kernel.solvers import DualSolver, Interrupted
 from aidlearn.kernel.values import KernelPoint, Values
 from aidlearn.linear.svm import svm_problem
+from aidlearn.numerics import Float, Int
 
 NO_LOSS, LOSS = 0, 1
 """Regions of a row: outside its margin, inside or on the wrong side of it."""

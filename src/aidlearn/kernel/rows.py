@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.chunk import Float
-from aidlearn.data.loading import load
-from aidlearn.data.threads import spread
+from aidlearn.data.rows.loading import load
+from aidlearn.data.rows.threads import spread
 from aidlearn.kernel.functions import FAR, TINY, Kernel
+from aidlearn.numerics import Float
 
 if TYPE_CHECKING:  # compiled code is loaded where it is called: that takes 0.4 s that small fits do not need
     from aidlearn.kernel.tiles import Block, KernelFunction

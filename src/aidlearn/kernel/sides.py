@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.arrays import ArraySource
-from aidlearn.data.chunk import Float, Int
-from aidlearn.data.moments import inspect
-from aidlearn.data.run import Run
+from aidlearn.data.passes.moments import inspect
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.engine.problem import Problem
 from aidlearn.kernel.problem import KernelHinge, KernelSettings
 from aidlearn.kernel.rows import KernelRows, SideRows
-from aidlearn.linear.band import Band
-from aidlearn.linear.design import Design
-from aidlearn.linear.losses import epsilon_insensitive
+from aidlearn.linear.aggregated.solvers import SOLVERS
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import epsilon_insensitive
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
-from aidlearn.linear.solvers import SOLVERS
+from aidlearn.linear.start.sharpen import Band
+from aidlearn.numerics import Float, Int
 
 
 class KernelTube(KernelHinge):

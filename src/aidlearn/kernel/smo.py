@@ -18,8 +18,8 @@ import numpy as np
 from numba import float32, njit
 from numpy.typing import NDArray
 
-from aidlearn.data.chunk import Float, Int
 from aidlearn.kernel.tiles import Block, KernelFunction, block_into
+from aidlearn.numerics import Float, Int
 
 MAXIMUM_BLOCK = 256
 """Keys whose maximum is taken at once: long enough to be vectorised, short enough to be searched again."""

@@ -19,12 +19,12 @@ from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC as LibSVC
 
-from aidlearn.data.chunk import Float
 from aidlearn.engine.problem import Accuracy
 from aidlearn.kernel.dual import SMALL, ColumnsOnDemand, KernelDual
 from aidlearn.kernel.functions import TINY
 from aidlearn.kernel.polish import MOST_FACTORED, polish, solve_by_factor
-from aidlearn.linear.budget import within
+from aidlearn.linear.aggregated.borrowed import within
+from aidlearn.numerics import Float
 
 if TYPE_CHECKING:  # loaded where it is called, see aidlearn.kernel.rows
     from aidlearn.kernel.smo import Point

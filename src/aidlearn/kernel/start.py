@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.chunk import Chunk, Int
+from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.problem import Incumbent, Start
@@ -24,7 +24,8 @@ from aidlearn.kernel.hasty import LEAST_SHARE, of_sample, restored, sample_solut
 from aidlearn.kernel.nystroem import landmark_features, landmark_map
 from aidlearn.kernel.problem import LOSS, NO_LOSS, KernelHinge, StartMethod
 from aidlearn.kernel.values import KernelPoint
-from aidlearn.linear.given import cluster_codes
+from aidlearn.linear.start.user_labels import cluster_codes
+from aidlearn.numerics import Int
 
 DIRECT_ROWS = 6000
 """Up to this number of rows no row is clustered: the whole kernel matrix is small."""

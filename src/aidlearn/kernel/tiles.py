@@ -15,7 +15,7 @@ from numba import float32, int32, njit, types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from aidlearn.data.chunk import Float
+from aidlearn.numerics import Float
 
 RBF, POLY, LINEAR = 0, 1, 2
 KINDS = {"rbf": RBF, "poly": POLY, "linear": LINEAR}

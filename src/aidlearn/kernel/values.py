@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.chunk import Float
 from aidlearn.kernel.dual import best_intercept
 from aidlearn.kernel.functions import TINY
 from aidlearn.kernel.rows import KernelRows
-from aidlearn.linear.rows import EPS
+from aidlearn.linear.aggregated.hinge_rows import EPS
+from aidlearn.numerics import Float
 
 RECOMPUTED = 8.0
 """Multiple of the expected rounding error of a float32 score within which a row is evaluated again in float64."""

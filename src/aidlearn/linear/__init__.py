@@ -1,1 +1,5 @@
-"""Linear models with piecewise-linear loss (paper, sections 3.1 and 3.2): problem, starts, solvers, certificate."""
+"""Linear models with a piecewise-linear loss: LAD, quantiles, SVM, SVR and losses of one's own.
+
+Rooms, each using only those before it: ``rows``, ``aggregated``, ``constraints``, ``model``, ``passes``, then
+``problem`` (the four components of AID) and ``start`` (its initial clusters).
+"""

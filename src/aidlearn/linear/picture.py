@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from aidlearn.data.chunk import Float
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.sums import Sums
 from aidlearn.linear.problem import PiecewiseLinear
+from aidlearn.numerics import Float
 from aidlearn.trace import Frame, sample
 
 PURE = 1e-9

@@ -1,6 +1,6 @@
 """Linear models with piecewise-linear loss: LAD and quantile regression (paper, section 3.1), SVM (3.2).
 
-The four components of AID; the formulas are those of :mod:`aidlearn.linear.design`.
+The four components of AID; the formulas are those of :mod:`aidlearn.linear.model.design`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.chunk import Chunk, Float, Int
-from aidlearn.data.run import Run
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import (
     Accuracy,
@@ -27,11 +27,13 @@ from aidlearn.engine.problem import (
     Start,
     Trial,
 )
-from aidlearn.linear.design import NOISE, Design
-from aidlearn.linear.hasty import cheap_ones, hasty, out_of_time
-from aidlearn.linear.passes import passes_of
-from aidlearn.linear.solvers import AggregatedSolver, solve_aggregated
-from aidlearn.linear.unbounded import far_point
+from aidlearn.linear.aggregated.solvers import AggregatedSolver
+from aidlearn.linear.hurried import cheap_ones, hurried_start, out_of_time
+from aidlearn.linear.model.aggregated_problem import solve_aggregated
+from aidlearn.linear.model.design import NOISE, Design
+from aidlearn.linear.model.unbounded import far_point
+from aidlearn.linear.passes.records import passes_of
+from aidlearn.numerics import Float, Int
 
 ON_KINK = 1e-7
 """Margins up to this count as on the kink in the three-way split."""
@@ -118,12 +120,16 @@ class PiecewiseLinear(Problem):
 
     def start(self) -> Start:
         if out_of_time(self.run) and not self._eliminates:
-            return hasty(self)
+            return self.hurried_start()
         start = self.procedure.start(self)
         if start.incumbent is None and out_of_time(self.run):
             # Before the aggregated problem, which would be cut short: its point would take a pass for nothing.
             return replace(start, incumbent=self.last_resort())
         return start
+
+    def hurried_start(self, point: Float | None = None) -> Start:
+        """The start of a fit whose time is over, around a point if there is one."""
+        return hurried_start(self, self.design, self.cuts, point)
 
     @property
     def _eliminates(self) -> bool:
@@ -198,7 +204,7 @@ class PiecewiseLinear(Problem):
             if not (homes >= 0).any():  # every entry is alone: regions tell nothing
                 return Moved.nothing(self._objectives(chunk, trial, self._margins(chunk, trial)))
             return self._with_alone(chunk, trial, homes, super().find_moved(chunk, trial, homes))
-        from aidlearn.linear import compiled
+        from aidlearn.linear.passes import compiled
 
         points, steps = [end], ONE_STEP
         if isinstance(trial, Segment) and trial.origin is not None:

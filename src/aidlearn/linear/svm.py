@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from aidlearn.data.moments import inspect
-from aidlearn.data.run import Run
-from aidlearn.linear.band import Band
-from aidlearn.linear.design import Design
-from aidlearn.linear.losses import hinge
+from aidlearn.data.passes.moments import inspect
+from aidlearn.data.passes.run import Run
+from aidlearn.linear.aggregated.solvers import SOLVERS
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import hinge
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
-from aidlearn.linear.solvers import SOLVERS
+from aidlearn.linear.start.sharpen import Band
 
 
 def svm_problem(run: Run, C: float, rng: np.random.Generator) -> PiecewiseLinear:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.estimators.summary import Summary
+from aidlearn.inference.summary import Summary
 from aidlearn.report.charts import Chart, Series, axes, lines
 
 SHOWN_BANDS = 8

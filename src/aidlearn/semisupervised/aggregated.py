@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aidlearn.data.chunk import Float, Int
+from aidlearn.numerics import Float, Int
 from aidlearn.semisupervised.branch_and_bound import SemiSupervisedRows
 
 

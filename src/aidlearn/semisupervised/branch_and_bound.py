@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.chunk import Float
 from aidlearn.kernel.functions import TINY
+from aidlearn.numerics import Float
 from aidlearn.semisupervised.node_qp import NodeRows, NodeSolution, NodeSolver, node_solver
 
 FREE, PLUS, MINUS, CUT = 0, 1, -1, 2

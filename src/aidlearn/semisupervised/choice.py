@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 
-from aidlearn.data.chunk import Float, Int
 from aidlearn.kernel.functions import TINY, kernel_from
+from aidlearn.numerics import Float, Int
 from aidlearn.semisupervised.features import (
     EXACT_ROWS,
     GraphFeatures,

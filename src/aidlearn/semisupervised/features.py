@@ -17,9 +17,9 @@ import numpy as np
 from scipy import linalg, sparse
 from sklearn.neighbors import NearestNeighbors
 
-from aidlearn.data.chunk import Float
 from aidlearn.kernel.functions import TINY, Kernel
 from aidlearn.kernel.matrix import factor_gram, gram_matrix
+from aidlearn.numerics import Float
 
 EXACT_ROWS = 3000
 """Up to this number of rows the whole Gram matrix is factored."""

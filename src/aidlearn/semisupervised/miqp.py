@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.data.chunk import Float
+from aidlearn.numerics import Float
 from aidlearn.semisupervised.branch_and_bound import Limits, Search, SemiSupervisedRows, start_search
 
 SLACK = 1e-6

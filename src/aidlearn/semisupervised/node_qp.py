@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.data.chunk import Float
-from aidlearn.linear import interior_point
-from aidlearn.linear.certificate import balance
-from aidlearn.linear.rows import EPS, Basis, HingeRows
+from aidlearn.linear.aggregated import interior_point
+from aidlearn.linear.aggregated.certificate import balance
+from aidlearn.linear.aggregated.hinge_rows import EPS, Basis, HingeRows
+from aidlearn.numerics import Float
 
 NEVER = 1e30
 """How DAQP writes a bound that is not there."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from aidlearn.data.chunk import Float
 from aidlearn.engine.clusters import Clusters
+from aidlearn.numerics import Float
 from aidlearn.semisupervised.aggregated import ClusterSums
 from aidlearn.semisupervised.problem import SemiSupervised
 from aidlearn.trace import Frame, sample

@@ -22,12 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.chunk import Chunk, Float, Int
-from aidlearn.data.run import Run
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
 from aidlearn.engine.result import Status
-from aidlearn.linear.rows import EPS
+from aidlearn.linear.aggregated.hinge_rows import EPS
+from aidlearn.numerics import Float, Int
 from aidlearn.semisupervised import branch_and_bound, miqp
 from aidlearn.semisupervised.aggregated import Aggregated, Balance, ClusterSums
 from aidlearn.semisupervised.branch_and_bound import CUT, FREE, Cut, SemiSupervisedRows

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from aidlearn.data.chunk import Chunk, Float
-from aidlearn.data.run import Systematic
+from aidlearn.data.passes.run import Systematic
+from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.problem import Incumbent, Trial
+from aidlearn.numerics import Float
 from aidlearn.semisupervised.aggregated import Balance
 from aidlearn.semisupervised.branch_and_bound import switch_labels
 from aidlearn.semisupervised.problem import SemiSupervised

@@ -15,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import kmeans_plusplus
 
-from aidlearn.data.arrays import ArraySource
-from aidlearn.data.chunk import Chunk, Float, join
+from aidlearn.data.rows.arrays import ArraySource
+from aidlearn.data.rows.chunk import Chunk, join
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.problem import Incumbent, Start, Trial
 from aidlearn.engine.splits import Assignment
-from aidlearn.linear.given import cluster_codes
+from aidlearn.linear.start.user_labels import cluster_codes
 from aidlearn.linear.svm import svm_problem
+from aidlearn.numerics import Float
 from aidlearn.semisupervised.aggregated import ClusterSums
 from aidlearn.semisupervised.problem import SemiSupervised
 

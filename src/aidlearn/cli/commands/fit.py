@@ -1,0 +1,269 @@
+"""``aidlearn fit MODEL-KIND DATA``: one subcommand per estimator, each with its own options only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aidlearn.cli.commands.statistics import (
+    SE_OPTIONS,
+    check_standard_errors,
+    show_summaries,
+    summaries_of,
+    with_summary,
+)
+from aidlearn.cli.errors import CliError, option_name, reported, tell
+from aidlearn.cli.inputs import (
+    Columns,
+    TextForm,
+    class_weights,
+    data_file,
+    load_rows,
+    open_data,
+    semi_supervised_labels,
+)
+from aidlearn.cli.live import opening
+from aidlearn.cli.options import Data, Debug, Delimiter, Encoding, Json, ModelOutput, Quiet, option, with_options
+from aidlearn.cli.outputs import check_output
+from aidlearn.cli.parameters import OF_ALL_MODELS, described, options_of, parameters_from
+from aidlearn.cli.penalties import CV_OPTIONS, cross_validated
+from aidlearn.cli.run import OutputOptions, count_fits, fit_and_save, training_facts
+from aidlearn.cli.words import count
+from aidlearn.estimators.registry import MODELS, Model
+
+if TYPE_CHECKING:
+    from aidlearn.data.tables.files import FileSource
+
+app = typer.Typer(help="Fit a model to a file and save it.", rich_markup_mode=None)
+
+REQUIRED = Parameter.empty
+
+DATA_OPTIONS = {
+    "data": (Data, REQUIRED),
+    "target": option(str | None, None, "--target", "-t", help="Column of the target: a name or a number from 0."),
+    "columns": option(str | None, None, "--columns", help="Columns of X, as in a,b,c; by default all others."),
+    "weight": option(str | None, None, "--weight", help="Column of sample weights."),
+    "categorical": option(
+        str | None,
+        None,
+        "--categorical",
+        help="Further factors beside texts, as in city,month=5 (5 is the reference level).",
+    ),
+    "numeric": option(str | None, None, "--numeric", help="Columns that are numbers, whatever they look like."),
+    "formula": option(
+        str | None, None, "--formula", help="Target and columns at once, as in 'delay ~ distance + C(month)'."
+    ),
+    "one_hot": option(str | None, None, "--one-hot", help="The same as --categorical."),
+    "delimiter": (Delimiter, None),
+    "encoding": (Encoding, None),
+    "output": (ModelOutput, REQUIRED),
+}
+READING_OPTIONS = {
+    "memory_limit": option(
+        str | None, None, "--memory-limit", help="Refuse data for which a fit needs more, as in 2GB or 500MB."
+    ),
+}
+"""Of models that read files in parts."""
+OUTPUT_OPTIONS = {"json": (Json, False), "quiet": (Quiet, False), "debug": (Debug, False)}
+
+
+def estimator_from(model: Model, options: dict[str, Any]) -> Any:
+    """The estimator with its options, checked before the data are touched."""
+    from aidlearn.estimators.parameters import check_parameters
+
+    estimator = model.estimator(**parameters_from(model, options))
+    check_parameters(estimator)
+    return estimator
+
+
+def _columns(estimator: Any, options: dict[str, Any]) -> Columns:
+    """What the columns are, by options or by a formula, which also says whether there is an intercept."""
+    formula, text = options["formula"], TextForm.of(options["delimiter"], options["encoding"])
+    if formula is None:
+        return Columns(
+            options["target"],
+            options["columns"],
+            options["weight"],
+            options["one_hot"],
+            options["categorical"],
+            options["numeric"],
+            estimator.missing,
+            text=text,
+        )
+    for name in ("target", "columns", "one_hot", "categorical"):
+        if options[name] is not None:
+            raise CliError(f"--formula says what the columns are: leave {option_name(name)} out.")
+    from aidlearn.formula import simple_terms
+
+    terms = simple_terms(formula)
+    if terms is None:
+        raise CliError(
+            f"--formula {formula!r} says more than a list of columns and C(): a model file holds no transformations. "
+            "Make columns of them, or fit it from Python with aidlearn.formula.fit."
+        )
+    if "fit_intercept" in estimator.get_params():
+        estimator.set_params(fit_intercept=terms.intercept)
+    elif not terms.intercept:
+        raise CliError(f"{type(estimator).__name__} always has an intercept: leave '- 1' out of the formula.")
+    return Columns(
+        terms.target, None, options["weight"], None, None, options["numeric"], estimator.missing, terms, text
+    )
+
+
+def rules_of(estimator: Any) -> Any:
+    """What the estimator is told about columns of tables."""
+    from aidlearn.data.encoding.recipe import Rules
+
+    return Rules(estimator.categorical_features, estimator.missing, estimator.unknown)
+
+
+def _check_checkpoint(options: dict[str, Any]) -> None:
+    """A checkpoint is a file of its own."""
+    if options.get("checkpoint") is None:
+        return
+    for what in ("data", "output"):
+        if os.path.realpath(options["checkpoint"]) == os.path.realpath(options[what]):
+            raise CliError(f"--checkpoint {options['checkpoint']} is the file of the {what}; give it one of its own.")
+
+
+@dataclass(frozen=True)
+class PreparedFit:
+    """A fit whose data are open."""
+
+    run: Callable[[], Any]
+    n_fits: int
+    notes: str = ""
+    """What to say about the labels."""
+
+
+def _run(model: Model, options: dict[str, Any]) -> int:
+    output = OutputOptions(options["output"], options["json"], options["quiet"])
+    check_output(output.model, "model", inputs=[options["data"]])
+    _check_checkpoint(options)
+    check_standard_errors(options)
+    if options.get("cv") is not None:
+        model, estimator = cross_validated(model, options, _defaults(model))
+    else:
+        if options.get("penalties") is not None:
+            raise CliError("--penalties is for --cv.")
+        estimator = estimator_from(model, options)
+    with data_file(options["data"]) as path:
+        columns = _columns(estimator, options)
+        shown = "standard input" if options["data"] == "-" else options["data"]
+        with opening(shown, output.quiet):
+            limit = None if model.in_memory else options["memory_limit"]
+            opened = open_data(path, columns, options["n_jobs"], limit, model.needs_target)
+            source: Any = opened.encoded(rules_of(estimator), estimator.fit_intercept)
+            facts = training_facts(source, shown)
+            facts |= {"formula": options["formula"]} if options["formula"] else {}
+            if "class_weight" in options:
+                estimator.class_weight = class_weights(options["class_weight"], next(iter(source.targets())))
+            prepare = prepare_in_memory if model.in_memory else _prepare_from_file
+            prepared = prepare(model, estimator, source, facts)
+        rows = f"{count(source.n_entries)} rows x {count(source.n_attributes)} columns"
+        title = f"{model.name} of {Path(shown).name}: {rows}{prepared.notes}"
+        _tell_factors(source, output)
+        run = with_summary(prepared.run, estimator, source, options, facts)
+        code = fit_and_save(estimator, run, facts, output, title, prepared.n_fits)
+        if "summaries" in facts and not (output.json or output.quiet):
+            estimator.training_ = facts
+            show_summaries(summaries_of(estimator))
+        return code
+
+
+def _tell_factors(source: FileSource, output: OutputOptions) -> None:
+    """Which columns are factors, in one line: nobody was asked."""
+    if source.encoding is not None and not (output.quiet or output.json):
+        words = [f"{factor.name}: {count(len(factor.levels or ()))} levels" for factor in source.encoding.factors]
+        tell(", ".join(words), "Factors")
+    if source.n_dropped and not output.quiet:
+        tell(f"{count(source.n_dropped)} rows with missing cells are left out", "Missing")
+
+
+def _prepare_from_file(model: Model, estimator: Any, source: FileSource, facts: dict[str, Any]) -> PreparedFit:
+    return PreparedFit(lambda: estimator.fit(source), count_fits(estimator, source))
+
+
+def prepare_in_memory(model: Model, estimator: Any, source: FileSource, facts: dict[str, Any]) -> PreparedFit:
+    """A fit of rows in memory that keeps the names of their columns."""
+    import numpy as np
+
+    from aidlearn.files.models import check_can_be_saved
+
+    X, target, weight = load_rows(source)
+    estimator.rows_from = source.recipe
+    if source.encoding is not None:
+        from aidlearn.data.encoding.recipe import EncodedRows
+
+        X = EncodedRows(X, source.encoding)
+    missing = estimator.missing
+    estimator.missing = "error" if missing == "drop" else missing  # what is to be left out is so already
+
+    def name_columns() -> None:
+        estimator.missing, estimator.n_dropped_ = missing, source.n_dropped
+        if source.named and source.encoding is None:
+            estimator.feature_names_in_ = np.array(source.names, dtype=object)
+
+    if model.unlabelled_rows:
+        labels = semi_supervised_labels(target, facts["data"])
+        facts["labelled"] = labels.n_labelled
+
+        def fit_codes() -> None:
+            estimator.fit(X, labels.codes, sample_weight=weight)
+            estimator.classes_ = labels.classes
+            estimator.transduction_ = labels.classes[estimator.transduction_]
+            name_columns()
+
+        check_can_be_saved(estimator, classes=labels.classes.tolist())
+        n_fits = len(model.fit_names(estimator, labels.classes))
+        return PreparedFit(fit_codes, n_fits, f", {count(labels.n_labelled)} labelled")
+
+    if target.dtype.kind == "f" and np.isfinite(target).all() and (target == np.round(target)).all():
+        target = target.astype(np.int64)
+
+    def fit() -> None:
+        estimator.fit(X, target, sample_weight=weight)
+        name_columns()
+
+    return PreparedFit(fit, count_fits(estimator, source))
+
+
+def _options(model: Model) -> dict[str, Any]:
+    """All options of the command of a model."""
+    own = {offered.parameter: described(offered) for offered in options_of(model)}
+    reading = {} if model.in_memory else READING_OPTIONS
+    if model.standard_errors:
+        reading = reading | SE_OPTIONS
+    choosing = CV_OPTIONS if model.cross_validated else {}
+    return DATA_OPTIONS | reading | own | choosing | OF_ALL_MODELS | OUTPUT_OPTIONS
+
+
+def _defaults(model: Model) -> dict[str, Any]:
+    return {name: default for name, (_, default) in _options(model).items()}
+
+
+def add_command(model: Model) -> None:
+    """The subcommand of a model."""
+
+    def command(**options: Any) -> int:
+        return _run(model, options)
+
+    command.__name__, command.__doc__ = model.command.replace("-", "_"), model.help
+    app.command(model.command)(with_options(reported(command), _options(model)))
+
+
+for _model in MODELS.values():
+    add_command(_model)
+
+
+@app.callback(invoke_without_command=True)
+def fit(context: typer.Context, debug: Annotated[bool, typer.Option("--debug", hidden=True)] = False) -> None:
+    """Fit a model to a file and save it."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())

@@ -1,0 +1,104 @@
+"""``aidlearn resume CKPT -o MODEL``: finish a fit that was stopped, from its checkpoint."""
+
+from __future__ import annotations
+
+from ast import literal_eval
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aidlearn.cli.commands.fit import PreparedFit, prepare_in_memory, rules_of
+from aidlearn.cli.errors import CliError, reported
+from aidlearn.cli.inputs import STDIN
+from aidlearn.cli.live import opening
+from aidlearn.cli.models import checkpoint_files, kind_of_file, read_checkpoints
+from aidlearn.cli.options import Debug, Jobs, Json, MaxIter, ModelOutput, Quiet, TimeLimit
+from aidlearn.cli.outputs import check_output
+from aidlearn.cli.run import OutputOptions, count_fits, fit_and_save, training_facts
+from aidlearn.cli.words import count
+from aidlearn.estimators.registry import MODELS
+
+if TYPE_CHECKING:
+    from aidlearn.engine.checkpoint import Origin
+
+
+@reported
+def resume(
+    checkpoint: Annotated[str, typer.Argument(metavar="CKPT", show_default=False, help="File of --checkpoint.")],
+    output: ModelOutput,
+    time_limit: TimeLimit = None,
+    max_iter: MaxIter = None,
+    jobs: Jobs = -1,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> int:
+    """Go on with a fit from its checkpoint; limits count from now."""
+    check_output(output, "model", inputs=[checkpoint])
+    from aidlearn.estimators.parameters import check_parameters
+
+    files = _files(checkpoint)
+    found = read_checkpoints(files)
+    model, source_options, base = _recreated(files, found[0].origin)
+    if time_limit is not None:
+        model.time_limit = time_limit
+    if max_iter is not None:
+        # A continued fit counts the iterations of the one before.
+        model.max_iter = max_iter + max(
+            (record.iteration for one in found for record in one.snapshot.history), default=0
+        )
+    model.n_jobs, model.checkpoint = jobs, str(base)
+    check_parameters(model)
+    shown = str(source_options["path"])
+    with opening(shown, quiet):
+        from aidlearn import open_source
+
+        source: Any = open_source(**source_options, n_jobs=jobs)
+        facts = training_facts(source, shown)
+        declared = MODELS[type(model).__name__]
+        if declared.in_memory:
+            encoded = source.encoded(rules_of(model), model.fit_intercept)
+            prepared = prepare_in_memory(declared, model, encoded, facts)
+        else:
+            prepared = PreparedFit(lambda: model.fit(source), count_fits(model, source))
+    rows = f"{count(source.n_entries)} rows x {count(source.n_attributes)} columns"
+    title = f"{type(model).__name__} of {Path(shown).name}, resumed: {rows}"
+    return fit_and_save(model, prepared.run, facts, OutputOptions(output, json, quiet), title, prepared.n_fits)
+
+
+def _files(checkpoint: str) -> list[Path]:
+    files = checkpoint_files(checkpoint)
+    if not files:
+        raise CliError(f"There is no checkpoint {checkpoint}.")
+    if kind_of_file(str(files[0])) == "aidlearn model":
+        raise CliError(f"{checkpoint} is a finished model, not a checkpoint: there is nothing to resume.")
+    return files
+
+
+def _recreated(files: list[Path], origin: Origin) -> tuple[Any, dict[str, Any], Path]:
+    """The estimator of a checkpoint, how its data are opened, and the name that the fit knew its file by."""
+    from aidlearn.data.encoding.places import find_places
+
+    recipe = origin.recipe
+    again = "Run that fit again with the same checkpoint to go on."
+    if recipe is None or recipe.get("source") is None:
+        raise CliError(f"{files[0]} belongs to a fit of data in a Python program, which only that program has. {again}")
+    source = dict(recipe["source"])
+    if source["path"] == STDIN:
+        raise CliError(f"{files[0]} belongs to a fit of standard input, which is gone. {again}")
+    try:
+        find_places(source["path"])
+    except (OSError, ValueError):
+        raise CliError(f"The data of {files[0]} are no longer there: {source['path']}.") from None
+    name = str(recipe["estimator"])
+    declared = MODELS.get(name)
+    if declared is None:
+        raise CliError(f"{files[0]} belongs to {name}, which this version of aidlearn cannot resume.")
+    several = origin.fingerprint.get("number", "None") != "None"
+    base = files[0].with_name(files[0].name.rpartition(".")[0]) if several else files[0]
+    parameters = dict(recipe["parameters"])
+    if isinstance(parameters.get("class_weight"), dict):
+        # JSON has made texts of labels that are numbers; the fingerprint has them as they were.
+        parameters["class_weight"] = literal_eval(origin.fingerprint["class_weight"])
+    return declared.estimator(**parameters), source, base

@@ -1,0 +1,1 @@
+"""Dask arrays and data frames as sources: rows and labels stay on the workers."""

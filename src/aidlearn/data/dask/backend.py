@@ -1,0 +1,234 @@
+"""Where the tasks of a Dask pass run: on a cluster behind a client, or with Dask's schedulers on this machine."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import os
+import queue
+import threading
+import time
+from asyncio import CancelledError as LoopCancelledError
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aidlearn.data.rows.remote import Backend
+
+logger = logging.getLogger("aidlearn")
+
+WITHOUT_WORKERS = 30.0
+"""Seconds that a pass waits for a first or a new worker when there is none."""
+LOOK_AFTER = 1.0
+"""Seconds without a result after which the workers are counted."""
+TELL_AFTER = 30.0
+"""Seconds without a result after which the log tells of it, and again."""
+IDLE = 60.0
+"""Seconds without a result and without a task on any worker after which the fit ends: none will come."""
+KEEP_SHARE = 0.5
+"""Data up to this part of the workers' memory are kept there between passes."""
+
+
+class DaskBackend(Backend):
+    """Tasks as ``dask.delayed`` objects."""
+
+    def task(self, function: Any, *arguments: Any) -> Any:
+        from dask import delayed
+
+        return delayed(function, pure=False)(*arguments)
+
+    def key(self, task: Any) -> str:
+        return str(task.key)
+
+
+class Local(DaskBackend):
+    """Dask's own schedulers (threads, synchronous), as configured or as given."""
+
+    def __init__(self, scheduler: str | None = None) -> None:
+        import dask
+
+        self._scheduler = {} if scheduler is None else {"scheduler": scheduler}
+        self.n_threads = int(dask.config.get("num_workers", None) or os.cpu_count() or 1)
+
+    def start(self, tasks: Sequence[Any], ours: bool = True) -> list[Any]:
+        import dask
+
+        return list(dask.persist(*tasks, **self._scheduler))
+
+    def results(self, tasks: Sequence[Any]) -> Iterator[Any]:
+        import dask
+
+        # They are done: what is left is to take them out.
+        return iter(dask.compute(*tasks, scheduler="synchronous"))
+
+    def keeps(self, n_bytes: float) -> bool:
+        """Never: that would be to load the data here."""
+        return False
+
+
+class Cluster(DaskBackend):
+    """The workers of a client's scheduler."""
+
+    def __init__(self, client: Any) -> None:
+        if client.asynchronous:
+            raise ValueError("The Dask client is asynchronous; a fit needs one made with asynchronous=False.")
+        self.client = client
+        self.n_threads = max(1, sum(self._threads().values()))
+
+    def _threads(self) -> dict[str, int]:
+        try:
+            return dict(self.client.nthreads())
+        except Exception as error:
+            raise self._explained(error) from error
+
+    def start(self, tasks: Sequence[Any], ours: bool = True) -> list[Any]:
+        import dask
+
+        limit = "1TiB" if ours else dask.config.get("distributed.admin.large-graph-warning-threshold")
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": limit}):
+            try:
+                return list(self.client.persist(list(tasks), optimize_graph=True))
+            except Exception as error:
+                raise self._explained(error) from error
+
+    def results(self, tasks: Sequence[Any]) -> Iterator[Any]:
+        from distributed import futures_of
+
+        futures = [futures_of(task)[0] for task in tasks]
+        ready: queue.Queue[Any] = queue.Queue()
+
+        # A thread gathers, because a gather ends by itself only when there are workers.
+        def gather() -> None:
+            position = 0
+            try:
+                while position < len(futures):
+                    futures[position].exception()  # waits until it is done
+                    end = position + 1
+                    while end < len(futures) and futures[end].done():
+                        end += 1
+                    for value in self.client.gather(futures[position:end]):
+                        ready.put((value, None))
+                    position = end
+            except BaseException as error:
+                ready.put((None, error))
+
+        reader = threading.Thread(target=gather, daemon=True)
+        reader.start()
+        received = 0
+        try:
+            while received < len(futures):
+                value, error = self._next(ready)
+                if error is not None:
+                    raise self._explained(error) from (None if _is_own(error) else error)
+                received += 1
+                yield value
+        finally:
+            if received < len(futures) and self.client.status == "running":
+                self.client.cancel(futures, force=True)
+
+    def _next(self, ready: queue.Queue[Any]) -> Any:
+        """The next result; an error if the workers stay away or do nothing, and a word while they take long."""
+        alone_since: float | None = None
+        watch = _Watch(time.monotonic())
+        while True:
+            try:
+                return ready.get(timeout=LOOK_AFTER)
+            except queue.Empty:
+                if workers := self._threads():
+                    alone_since = None
+                    watch.look(len(workers), self._running())
+                    continue
+            alone_since = alone_since or time.monotonic()
+            if time.monotonic() - alone_since > WITHOUT_WORKERS:
+                raise RuntimeError(
+                    f"The Dask cluster has had no worker for {WITHOUT_WORKERS:.0f} seconds; "
+                    "start workers and fit again (with checkpoint=... a fit goes on where it was)."
+                )
+
+    def _running(self) -> int:
+        """Tasks that workers have been given and have not finished, of any client."""
+        try:
+            return sum(len(tasks) for tasks in self.client.processing().values())
+        except Exception as error:
+            raise self._explained(error) from error
+
+    def keeps(self, n_bytes: float) -> bool:
+        try:
+            workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        except Exception as error:
+            raise self._explained(error) from error
+        limits = [worker.get("memory_limit") for worker in workers]
+        return not all(limits) or n_bytes <= KEEP_SHARE * sum(limits)
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """Errors of the cluster in one sentence; those that a task raised as they are."""
+        from distributed import KilledWorker
+        from distributed.comm import CommClosedError
+
+        if isinstance(error, KilledWorker):
+            return RuntimeError(
+                f"The workers that ran a task died {error.args[2] + 1} times, most often for want of memory: "
+                "give them more (the worker logs say why they died), or cut the collection into smaller partitions."
+            )
+        lost = (concurrent.futures.CancelledError, LoopCancelledError, CommClosedError, TimeoutError)
+        if isinstance(error, lost) or type(error).__name__ == "ClosedClientError":
+            if self.client.status == "running" and not isinstance(error, (CommClosedError, TimeoutError)):
+                return RuntimeError("The tasks of the fit were cancelled on the Dask cluster; fit again.")
+            return RuntimeError(
+                "The connection to the Dask scheduler was lost; start it again, connect a new client and fit again "
+                "(with checkpoint=... a fit goes on where it was)."
+            )
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("aidlearn"):
+            return RuntimeError("The Dask workers cannot import aidlearn: install it on each of them.")
+        return error
+
+
+@dataclass
+class _Watch:
+    """Looks on while no result comes: slow workers are told of, those that have nothing to do are an error."""
+
+    began: float
+    told: float = 0.0
+    idle_since: float | None = None
+
+    def look(self, n_workers: int, n_running: int) -> None:
+        now = time.monotonic()
+        if now - max(self.began, self.told) > TELL_AFTER:
+            self.told = now
+            words = "no result from the Dask cluster for %.0f s: %d tasks on %d workers"
+            logger.warning(words, now - self.began, n_running, n_workers)
+        self.idle_since = None if n_running else self.idle_since or now
+        if self.idle_since is not None and now - self.idle_since > IDLE:
+            raise RuntimeError(
+                f"The workers of the Dask cluster have had nothing to do for {IDLE:.0f} seconds while the fit waits "
+                "for its tasks: the scheduler has lost track of them. Restart the client and fit again (with "
+                "checkpoint=... a fit goes on where it was)."
+            )
+
+
+def _is_own(error: BaseException) -> bool:
+    """Whether an error comes from a task and so speaks for itself."""
+    return isinstance(error, (ValueError, TypeError))
+
+
+def find_backend() -> DaskBackend:
+    """What Dask would use now: the client if there is one, else its schedulers on this machine."""
+    import dask
+
+    chosen = dask.config.get("scheduler", None)
+    if chosen is None or chosen in ("dask.distributed", "distributed"):
+        try:
+            from distributed import get_client
+
+            return Cluster(get_client())
+        except ImportError:
+            pass
+        except ValueError as error:
+            if "asynchronous" in str(error):
+                raise
+    if chosen in ("processes", "multiprocessing"):
+        # It would send rows and labels between processes in every pass: a hundred times the time of threads, which
+        # passes need no interpreter lock for. Results do not depend on it.
+        logger.info("Dask's scheduler %r would send all rows around in every pass: threads are used.", chosen)
+        return Local("threads")
+    return Local()

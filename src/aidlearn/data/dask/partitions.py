@@ -1,0 +1,277 @@
+"""From Dask collections to rows: which partitions hold them, and how a partition becomes numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from aidlearn.data.encoding.recipe import LevelsFound, Recipe, TableOutline
+from aidlearn.data.rows.remote import Backend
+from aidlearn.data.tables.columns import choose_columns
+from aidlearn.data.tables.in_memory import ArrayColumns, Columns, FrameColumns, TableSource
+from aidlearn.numerics import Int
+
+
+def kind_of(collection: Any) -> str:
+    """ "array", "frame" or "series"."""
+    names = {kind.__name__ for kind in type(collection).__mro__}
+    for name, kind in (("Array", "array"), ("DataFrame", "frame"), ("Series", "series")):
+        if name in names:
+            return kind
+    raise ValueError(f"A Dask {type(collection).__name__} is no table of rows; give a Dask array, DataFrame or Series.")
+
+
+@dataclass
+class Partitions:
+    """The partitions of one collection, in the order of their rows."""
+
+    backend: Backend
+    what: str
+    """Its name in messages."""
+    parts: list[Any]
+    """One task for each partition."""
+    lengths: Int
+    """Rows of each partition."""
+    as_given: bool = True
+    """Whether these are the partitions that the user sees (Dask may join small ones when it reads few columns)."""
+    _pieces: dict[tuple[int, int, int], Any] = field(default_factory=dict)
+
+    @cached_property
+    def starts(self) -> Int:
+        """First row of each partition, and the number of rows."""
+        return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.lengths.sum())
+
+    def rows(self, first: int, last: int) -> list[Any]:
+        """Tasks for the pieces of partitions that make up rows ``first:last``."""
+        starts = self.starts
+        begin = int(np.searchsorted(starts, first, side="right")) - 1
+        pieces = []
+        for part in range(begin, len(self.parts)):
+            low, high = max(first, int(starts[part])), min(last, int(starts[part + 1]))
+            if low >= last:
+                break
+            if low < high:
+                pieces.append(self._piece(part, low - int(starts[part]), high - int(starts[part])))
+        return pieces
+
+    def _piece(self, part: int, low: int, high: int) -> Any:
+        """A task of its own, so that what moves between workers is the piece and not the partition."""
+        key = (part, low, high)
+        if key not in self._pieces:
+            n = int(self.lengths[part])
+            self._pieces[key] = self.backend.task(cut, self.parts[part], low, high, n, f"{part} of {self.what}")
+        return self._pieces[key]
+
+
+def cut(part: Any, low: int, high: int, expected: int, name: str) -> Any:
+    """Rows ``low:high`` of a partition."""
+    if len(part) != expected:
+        raise ValueError(
+            f"Partition {name} had {expected} rows and now has {len(part)}: its tasks do not give the same rows "
+            "each time; persist the collection first."
+        )
+    if (low, high) == (0, expected):
+        return part
+    return part.iloc[low:high] if hasattr(part, "iloc") else part[low:high]
+
+
+def partitions_of(collection: Any, what: str, columns: Sequence[Any] | None, backend: Backend) -> Partitions:
+    """The partitions of a collection, and their lengths (computed where the collection does not know them)."""
+    kind = kind_of(collection)
+    if kind == "array":
+        if collection.ndim == 2 and collection.numblocks[1] > 1:
+            collection = collection.rechunk({1: -1})
+        parts = list(collection.to_delayed().ravel())
+        lengths: Any = collection.chunks[0]
+        if any(length != length for length in lengths):
+            lengths = _lengths(parts, backend)
+        return Partitions(backend, what, parts, np.array(lengths, dtype=np.int64))
+    given = collection.npartitions
+    if kind == "frame":
+        collection = collection[list(columns or [])]
+    # The lengths of these tasks, not of a thinner collection: how Dask joins partitions depends on the columns.
+    parts = list(collection.to_delayed())
+    return Partitions(backend, what, parts, np.array(_lengths(parts, backend), dtype=np.int64), len(parts) == given)
+
+
+def _lengths(parts: Iterable[Any], backend: Backend) -> list[int]:
+    return list(backend.results(backend.start([backend.task(len, part) for part in parts], ours=False)))
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Takes X out of (pieces of) partitions: chosen columns by position, as float64 or float32."""
+
+    columns: tuple[int, ...] | None
+    dtype: str
+    recipe: Recipe | None = None
+    """How columns become numbers, where some are factors."""
+
+    def __call__(self, pieces: Sequence[Any]) -> Any:
+        parts = [self._one(piece) for piece in pieces]
+        if sparse.issparse(parts[0]):
+            return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
+        return _joined(parts, self.dtype)
+
+    def _one(self, piece: Any) -> Any:
+        if self.recipe is None and self.dtype == "float32" and hasattr(piece, "iloc"):
+            return np.asarray(self._chosen(piece).to_numpy(dtype=np.float32))
+        if self.recipe is None and not hasattr(piece, "iloc"):
+            return np.asarray(self._chosen(piece))
+        columns = self.inputs(piece)
+        nothing = np.broadcast_to(0.0, columns.n_rows)
+        return TableSource(columns, nothing, nothing, None, self.recipe).rows(0, columns.n_rows).X
+
+    def _chosen(self, piece: Any) -> Any:
+        if self.columns is None:
+            return piece
+        return piece.iloc[:, list(self.columns)] if hasattr(piece, "iloc") else piece[:, list(self.columns)]
+
+    def inputs(self, piece: Any) -> Columns:
+        """The chosen columns of (a piece of) a partition."""
+        chosen = self._chosen(piece)
+        return FrameColumns(chosen) if hasattr(chosen, "iloc") else ArrayColumns(np.asarray(chosen))
+
+
+def levels_of(part: Any, matrix: Matrix, factors: Sequence[int]) -> dict[int, LevelsFound]:
+    """The levels of the factors of a partition; runs where it is."""
+    columns = matrix.inputs(part)
+    return {j: columns.levels(j, lambda numbers: None) for j in factors}
+
+
+def complete_part(part: Any) -> Any:
+    """The rows of a partition without missing cells; runs where it is."""
+    if hasattr(part, "iloc"):
+        return part[part.notna().all(axis=1)]
+    return part[~np.isnan(part).any(axis=1)]
+
+
+def joined_levels(parts: Iterable[tuple[int, LevelsFound]]) -> LevelsFound:
+    """The levels of a column of consecutive partitions, each with the number of its first row."""
+    whole = LevelsFound()
+    for first, found in parts:
+        whole.kind = found.kind
+        for text in found.texts:
+            whole.texts.setdefault(text, len(whole.texts))
+        whole.n_missing += found.n_missing
+        if found.missing_row is not None and whole.missing_row is None:
+            whole.missing_row = first + found.missing_row
+    return whole
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Takes a target or a weight out of (pieces of) partitions; texts stay texts, missing values become NaN."""
+
+    column: int | None
+    number: bool
+
+    def __call__(self, pieces: Sequence[Any]) -> NDArray[Any]:
+        parts = [self._one(piece) for piece in pieces]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _one(self, piece: Any) -> NDArray[Any]:
+        if hasattr(piece, "iloc"):
+            values = piece if piece.ndim == 1 else piece.iloc[:, self.column or 0]
+            if not self.number:
+                return np.asarray(values.to_numpy(dtype=object, na_value=np.nan))
+            if isinstance(values.dtype, np.dtype):
+                return np.asarray(values.to_numpy())
+            if values.isna().any() or values.dtype.kind == "f":
+                return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+            return np.asarray(values.to_numpy(dtype=bool if values.dtype.kind == "b" else np.int64))
+        array = np.asarray(piece)
+        return array[:, self.column or 0] if array.ndim == 2 else array
+
+
+def _joined(parts: list[NDArray[Any]], dtype: str) -> NDArray[Any]:
+    """Pieces in one C-ordered array; a single one that is so already is not copied."""
+    if len(parts) == 1:
+        return np.require(parts[0], dtype=dtype, requirements=["C", "A"])
+    out = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=dtype)
+    for part, (low, high) in zip(parts, pairwise(np.cumsum([0, *map(len, parts)])), strict=True):
+        out[low:high] = part
+    return out
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns of a collection: names, which of them are X, target and weight."""
+
+    names: list[str]
+    columns: list[int]
+    target: int | None
+    weight: int | None
+    dtype: str
+    target_is_number: bool
+    outline: TableOutline
+    """Of the columns of X."""
+    labels: list[Any] | None = None
+    """What the chosen columns are called in the collection (None for arrays)."""
+
+    @classmethod
+    def of(cls, X: Any, target: Any, columns: Sequence[Any] | None, weight: Any) -> Layout:
+        kind = kind_of(X)
+        if kind == "series" or (kind == "array" and X.ndim != 2):
+            raise ValueError(f"X must have rows and columns, got a Dask {type(X).__name__} of {X.ndim} dimension(s).")
+        if kind == "array":
+            _check_blocks(X)
+            names: list[Any] = list(range(int(X.shape[1])))
+            kinds = dict.fromkeys(names, "number" if X.dtype.kind in "fiub" else "other")
+        else:
+            names = list(X.columns)
+            kinds = dict(zip(names, FrameColumns(X._meta).outline.kinds, strict=True))
+        numeric = {name: kind in ("number", "boolean") for name, kind in kinds.items()}
+        roles = choose_columns(names, f"The Dask {type(X).__name__}", target, columns, weight)
+        chosen = roles.columns
+        outline = TableOutline(list(chosen), [kinds[name] for name in chosen], f"the Dask {type(X).__name__}")
+        if roles.weight is not None and not numeric[roles.weight]:
+            raise ValueError(f"Column {roles.weight!r} (weight) does not hold numbers.")
+        types = {X.dtype} if kind == "array" else {X._meta.dtypes[name] for name in chosen}
+        single = types == {np.dtype(np.float32)}
+        # Partitions are cut down to the columns that are needed, in this order; positions refer to it.
+        needed = names if kind == "array" else [*chosen, *(n for n in (roles.target, roles.weight) if n is not None)]
+        position = {name: k for k, name in enumerate(needed)}
+        return cls(
+            [str(name) for name in chosen],
+            [position[name] for name in chosen],
+            None if roles.target is None else position[roles.target],
+            None if roles.weight is None else position[roles.weight],
+            "float32" if single else "float64",
+            roles.target is None or numeric[roles.target],
+            outline,
+            None if kind == "array" else needed,
+        )
+
+
+def _check_blocks(X: Any) -> None:
+    if X.shape[1] != X.shape[1]:
+        raise ValueError("The Dask array does not know its number of columns; call compute_chunk_sizes() first.")
+    if not isinstance(X._meta, np.ndarray):
+        raise ValueError(f"The blocks of the Dask array are {type(X._meta).__name__}; they must be NumPy arrays.")
+
+
+def check_vector(collection: Any, what: str, texts: bool) -> bool:
+    """Refuse what is not one value per row; whether the values are numbers."""
+    kind = kind_of(collection)
+    if collection.ndim > 2 or (collection.ndim == 2 and collection.shape[1] != 1):
+        raise ValueError(f"{what} must have one value per row, got a Dask {type(collection).__name__} of more columns.")
+    if kind == "array":
+        dtype = collection.dtype
+    else:
+        dtype = collection._meta.dtypes.iloc[0] if kind == "frame" else collection._meta.dtype
+    number = getattr(dtype, "kind", "O") in "fiub"
+    if not number and not texts:
+        raise ValueError(f"{what} holds {dtype}, not numbers.")
+    return number

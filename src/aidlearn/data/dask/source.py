@@ -1,0 +1,285 @@
+"""Dask arrays and DataFrames as a source: rows and labels stay on the cluster (:mod:`aidlearn.data.rows.remote`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.dask.backend import find_backend
+from aidlearn.data.dask.partitions import (
+    Layout,
+    Matrix,
+    Partitions,
+    Vector,
+    check_vector,
+    complete_part,
+    joined_levels,
+    kind_of,
+    levels_of,
+    partitions_of,
+)
+from aidlearn.data.encoding.recipe import LevelsFound, Recipe, Rules, make_recipe, refuse_columns
+from aidlearn.data.rows.arrays import is_dask
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.remote import Batches, RemotePasses, Sealed, StoredRows, remote_target_counts
+from aidlearn.data.rows.source import DataSource
+from aidlearn.data.rows.targets import TargetCounts, Targets
+from aidlearn.data.rows.threads import one_blas_thread
+from aidlearn.data.tables.conversion import linear_scores
+from aidlearn.numerics import Float, Int
+
+PLAIN = Rules()
+BATCH_CHUNKS = 16
+"""Chunks of one task at most (64 MB of float64)."""
+TASKS_PER_THREAD = 2
+VECTOR_BYTES = 40
+"""Of a row beside its attributes: target and weight as stored and as coded, and its label."""
+
+
+class Outline(DataSource):
+    """What is known of a source where its rows are: shape and names, no rows."""
+
+    def __init__(self, n_entries: int, inputs: list[str], starts: Int | None, encoding: Recipe | None = None) -> None:
+        self.n_entries, self.inputs, self.starts, self.encoding = n_entries, inputs, starts, encoding
+        """Names of the columns of the input; first row of each partition, where that is known."""
+        self.names = inputs if encoding is None else encoding.names
+        self.n_attributes, self.is_sparse = len(self.names), encoding is not None and encoding.is_sparse
+
+    def chunk(self, k: int) -> Chunk:
+        raise RuntimeError("This is the outline of a source; its rows are elsewhere.")
+
+    def column_name(self, column: int) -> str:
+        column = column if self.encoding is None else self.encoding.input_of(column)
+        assert self.inputs is not None
+        name = self.inputs[column]
+        return name if name == str(column) else f"{column} ({name!r})"
+
+    def row_name(self, row: int) -> str:
+        if self.starts is None:
+            return str(row)
+        return f"{row} (partition {int(np.searchsorted(self.starts, row, side='right')) - 1})"
+
+
+class DaskSource(Outline):
+    """Rows of a Dask array or DataFrame, re-cut into the chunks that every source has.
+
+    Parameters
+    ----------
+    X : Dask array or DataFrame
+    target : Dask collection, array, or column of X by name or number; optional
+    columns : sequence, optional
+        Columns of X; all others than target and weight by default.
+    weight : as target
+    n_jobs : int
+        Threads on this machine (for work on samples).
+    rules : Rules
+        Which columns are factors, and what becomes of missing cells; an estimator's own rules go before.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        target: Any = None,
+        columns: Any = None,
+        weight: Any = None,
+        n_jobs: int | None = None,
+        rules: Rules = PLAIN,
+    ) -> None:
+        self.n_jobs = n_jobs
+        inside = [value if _is_name(value) else None for value in (target, weight)]
+        layout = Layout.of(X, inside[0], columns, inside[1])
+        self.target_name = f"column {target!r}" if layout.target is not None else "y"
+        self.has_target = target is not None
+        self._backend = find_backend()
+        main = partitions_of(X, "X", layout.labels, self._backend)
+        if main.n_rows == 0:
+            raise ValueError(f"The Dask {type(X).__name__} has no rows.")
+        super().__init__(main.n_rows, layout.names, main.starts if main.as_given else None)
+        self.rules = rules
+        self._outline, self._drops, self._main = layout.outline, False, main
+        self._levels: dict[tuple[int, bool], LevelsFound] = {}
+        everything = layout.labels is None and layout.columns == list(range(int(X.shape[1])))
+        self._matrix = Matrix(None if everything else tuple(layout.columns), layout.dtype)
+        self.named = layout.labels is not None and all(isinstance(label, str) for label in layout.labels)
+        self._target_is_number = layout.target_is_number
+        self._vectors: list[tuple[Partitions | None, Any] | None] = []
+        """How target and weight are taken, and out of which partitions, where these are not those of X."""
+        for value, place, what in ((target, layout.target, "y"), (weight, layout.weight, "sample_weight")):
+            if value is None:
+                self._vectors.append(None)
+            elif place is not None:
+                self._vectors.append((None, Vector(place, layout.target_is_number if what == "y" else True)))
+            else:
+                self._vectors.append(self._beside(value, what, main.lengths))
+        first = self.encoded(Rules(), True)
+        if first is not self:
+            self.__dict__.update(vars(first))
+
+    def encoded(self, rules: Rules, intercept: bool) -> DataSource:
+        """The same rows with factors as an estimator wants them; levels are found where the rows are."""
+        rules, outline = rules.over(self.rules), self._outline
+        factors = rules.factors(outline.names, outline.kinds, outline.where)
+        refuse_columns(outline, factors)
+        source = DaskSource.__new__(DaskSource)  # a copy that is not sent anywhere
+        source.__dict__.update(vars(self))
+        source._drops = rules.missing == "drop"
+        if source._drops and not self._drops:
+            if any(take is not None and take[0] is not None for take in self._vectors):
+                raise ValueError("missing='drop' needs the target and weight as columns of the Dask DataFrame.")
+            source._main = complete = _complete(self._main)
+            source.n_entries, source.n_dropped = complete.n_rows, self.n_entries - complete.n_rows
+            source.starts = None
+            if complete.n_rows == 0:
+                raise ValueError(f"Every row of {outline.where} has a missing cell, so missing='drop' leaves none.")
+        elif self._drops and not source._drops:
+            raise ValueError("These data were opened with missing='drop', and the model has another rule.")
+        recipe = None
+        if factors:
+            found = source._levels_of(factors)
+            recipe = make_recipe(outline, rules, factors, found, source.n_entries, intercept, source.row_name)
+        if recipe == self.encoding and source._drops == self._drops:
+            return self
+        Outline.__init__(source, source.n_entries, [str(name) for name in outline.names], source.starts, recipe)
+        source._matrix = replace(self._matrix, recipe=recipe)
+        source.__dict__.pop("_batches", None)
+        return source
+
+    def _levels_of(self, factors: Mapping[int, Any]) -> dict[int, LevelsFound]:
+        wanted = [j for j in factors if (j, self._drops) not in self._levels]
+        if wanted:
+            backend, plain = self._backend, Sealed((replace(self._matrix, recipe=None), wanted))
+            tasks = [backend.task(_scan, part, plain) for part in self._main.parts]
+            parts = [sealed.content for sealed in backend.results(backend.start(tasks, ours=False))]
+            for j in wanted:
+                pairs = zip(self._main.starts.tolist(), [part[j] for part in parts], strict=False)
+                self._levels[j, self._drops] = joined_levels(pairs)
+        return {j: self._levels[j, self._drops] for j in factors}
+
+    @cached_property
+    def _batches(self) -> Batches:
+        """The rows of this fit; tasks are made when they are first asked for."""
+        takes: list[tuple[Partitions, Any] | None] = [(self._main, self._matrix)]
+        takes += [None if take is None else (take[0] or self._main, take[1]) for take in self._vectors]
+        stored = len(self.inputs or []) * 1.5 if self.is_sparse else self.n_attributes
+        itemsize = 4 if self._matrix.dtype == "float32" else 8
+        return self._cut(takes, self.n_entries * (itemsize * stored + VECTOR_BYTES))
+
+    def _beside(self, value: Any, what: str, lengths: Int) -> tuple[Partitions, Vector]:
+        """A target or weight in a collection of its own."""
+        collection = value if is_dask(value) else _as_dask(value, what, lengths)
+        number = check_vector(collection, what, texts=what == "y")
+        if what == "y":
+            self._target_is_number = number
+        columns = list(collection.columns) if kind_of(collection) == "frame" else None
+        found = partitions_of(collection, what, columns, self._backend)
+        if found.n_rows != self.n_entries:
+            raise ValueError(f"X has {self.n_entries} rows, but {what} has {found.n_rows}.")
+        return found, Vector(None, number)
+
+    def _cut(self, takes: list[tuple[Partitions, Any] | None], n_bytes: float) -> Batches:
+        """One task for each run of consecutive chunks."""
+        backend = self._backend
+        wanted = -(-self.n_chunks // (TASKS_PER_THREAD * backend.n_threads))
+        n_chunks = max(1, min(BATCH_CHUNKS, wanted))
+        step = n_chunks * self.rows_per_chunk
+        first_rows = list(range(0, self.n_entries, step))
+        tasks = []
+        for first in first_rows:
+            last = min(first + step, self.n_entries)
+            pieces = [None if take is None else take[0].rows(first, last) for take in takes]
+            shapes = [None if take is None else take[1] for take in takes]
+            tasks.append(backend.task(_assemble, *pieces, Sealed(shapes)))
+        kept = backend.keeps(n_bytes)
+        return Batches(
+            backend.start(tasks, ours=False) if kept else tasks, first_rows, n_chunks, self.rows_per_chunk, kept
+        )
+
+    def passes(self, targets: Targets, n_jobs: int) -> RemotePasses:
+        if targets.classes is None and self.has_target and not self._target_is_number:
+            raise ValueError(f"The target ({self.target_name}) does not hold numbers; a regression needs them.")
+        return RemotePasses(self._backend, self._batches, targets)
+
+    def target_counts(self) -> Iterator[TargetCounts]:
+        return remote_target_counts(self._backend, self._batches)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pass function may hold the source; what travels is its outline."""
+        return Outline, (self.n_entries, self.inputs, self.starts, self.encoding)
+
+
+def _assemble(X: list[Any], target: list[Any] | None, weight: list[Any] | None, shapes: Sealed) -> StoredRows:
+    """The rows of one task out of pieces of partitions; runs where these are."""
+    rows, *vectors = shapes.content
+    y, s = (None if take is None else take(part) for take, part in zip(vectors, (target, weight), strict=True))
+    return StoredRows(rows(X), y, s)
+
+
+def _scan(part: Any, plan: Sealed) -> Sealed:
+    """The levels of a partition's factors; runs where it is."""
+    return Sealed(levels_of(part, *plan.content))
+
+
+def _complete(main: Partitions) -> Partitions:
+    """Partitions without the rows that have missing cells."""
+    parts = [main.backend.task(complete_part, part) for part in main.parts]
+    lengths = list(
+        main.backend.results(main.backend.start([main.backend.task(len, part) for part in parts], ours=False))
+    )
+    return Partitions(main.backend, main.what, parts, np.array(lengths, dtype=np.int64), False)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, (str, int, np.integer))
+
+
+def _as_dask(values: Any, what: str, lengths: Int) -> Any:
+    """Values in memory beside a collection, cut as it is."""
+    import dask.array as da
+
+    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    if array.ndim == 0 or len(array) != lengths.sum():
+        raise ValueError(f"X has {lengths.sum()} rows, but {what} has shape {array.shape}.")
+    return da.from_array(array, chunks=(tuple(map(int, lengths[lengths > 0])), *array.shape[1:]))
+
+
+def lazy_scores(
+    X: Any,
+    coef: Float,
+    intercept: Any,
+    decide: Callable[[Float], Any],
+    like: NDArray[Any],
+    recipe: Recipe | None = None,
+) -> Any:
+    """``decide(X coef' + intercept)`` as a Dask array, computed block by block when it is asked for.
+
+    ``like`` is what ``decide`` gives for no rows: its type and its columns.
+    """
+    import dask.array as da
+    from dask import delayed
+
+    layout = Layout.of(X, None, None, None)
+    expected = coef.shape[-1] if recipe is None else len(recipe.columns)
+    if len(layout.columns) != expected:
+        raise ValueError(f"X has {len(layout.columns)} features, but the model was fitted with {expected}.")
+    refuse_columns(layout.outline, {} if recipe is None else recipe.factor_positions)
+    matrix = Matrix(None, layout.dtype, recipe)
+
+    def score(block: Any) -> Any:
+        with one_blas_thread():
+            return decide(linear_scores(matrix([block]), coef, intercept))
+
+    if kind_of(X) == "array":
+        if X.numblocks[1] > 1:
+            X = X.rechunk({1: -1})
+        chunks = (X.chunks[0], *((size,) for size in like.shape[1:]))
+        return X.map_blocks(score, dtype=like.dtype, chunks=chunks, drop_axis=1 if like.ndim == 1 else None, meta=like)
+    blocks = [
+        da.from_delayed(delayed(score, pure=False)(part), shape=(np.nan, *like.shape[1:]), dtype=like.dtype, meta=like)
+        for part in X.to_delayed()
+    ]
+    return da.concatenate(blocks, allow_unknown_chunksizes=True)

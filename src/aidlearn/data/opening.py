@@ -1,0 +1,272 @@
+"""One door to data that stay where they are: files of any size and collections on a cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aidlearn.data.dask.source import DaskSource
+from aidlearn.data.encoding.places import EXTENSIONS, find_places, is_path, is_paths
+from aidlearn.data.encoding.recipe import FROM_DTYPE, Recipe, Rules
+from aidlearn.data.rows.arrays import is_dask
+from aidlearn.data.rows.memory import check_limit, parse_bytes
+from aidlearn.data.rows.source import DataSource
+from aidlearn.data.tables.columns import find_column
+from aidlearn.data.tables.files import FileSource
+from aidlearn.data.tables.npy import NpySource
+from aidlearn.data.tables.streams import is_stream
+
+__all__ = ["EXTENSIONS", "column_names", "is_elsewhere", "is_path", "open_rows", "open_source"]
+
+
+def open_source(
+    path: Any,
+    target: Any = None,
+    columns: Sequence[Any] | None = None,
+    *,
+    weight: Any = None,
+    categorical_features: Any = FROM_DTYPE,
+    missing: str = "error",
+    one_hot: str | Sequence[Any] | Mapping[Any, Any] = (),
+    numeric: Sequence[Any] = (),
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    memory_limit: float | str | None = None,
+    n_jobs: int | None = None,
+) -> DataSource:
+    """Open data for passes over them; nothing is loaded as a whole.
+
+    Parameters
+    ----------
+    path : str, path, list of paths, Dask array or DataFrame, or stream of Arrow batches
+        A file .npy, .parquet, .csv, .tsv (also .csv.gz, .csv.zst) or .svmlight (.svm, .libsvm), a list or pattern of
+        Parquet or CSV files, a folder of them (folders such as ``year=2024`` are columns), or an address such as
+        ``s3://bucket/folder``; a Dask collection; a DuckDB relation, a lazy frame of polars or a reader of Arrow, whose
+        rows are kept once in a temporary file.
+    target : str or int, optional
+        Column of the target, by name or number; for .npy also another .npy file, beside a Dask collection also another
+        one. A svmlight file brings its own.
+    columns : sequence of str or int, optional
+        Columns of X; all others than target and weight by default.
+    weight : str or int, optional
+        Column (or .npy file, or Dask collection) of sample weights.
+    categorical_features : "from_dtype", list, mask, dict or None
+        Columns that are factors, as in the estimators, whose own rules go before these.
+    missing : {"error", "drop", "level"}
+        What missing cells do, as in the estimators.
+    one_hot : str, sequence of str, or dict
+        Further columns that are factors, beside those by type; a dict gives their reference levels.
+    numeric : sequence
+        Columns that are numbers, whatever their type.
+    delimiter, encoding : str, optional
+        Of CSV files, where they are not recognised.
+    memory_limit : float or str, optional
+        Memory that a fit may take, in bytes or as in "2GB", beyond what the process holds already: samples and first
+        clusters are made to fit, several classes are fitted in groups if need be, and data for which even that is
+        not enough are refused with the amount needed.
+    n_jobs : int, optional
+        Threads for the passes.
+
+    Returns
+    -------
+    DataSource
+        To be given to ``fit``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor, open_source
+    >>> rng = np.random.default_rng(0)
+    >>> rows = rng.normal(size=(5000, 3))  # two columns of X and, last, the target
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(folder + "/rows.npy", rows)
+    ...     source = open_source(folder + "/rows.npy", target=2, memory_limit="1GB")
+    ...     model = LADRegressor().fit(source)
+    >>> source.n_entries, source.n_attributes, bool(model.gap_ <= 1e-4)
+    (5000, 2, True)
+    """
+    also = (
+        one_hot if isinstance(one_hot, Mapping) else dict.fromkeys([one_hot] if isinstance(one_hot, str) else one_hot)
+    )
+    rules = Rules(categorical_features, missing, also=also, numeric=list(numeric))
+    rules.check()
+    if is_dask(path):
+        if memory_limit is not None:
+            raise ValueError("memory_limit is for files: limit the memory of Dask's workers.")
+        return DaskSource(path, target, columns, weight, n_jobs, rules)
+    for name, value in (("target", target), ("weight", weight)):
+        if not (value is None or is_path(value) or isinstance(value, (int, np.integer))):
+            raise ValueError(
+                f"The {name} of a file is one of its columns, by name or number, got {type(value).__name__}."
+            )
+    text = {"delimiter": delimiter, "encoding": encoding, "numeric": rules.numeric}
+    source = _with_rules(_open(path, target, columns, weight, n_jobs, text), rules)
+    if not is_stream(path):
+        source.recipe = _recipe(path, target, columns, weight, rules, text)
+    if memory_limit is not None:
+        source.memory_limit = parse_bytes("memory_limit", memory_limit)
+        check_limit(source, repr(memory_limit))
+    return source
+
+
+def open_rows(
+    path: Any,
+    columns: Sequence[Any] | None,
+    recipe: Recipe | None,
+    *,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> FileSource:
+    """The rows of a file without a target, encoded as a model has it."""
+    from aidlearn.data.tables.parquet import TableFiles
+
+    source = _open(path, None, columns, None, None, {"delimiter": delimiter, "encoding": encoding})
+    return source.following(recipe) if isinstance(source, TableFiles) else source
+
+
+def _with_rules(source: FileSource, rules: Rules) -> FileSource:
+    """The source with its factors, as a model with an intercept would have them."""
+    choice = getattr(source, "choice", None)
+    if choice is None:
+        if rules.also or rules.numeric:
+            raise ValueError(
+                f"one_hot needs named columns, which {source.row_name(0).partition(' of ')[2]} does not have."
+            )
+        encoded = source.encoded(rules, True)
+    else:
+        for what, names in (("one_hot", rules.also), ("numeric", rules.numeric)):
+            for name in names:
+                find_column(choice.columns, name, what, choice.where)
+        from aidlearn.data.tables.parquet import TableFiles
+
+        assert isinstance(source, TableFiles)
+        encoded = source.opened_with(rules).encoded(Rules(), True)
+    assert isinstance(encoded, FileSource)
+    return encoded
+
+
+def _recipe(
+    path: Any, target: Any, columns: Any, weight: Any, rules: Rules, text: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Arguments that open the same data again, from any folder; None where words cannot say them."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, (str, os.PathLike)):
+            return os.path.abspath(value) if str(value).endswith(".npy") else str(value)
+        return int(value) if isinstance(value, np.integer) else value
+
+    def whole(value: Any) -> str:
+        return os.fspath(value) if "://" in os.fspath(value) else os.path.abspath(value)
+
+    listed = None if columns is None else [plain(column) for column in columns]
+    given = rules.categorical
+    said = {"categorical_features": given if rules.by_dtype or isinstance(given, (dict, type(None))) else list(given)}
+    found: dict[str, Any] = {
+        "path": whole(path) if is_path(path) else [whole(one) for one in path],
+        "target": plain(target),
+        "columns": listed,
+        "weight": plain(weight),
+        "one_hot": dict(rules.also) if any(rules.also.values()) else list(rules.also),
+    }
+    extra = said | {"missing": rules.missing} | text
+    plainly: dict[str, Any] = {
+        "categorical_features": FROM_DTYPE,
+        "missing": "error",
+        "delimiter": None,
+        "encoding": None,
+        "numeric": [],
+    }
+    return found | {name: value for name, value in extra.items() if value != plainly[name]}
+
+
+def is_elsewhere(X: Any) -> bool:
+    """Whether ``X`` says where the rows are rather than holding them: paths, a Dask collection, a stream."""
+    return is_paths(X) or is_dask(X) or is_stream(X)
+
+
+def column_names(path: Any, delimiter: str | None = None, encoding: str | None = None) -> list[str]:
+    """Names of the columns of table files, without reading their rows; none of other files."""
+    places = find_places(path)
+    kind = places[0].kind
+    if kind not in ("parquet", "csv"):
+        return []
+    from aidlearn.data.tables.parquet import Partitions
+
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(places[0].file()) as file:
+            inside = list(file.schema_arrow.names)
+    else:
+        import csv
+
+        from aidlearn.data.encoding.dialect import Dialect
+
+        dialect = Dialect.of(places[0], delimiter, encoding)
+        with places[0].stream() as stream:
+            lines = stream.read(1 << 18).decode(dialect.encoding, errors="replace").lstrip("\ufeff").splitlines()
+        inside = next(csv.reader(lines, delimiter=dialect.delimiter), [])
+    return inside + [field.name for field in Partitions(places).fields(inside)]
+
+
+def _open(path: Any, target: Any, columns: Any, weight: Any, n_jobs: int | None, text: dict[str, Any]) -> FileSource:
+    if is_stream(path):
+        _need_pyarrow(type(path).__name__)
+        from aidlearn.data.tables.streams import StreamSource
+
+        return StreamSource(path, target, columns, weight, n_jobs)
+    if not is_paths(path):
+        raise ValueError(f"open_source takes a path, got {type(path).__name__}; arrays and tables go to fit directly.")
+    if "://" in str(path):
+        _need_pyarrow(path)
+    places = find_places(path)
+    kinds = {place.kind for place in places}
+    kind, first = places[0].kind, places[0]
+    if None in kinds:
+        strange = next(place for place in places if place.kind is None)
+        suffix = strange.suffix or Path(strange.path).suffix
+        raise ValueError(f"{strange} has the extension {suffix!r}; known are {', '.join(EXTENSIONS)}.")
+    if len(kinds) > 1:
+        raise ValueError(
+            f"{first} and {len(places) - 1} more are files of several kinds: {', '.join(sorted(map(str, kinds)))}."
+        )
+    for place in places:
+        stamp = place.stamp()
+        if stamp is not None and stamp[0] == 0:
+            raise ValueError(f"{place} is empty.")
+    said = [name for name in ("delimiter", "encoding") if text.get(name) is not None]
+    if said and kind != "csv":
+        raise ValueError(f"{said[0]} is for CSV files, which {first} is not: leave it out.")
+    if kind in ("npy", "svmlight") and (len(places) > 1 or first.system is not None):
+        raise ValueError(
+            f"{first} is read as one file on the disk; lists, patterns and addresses are for Parquet and CSV."
+        )
+    if kind == "npy":
+        return NpySource(Path(first.path), target, columns, weight, n_jobs)
+    if kind == "parquet":
+        _need_pyarrow(first)
+        from aidlearn.data.tables.parquet import ParquetSource
+
+        return ParquetSource(places, target, columns, weight, n_jobs)
+    if kind == "csv":
+        _need_pyarrow(first)
+        from aidlearn.data.tables.csv import CsvSource
+
+        return CsvSource(places, target, columns, weight, n_jobs, **text)
+    if columns is not None or weight is not None or target is not None:
+        raise ValueError(f"{first} is svmlight text with its own target: give neither target, columns nor weight.")
+    from aidlearn.data.tables.svmlight import SvmlightSource
+
+    return SvmlightSource(Path(first.path), n_jobs)
+
+
+def _need_pyarrow(path: Any) -> None:
+    from importlib.util import find_spec
+
+    if find_spec("pyarrow") is None:
+        raise ImportError(f"Reading {path} needs pyarrow: pip install 'aidlearn[parquet]'.")

@@ -1,0 +1,65 @@
+"""Folds of cross-validation as weights: rows stay where they are, and those a fold leaves out weigh nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.passes.resampling import Weights
+from aidlearn.numerics import Float
+
+
+@dataclass(frozen=True)
+class Folds(Weights):
+    """Which rows each fold trains and is tested on; the replicate after the last fold is that of all rows."""
+
+    training: NDArray[np.bool_]
+    """Folds x rows."""
+    testing: NDArray[np.bool_]
+    codes: NDArray[np.integer] | None = None
+    """Class of each row, where classes have factors."""
+    factors: Float | None = None
+    """Of the classes in each fold, and last in all rows."""
+
+    @classmethod
+    def of(cls, splits: Iterable[tuple[Any, Any]], n_rows: int) -> Folds:
+        """From the rows (numbers or truth values) of each fold."""
+        training: list[NDArray[np.bool_]] = []
+        testing: list[NDArray[np.bool_]] = []
+        for train, test in splits:
+            for rows, masks in ((train, training), (test, testing)):
+                mask = np.zeros(n_rows, dtype=bool)
+                try:
+                    mask[np.asarray(rows) if len(rows) else slice(0)] = True
+                except IndexError as error:
+                    raise ValueError(f"cv gives rows that X, which has {n_rows}, does not have: {error}.") from None
+                if not mask.any():
+                    raise ValueError(f"cv gives a fold without rows to {'train' if masks is training else 'test'} on.")
+                masks.append(mask)
+        if not training:
+            raise ValueError("cv gives no folds.")
+        return cls(np.array(training), np.array(testing))
+
+    @property
+    def n(self) -> int:
+        return len(self.training)
+
+    @property
+    def digest(self) -> str:
+        """Tells folds apart."""
+        parts = np.packbits(self.training), np.packbits(self.testing)
+        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()[:16]
+
+    def __call__(self, start: int, stop: int, replicates: Sequence[int]) -> Float:
+        out = np.ones((len(replicates), stop - start))
+        for row, k in zip(out, replicates, strict=True):
+            if k < self.n:
+                row[:] = self.training[k, start:stop]
+            if self.factors is not None and self.codes is not None:
+                row *= self.factors[k][self.codes[start:stop]]
+        return out

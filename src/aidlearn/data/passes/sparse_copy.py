@@ -1,0 +1,164 @@
+"""Dense rows in memory that are mostly zeros, such as tables of dummies: they are kept as sparse ones for a fit.
+
+A pass then reads the numbers that are there and no zeros, and what the solvers make of single rows stays sparse (see
+docs/sparse.md). The rows are those of the CSR matrix of the same cells, so results are too, bit by bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from aidlearn.data.passes.run import worth_compiling
+from aidlearn.data.rows.arrays import ArraySource
+from aidlearn.data.rows.chunk import Chunk, chunk_rows, join
+from aidlearn.data.rows.source import DataSource
+from aidlearn.data.rows.threads import n_threads, spread
+from aidlearn.data.tables.in_memory import KeptRows, TableSource
+
+LOOKED_AT = 512
+"""Rows that tell how many cells are zero: a share is known to a tenth of itself, unless few rows hold most numbers."""
+TOGETHER = 32
+"""Of a table, where every column of some rows takes a call, rows that are read together."""
+INDEX = np.dtype(np.int32)
+"""Of the columns and bounds of sparse rows, as scipy chooses it."""
+MOST_MEMORY = 0.25
+"""Of what the dense rows take as an array, that sparse ones may take."""
+ROW_CELLS, NUMBER_CELLS = 34, 4
+"""Dense cells that cost as much as a sparse row by itself, and as each of its numbers (which bring their columns along
+and are multiplied one by one). Fits of 21,000 to 600,000 rows with 10 to 200 columns, of which 2 to 16 % were not zero,
+took as long either way at 2 numbers of 40 columns, 5 of 56 and 15 of 100."""
+SLACK = 1.25
+"""Room for the numbers of a chunk, as a multiple of what the sample of rows promises."""
+BLOCK_CELLS = 1 << 15
+"""Of rows that are put into C order at a time: what fits into a cache."""
+TABLE_CELLS = 1 << 19
+"""The same of tables, where every column of a block takes calls of its own."""
+
+
+class SparseRows(ArraySource):
+    """Rows of a source in memory, handed out as CSR; ``X`` is the array that was given, None of a table.
+
+    Parameters
+    ----------
+    source : ArraySource or TableSource
+        Of dense rows.
+    density : float
+        Share of its cells that are not zero, as far as it is known.
+    n_jobs : int
+        Threads that read it.
+    """
+
+    def __init__(self, source: Any, density: float, n_jobs: int) -> None:
+        self.source, self.X = source, getattr(source, "X", None)
+        self.y, self.n_jobs = source.y, source.n_jobs
+        self.weight = np.broadcast_to(1.0, self.y.shape) if source.weight is None else source.weight
+        self.n_entries, self.n_attributes = source.n_entries, source.n_attributes
+        self.encoding, self.inputs, self.memory_limit = source.encoding, source.inputs, source.memory_limit
+        self.is_sparse = True
+        self._chunks = {}
+        if hasattr(source, "names"):
+            self.names = source.names
+        self._parts: list[Any] = spread(lambda k: self._stored(k, density), self.n_chunks, n_jobs)
+        self.reading_bytes = sum(part.data.nbytes + part.indices.nbytes + part.indptr.nbytes for part in self._parts)
+
+    def _stored(self, k: int, density: float) -> Any:
+        """Chunk ``k`` as a CSR matrix, by one read of its rows in compiled code."""
+        from aidlearn.data.passes.compiled_sparse_copy import store
+
+        m, start = self.n_attributes, k * self.rows_per_chunk
+        stop = min(start + self.rows_per_chunk, self.n_entries)
+        rows, dtype = self._rows_at_once(stop - start), np.float64 if self.X is None else self.X.dtype
+        room = int(SLACK * density * (stop - start) * m) + m
+        while True:
+            # Of the room, only what is written to takes memory.
+            data, indices = np.empty(room, dtype=dtype), np.empty(room, dtype=INDEX)
+            indptr = np.zeros(stop - start + 1, dtype=INDEX)
+            stored = 0
+            for first in range(start, stop, rows):
+                block = np.ascontiguousarray(self._dense(first, min(first + rows, stop)))
+                bounds = indptr[first - start : first - start + len(block) + 1]
+                found = store(block, data[stored:], indices[stored:], bounds)
+                if found < 0:
+                    break
+                bounds += stored
+                stored += found
+            else:
+                return sparse.csr_array((data[:stored], indices[:stored], indptr), shape=(stop - start, m))
+            room = min(2 * room, (stop - start + 1) * m)
+
+    def _rows_at_once(self, n: int) -> int:
+        if self.X is not None and self.X.flags.c_contiguous:
+            return n  # as they are
+        return max(1, (TABLE_CELLS if self.X is None else BLOCK_CELLS) // self.n_attributes)
+
+    def _dense(self, start: int, stop: int) -> Any:
+        return self.source.rows(start, stop).X if self.X is None else self.X[start:stop]
+
+    def rows(self, start: int, stop: int) -> Chunk:
+        size = self.rows_per_chunk
+        held = range(start // size, max(start // size + 1, -(-stop // size)))
+        parts = []
+        for k in held:
+            first, last = max(start - k * size, 0), min(stop - k * size, size)
+            part = self._parts[k]
+            parts.append(part if (first, last) == (0, part.shape[0]) else part[first:last])
+        X, rows = parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr"), slice(start, stop)
+        return Chunk(start, stop, X, self.y[rows], np.ascontiguousarray(self.weight[rows]))
+
+    def every(self, step: int, offset: int) -> Chunk:
+        return join([self.chunk(k).every(step, offset) for k in range(self.n_chunks)])
+
+    def column_name(self, column: int) -> str:
+        return str(self.source.column_name(column))
+
+
+def density_of(source: Any) -> float:
+    """Share of the cells of a source in memory that are not zero, by rows from all of its parts."""
+    n, m = source.n_entries, source.n_attributes
+    together = 1 if isinstance(source, ArraySource) else TOGETHER
+    bounds = np.arange(LOOKED_AT // together + 1) * (n - together + 1) // (LOOKED_AT // together)
+    # Not every k-th row: rows may come in turns.
+    rows = np.random.default_rng(0).integers(bounds[:-1], np.maximum(bounds[1:], bounds[:-1] + 1))
+    if isinstance(source, ArraySource):
+        found = int(np.count_nonzero(source.X[rows]))
+    else:
+        found = sum(int(np.count_nonzero(source.rows(row, row + together).X)) for row in rows.tolist())
+    return float(found / (len(rows) * together * m))
+
+
+def pays(m: int, itemsize: int, density: float) -> bool:
+    """Whether sparse rows of so many columns take little memory and fits of them less time than dense ones."""
+    numbers = density * m
+    memory = numbers * (itemsize + INDEX.itemsize) + INDEX.itemsize
+    return memory <= MOST_MEMORY * m * itemsize and ROW_CELLS + NUMBER_CELLS * numbers <= m
+
+
+def without_zeros(source: DataSource, n_jobs: int | None = None) -> DataSource:
+    """The same rows, as sparse ones where the source is a large array or table in memory that is mostly zeros.
+
+    Parameters
+    ----------
+    source : DataSource
+    n_jobs : int, optional
+        Threads; what the source was opened with by default.
+    """
+    if isinstance(source, KeptRows):
+        inside = without_zeros(source.source, n_jobs)
+        return source if inside is source.source else KeptRows(inside, source.keep, source.y, source.weight)
+    if type(source) not in (ArraySource, TableSource) or source.is_sparse or source.encoding is not None:
+        return source
+    m = source.n_attributes
+    # A few columns never pay; and chunks have to be within the numbers that an index can hold.
+    if m < ROW_CELLS or not worth_compiling(source) or chunk_rows(m, True) * m > np.iinfo(INDEX).max:
+        return source
+    itemsize = source.X.itemsize if isinstance(source, ArraySource) else 8
+    limit = source.memory_limit
+    if limit is not None and MOST_MEMORY * source.n_entries * m * itemsize > limit:
+        return source
+    density = density_of(source)
+    if not pays(m, itemsize, density):
+        return source
+    return SparseRows(source, density, n_threads(source.n_jobs if n_jobs is None else n_jobs))

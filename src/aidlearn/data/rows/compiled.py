@@ -1,0 +1,407 @@
+"""Rows in compiled code: what passes do with a block of rows, for dense and for CSR rows; and the first passes.
+
+Rows are a tuple, ``(X,)`` for a dense C-ordered block or ``(data, indices, indptr)`` for CSR rows (``indptr`` may be
+a slice of that of a larger matrix, so that chunks are never copied); see :func:`rows_of`. What differs between the
+two storages are the six primitives below; passes are written on them. Every pass works through its rows in blocks of
+``BLOCK``: products with a hyperplane, then what is done with them, then sums over the rows of the block while they are
+in cache. Sums are taken in float64, in an order that follows from the shapes alone: neither threads nor the alignment
+of memory change a bit.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.core import event
+from numba.extending import overload
+
+logger = logging.getLogger("aidlearn")
+
+BLOCK = 64
+"""Rows of a block. Measured for 3 to 1000 columns: from 32 to 128 no pass changes by more than a tenth."""
+WIDE = 24
+"""Columns from which rows that are not in cache yet are read one by one: several at a time confuse its prefetching."""
+SUMS = {"reassoc", "contract", "nsz"}
+"""Sums may be re-ordered when they are compiled. NaN and infinity keep their meaning."""
+
+
+class _Compilation(event.Listener):
+    """Says once why the first fit on a machine takes longer."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    def on_start(self, event: Any) -> None:
+        if not self.told:
+            self.told = True
+            logger.info("compiling for this machine, once; later fits and processes find it in numba's cache")
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+event.register("numba:compile", _Compilation())
+
+
+def compiled(function: Any) -> Any:
+    """Compile without the interpreter lock; cached on disk where a directory can be written to.
+
+    Numba looks for one beside this file, then in the user's cache; without either it refuses to cache.
+    """
+    try:
+        return njit(nogil=True, cache=True, fastmath=SUMS, error_model="numpy")(function)
+    except RuntimeError:
+        return njit(nogil=True, fastmath=SUMS, error_model="numpy")(function)
+
+
+# The primitives of a storage. Indices are unsigned: a signed one is checked for being negative, which takes half of
+# the time of a product with a CSR row.
+
+
+def count(rows: Any) -> Any:
+    """Number of rows."""
+    raise TypeError("only compiled code can call this")
+
+
+def products(rows: Any, first: Any, last: Any, planes: Any, q: Any, out: Any, at: Any) -> Any:
+    """``out[at + k] = x'planes[q]`` (with the intercept) of row ``first + k``."""
+    raise TypeError("only compiled code can call this")
+
+
+def products_of_four(rows: Any, first: Any, last: Any, planes: Any, q: Any, out: Any) -> Any:
+    """The same for the planes ``q .. q + 3``, at ``BLOCK`` times the number of the plane."""
+    raise TypeError("only compiled code can call this")
+
+
+def add(rows: Any, first: Any, last: Any, factor: Any, at: Any, out: Any) -> Any:
+    """``out += sum_k factor[at + k] x_{first + k}``."""
+    raise TypeError("only compiled code can call this")
+
+
+def add_one(rows: Any, i: Any, factor: Any, out: Any, group: Any) -> Any:
+    """``out[group] += factor x_i``."""
+    raise TypeError("only compiled code can call this")
+
+
+def add_squares(rows: Any, first: Any, last: Any, weight: Any, plain: Any, sums: Any, squares: Any, raw: Any) -> Any:
+    """Add ``w x``, ``w x^2`` and ``x^2``; with ``plain`` all weights are 1 and ``raw`` is left alone."""
+    raise TypeError("only compiled code can call this")
+
+
+def _dense_count(rows):
+    return rows[0].shape[0]
+
+
+def _csr_count(rows):
+    return rows[2].shape[0] - 1
+
+
+def _dense_products(rows, first, last, planes, q, out, at):
+    X = rows[0]
+    m = X.shape[1]
+    for i in range(first, last):
+        total = 0.0
+        for j in range(m):
+            total += X[i, j] * planes[q, j]
+        out[at + i - first] = total + planes[q, m]
+
+
+def _csr_products(rows, first, last, planes, q, out, at):
+    data, indices, indptr = rows
+    constant = planes[q, planes.shape[1] - 1]
+    for i in range(first, last):
+        total = 0.0
+        for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
+            total += data[k] * planes[q, np.uintp(indices[k])]
+        out[at + i - first] = total + constant
+
+
+def _dense_products_of_four(rows, first, last, planes, q, out):
+    X = rows[0]
+    m = X.shape[1]
+    for i in range(first, last):
+        a, b, c, d = 0.0, 0.0, 0.0, 0.0
+        for j in range(m):
+            x = X[i, j]
+            a += x * planes[q, j]
+            b += x * planes[q + 1, j]
+            c += x * planes[q + 2, j]
+            d += x * planes[q + 3, j]
+        k = q * BLOCK + i - first
+        out[k] = a + planes[q, m]
+        out[k + BLOCK] = b + planes[q + 1, m]
+        out[k + 2 * BLOCK] = c + planes[q + 2, m]
+        out[k + 3 * BLOCK] = d + planes[q + 3, m]
+
+
+def _csr_products_of_four(rows, first, last, planes, q, out):
+    data, indices, indptr = rows
+    m = planes.shape[1] - 1
+    for i in range(first, last):
+        a, b, c, d = planes[q, m], planes[q + 1, m], planes[q + 2, m], planes[q + 3, m]
+        for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
+            x, j = data[k], np.uintp(indices[k])
+            a += x * planes[q, j]
+            b += x * planes[q + 1, j]
+            c += x * planes[q + 2, j]
+            d += x * planes[q + 3, j]
+        at = q * BLOCK + i - first
+        out[at], out[at + BLOCK], out[at + 2 * BLOCK], out[at + 3 * BLOCK] = a, b, c, d
+
+
+def _dense_add(rows, first, last, factor, at, out):
+    X = rows[0]
+    m = X.shape[1]
+    whole = first + (last - first) // 4 * 4
+    # Four rows at a time: the sums are loaded and stored once for each four.
+    for i in range(first, whole, 4):
+        k = at + i - first
+        a, b, c, d = factor[k], factor[k + 1], factor[k + 2], factor[k + 3]
+        for j in range(m):
+            out[j] += a * X[i, j] + b * X[i + 1, j] + c * X[i + 2, j] + d * X[i + 3, j]
+    for i in range(whole, last):
+        a = factor[at + i - first]
+        for j in range(m):
+            out[j] += a * X[i, j]
+
+
+def _csr_add(rows, first, last, factor, at, out):
+    data, indices, indptr = rows
+    for i in range(first, last):
+        a = factor[at + i - first]
+        for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
+            out[np.uintp(indices[k])] += a * data[k]
+
+
+def _dense_add_one(rows, i, factor, out, group):
+    X = rows[0]
+    for j in range(X.shape[1]):
+        out[group, j] += factor * X[i, j]
+
+
+def _csr_add_one(rows, i, factor, out, group):
+    data, indices, indptr = rows
+    for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
+        out[group, np.uintp(indices[k])] += factor * data[k]
+
+
+def _dense_add_squares(rows, first, last, weight, plain, sums, squares, raw):
+    X = rows[0]
+    m = X.shape[1]
+    if plain and m >= WIDE:
+        for i in range(first, last):
+            for j in range(m):
+                a = np.float64(X[i, j])
+                sums[j] += a
+                squares[j] += a * a
+    elif plain:
+        whole = first + (last - first) // 4 * 4
+        for i in range(first, whole, 4):
+            for j in range(m):
+                a, b = np.float64(X[i, j]), np.float64(X[i + 1, j])
+                c, d = np.float64(X[i + 2, j]), np.float64(X[i + 3, j])
+                sums[j] += (a + b) + (c + d)
+                squares[j] += (a * a + b * b) + (c * c + d * d)
+        for i in range(whole, last):
+            for j in range(m):
+                a = np.float64(X[i, j])
+                sums[j] += a
+                squares[j] += a * a
+    else:
+        for i in range(first, last):
+            w = weight[i]
+            for j in range(m):
+                a = np.float64(X[i, j])
+                sums[j] += w * a
+                squares[j] += w * (a * a)
+                raw[j] += a * a
+
+
+def _csr_add_squares(rows, first, last, weight, plain, sums, squares, raw):
+    data, indices, indptr = rows
+    for i in range(first, last):
+        w = weight[i]
+        for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
+            j, a = np.uintp(indices[k]), np.float64(data[k])
+            sums[j] += w * a
+            squares[j] += w * (a * a)
+            if not plain:
+                raw[j] += a * a
+
+
+_OPTIONS: Any = {"fastmath": SUMS, "error_model": "numpy"}
+DENSE = 1
+"""Arrays that make up dense rows."""
+
+
+@overload(count, jit_options=_OPTIONS)
+def _count(rows):
+    return _dense_count if len(rows.types) == DENSE else _csr_count
+
+
+@overload(products, jit_options=_OPTIONS)
+def _products(rows, first, last, planes, q, out, at):
+    return _dense_products if len(rows.types) == DENSE else _csr_products
+
+
+@overload(products_of_four, jit_options=_OPTIONS)
+def _products_of_four(rows, first, last, planes, q, out):
+    return _dense_products_of_four if len(rows.types) == DENSE else _csr_products_of_four
+
+
+@overload(add, jit_options=_OPTIONS)
+def _add(rows, first, last, factor, at, out):
+    return _dense_add if len(rows.types) == DENSE else _csr_add
+
+
+@overload(add_one, jit_options=_OPTIONS)
+def _add_one(rows, i, factor, out, group):
+    return _dense_add_one if len(rows.types) == DENSE else _csr_add_one
+
+
+@overload(add_squares, jit_options=_OPTIONS)
+def _add_squares(rows, first, last, weight, plain, sums, squares, raw):
+    return _dense_add_squares if len(rows.types) == DENSE else _csr_add_squares
+
+
+# Rows as compiled code takes them
+
+
+@compiled
+def _copy(X, out):
+    """Rows of a Fortran-ordered array into a C-ordered one, by tiles of whole cache lines."""
+    n, m = X.shape
+    for first in range(0, n, BLOCK):
+        last = min(n, first + BLOCK)
+        for left in range(0, m, 8):
+            right = min(m, left + 8)
+            for i in range(first, last):
+                for j in range(left, right):
+                    out[i, j] = X[i, j]
+
+
+class _Writable:
+    """The memory of an array without its mark as read-only.
+
+    Compiled code never writes to rows, but would be compiled once more for the mark.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
+def plain(array: Any) -> Any:
+    """The same memory as an array of the one type that functions are compiled for."""
+    return array if array.flags.writeable else np.asarray(_Writable(array))
+
+
+def vector(array: Any) -> Any:
+    """Targets, weights and the like as compiled code takes them."""
+    return plain(np.ascontiguousarray(array))
+
+
+def rows_of(X: Any) -> tuple[Any, ...]:
+    """Rows of a chunk as the passes take them; neither a C-ordered array nor a CSR matrix is copied."""
+    if hasattr(X, "indptr"):
+        return vector(X.data), vector(X.indices), vector(X.indptr)
+    if X.flags.c_contiguous:
+        return (plain(X),)
+    copy = np.empty(X.shape, dtype=X.dtype)
+    if X.strides[0] == X.itemsize:  # columns are contiguous
+        _copy(plain(X), copy)
+    else:
+        copy[:] = X
+    return (copy,)
+
+
+# Passes of every model
+
+
+@compiled
+def _measure(rows, y, weight, scalars, sums, squares, raw):
+    n = count(rows)
+    total, total_squares, target_squares, least, others = 0.0, 0.0, 0.0, np.inf, 0
+    for i in range(n):
+        s = weight[i]
+        total += s
+        total_squares += s * s
+        target_squares += y[i] * y[i]
+        least = s if s < least else least
+        others += s != 1.0
+    plain = others == 0
+    for first in range(0, n, BLOCK):
+        add_squares(rows, first, min(n, first + BLOCK), weight, plain, sums, squares, raw)
+    scalars[0] = total
+    scalars[1] = total_squares
+    scalars[2] = target_squares
+    scalars[3] = least
+    return plain
+
+
+@compiled
+def _scores(rows, planes, weight, least, some, out, norms):
+    """Scores at several planes (into ``out``), or what :func:`leverages` makes of them if ``norms`` has rows."""
+    n, n_planes = count(rows), planes.shape[0]
+    for first in range(0, n, BLOCK):
+        last = min(n, first + BLOCK)
+        fours = n_planes // 4 * 4
+        for q in range(0, fours, 4):
+            products_of_four(rows, first, last, planes, q, some)
+        for q in range(fours, n_planes):
+            products(rows, first, last, planes, q, some, q * BLOCK)
+        if norms.shape[0] == 0:
+            for q in range(n_planes):
+                for k in range(last - first):
+                    out[q, first + k] = some[q * BLOCK + k]
+        else:
+            for k in range(last - first):
+                square = 0.0
+                for q in range(n_planes):
+                    square += some[q * BLOCK + k] * some[q * BLOCK + k]
+                square /= 1.0 + weight[first + k] * square
+                norms[first + k] = math.sqrt(max(square, least))
+
+
+def measure(X: Any, y: Any, weight: Any) -> tuple[Any, ...]:
+    """The values of :class:`aidlearn.data.passes.moments.Measured` of a chunk, in one read."""
+    scalars, sums = np.zeros(4), np.zeros((3, X.shape[1]))
+    all_one = _measure(rows_of(X), vector(y), vector(weight), scalars, sums[0], sums[1], sums[2])
+    return *scalars.tolist(), sums[0], sums[1], sums[1] if all_one else sums[2]
+
+
+_NOTHING, _NO_SCORES, _NO_NORMS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.float32)
+
+
+def leverages(X: Any, weight: Any, sketch: Any, least: float) -> Any:
+    """Leverage (float32) of each row: its norm in the planes of a sketch, with the intercept's part last.
+
+    As if the row itself were part of the Gram matrix: no leverage exceeds 1 (for weight 1).
+    """
+    norms = np.empty(len(weight), dtype=np.float32)
+    _scores(rows_of(X), sketch, vector(weight), least, np.empty(len(sketch) * BLOCK), _NO_SCORES, norms)
+    return norms
+
+
+@compiled
+def _columns_before(indices, indptr, before):
+    m = before.shape[0]
+    for i in range(indptr.shape[0] - 1):
+        last = np.int64(-1)
+        for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
+            j = np.int64(indices[k])
+            # A row whose columns do not ascend tells nothing: no range with this column is known to be exclusive.
+            before[j] = max(before[j], last if j > last else m)
+            last = j
+
+
+def columns_before(X: Any) -> Any:
+    """For each column of a CSR matrix the largest one that a row has before it, or -1."""
+    before = np.full(X.shape[1], -1, dtype=np.int64)
+    _columns_before(vector(X.indices), vector(X.indptr), before)
+    return before

@@ -1,0 +1,144 @@
+"""Amounts of memory as users write them, and what a fit makes of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aidlearn.data.rows.chunk import SPARSE_NUMBERS
+from aidlearn.data.rows.threads import n_threads
+
+if TYPE_CHECKING:
+    from aidlearn.data.rows.source import DataSource
+
+UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def parse_bytes(name: str, value: Any) -> float:
+    """Bytes of a number, or of a text such as "500MB" or "2GiB"."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*", value)
+        if match and match[2].upper() in UNITS:
+            value = float(match[1]) * UNITS[match[2].upper()]
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf"):
+        return float(value)
+    raise ValueError(f"{name} must be a positive number of bytes or a text such as '500MB' or '2GiB', got {value!r}.")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Numbers (of 8 bytes) that a fit may hold of what it can choose the size of."""
+
+    sample: float = 1 << 25
+    """In the largest sample of rows."""
+    clusters: float = math.inf
+    """In the sums of the first clusters."""
+    later: float = math.inf
+    """In those of all clusters once the sample has gone; splits that take more end a fit."""
+    near: float = math.inf
+    """In the near rows of neighbouring problems, with the weights of those that are solved together."""
+
+    def of_members(self, n_members: int, p: int) -> Budget:
+        """The same for one of several models that are fitted at once; each may hold what it needs at least."""
+        least = p * fewest_clusters(p)
+        clusters, later = (max(number / n_members, least) for number in (self.clusters, self.later))
+        return Budget(self.sample, clusters, later, self.near / n_members)
+
+    def near_rows(self, m: int, n_weights: int = 1) -> float:
+        """Near rows of m columns with so many weights."""
+        return self.near / (m + 2 + n_weights)
+
+    def sample_rows(self, n: int, p: int) -> int:
+        """Rows of the largest sample: a twelfth of them, but no more than fit, and no fewer than a start needs."""
+        return max(fewest_rows(n, p), min(n // 12, int(self.sample / p)))
+
+
+def fewest_rows(n: int, p: int) -> int:
+    """Rows that the smallest sample has to have."""
+    return min(n, max(20 * p, 2000))
+
+
+def fewest_clusters(p: int) -> int:
+    """Clusters that every fit may hold."""
+    return 10 * p + 100
+
+
+BYTES_PER_ROW = 40
+"""Labels before and after a split, leverages, and rows that change their cluster."""
+BYTES_PER_ROW_AND_CLASS = 32
+SAMPLE_COPIES, CLUSTER_COPIES = 2.2, 7.0
+"""Rows of large leverage are joined to the sample; a solver holds scaled rows and their duals."""
+NEAR_COPIES = 4.0
+"""Near rows are joined from those of chunks, and a member looks at some of them."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a fit holds at most, in bytes beyond what the process holds when it begins (see the page on scaling)."""
+
+    n: int
+    m: int
+    chunk_rows: int
+    n_jobs: int
+    reading: float
+    """Of the buffers that a file is read with."""
+    stored: float
+    """Numbers of 8 bytes that a row of a chunk holds."""
+
+    @classmethod
+    def of(cls, source: DataSource, n_jobs: int) -> Need:
+        # A stored number of a sparse row has its column beside it.
+        stored = source.n_attributes + 1.0
+        if source.is_sparse:
+            stored = min(stored, SPARSE_NUMBERS)
+        if source.is_sparse and source.encoding is not None:
+            stored = 1.5 * len(source.encoding.columns) + 1.0
+        shape = source.n_entries, source.n_attributes, source.rows_per_chunk
+        return cls(*shape, n_jobs, source.reading_bytes, stored)
+
+    @property
+    def fixed(self) -> float:
+        """Whatever the size of samples and clusters."""
+        p = self.m + 1
+        chunk = 8.0 * min(self.n, self.chunk_rows) * self.stored
+        newton = 16.0 * max(40 * p, 5000) * p + 64.0 * p * p
+        return BYTES_PER_ROW * self.n + chunk * (6 + 3 * self.n_jobs) + newton + self.reading
+
+    def least(self) -> float:
+        """With the smallest sample and the fewest clusters."""
+        p = self.m + 1
+        sample, clusters = fewest_rows(self.n, p), min(self.n, fewest_clusters(p))
+        return self.fixed + 8 * p * (SAMPLE_COPIES * sample + CLUSTER_COPIES * clusters)
+
+    def budget(self, limit: float) -> Budget:
+        """Half of what is left goes to the sample, half to the first clusters, and all of it to those that follow."""
+        left = max(limit - self.fixed, 0.0) / 2 / 8
+        later = max(2 * left / CLUSTER_COPIES, (self.m + 1) * fewest_clusters(self.m + 1))
+        # Neighbouring problems have near rows in place of clusters and labels.
+        near = (left + BYTES_PER_ROW * self.n / 8) / NEAR_COPIES
+        return Budget(min(Budget.sample, left / SAMPLE_COPIES), left / CLUSTER_COPIES, later, near)
+
+    def spare(self, limit: float) -> float:
+        """Bytes for what a fit keeps once its samples, clusters and labels are gone."""
+        return max(limit - self.fixed + BYTES_PER_ROW * self.n, 0.0)
+
+    def classes_at_once(self, limit: float) -> int:
+        """Models of classes that can be fitted in the same passes."""
+        spare = limit - self.least()
+        return 1 + max(0, int(spare / (BYTES_PER_ROW_AND_CLASS * self.n + 8.0 * CLUSTER_COPIES * self.m * 10 * self.m)))
+
+
+def check_limit(source: DataSource, named: str = "") -> None:
+    """Refuse a memory limit that no fit of the source can keep to, with the amount needed."""
+    assert source.memory_limit is not None
+    threads = n_threads(source.n_jobs)
+    need = Need.of(source, threads)
+    if need.least() > source.memory_limit:
+        fewer = "fewer columns or fewer threads (n_jobs=1)" if threads > 1 else "fewer columns"
+        raise ValueError(
+            f"A fit of {source.n_entries} rows x {source.n_attributes} columns needs about "
+            f"{math.ceil(need.least() / 1e6)} MB, more than memory_limit={named or source.memory_limit}: raise it, or "
+            f"choose {fewer}."
+        )

@@ -1,0 +1,307 @@
+"""Passes over rows that live elsewhere, whatever runs the tasks there (see :mod:`aidlearn.data.dask.backend` for Dask).
+
+A pass sends its function out once and runs it where the rows are; what comes back are the values it folds. Labels
+stay behind as results of tasks, so rows and labels of a lost worker are computed again from the tasks that made them.
+"""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from aidlearn.data.rows.arrays import csr_rows
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.mapping import Passes, PassFunction
+from aidlearn.data.rows.targets import TargetCounts, Targets, count_targets
+from aidlearn.data.rows.threads import one_blas_thread
+from aidlearn.numerics import Float
+
+
+class Backend(ABC):
+    """Runs tasks where the rows are. What a task is, only the backend knows."""
+
+    n_threads: int
+
+    @abstractmethod
+    def task(self, function: Any, *arguments: Any) -> Any:
+        """A call to be made where the rows are; arguments may be tasks, or lists of them."""
+
+    @abstractmethod
+    def key(self, task: Any) -> str:
+        """What tells a task from all others."""
+
+    @abstractmethod
+    def start(self, tasks: Sequence[Any], ours: bool = True) -> list[Any]:
+        """The same tasks, running or done: what they give is kept as long as they are.
+
+        ``ours`` says that they hold what a pass sends and not the user's data, so their size is as it must be.
+        """
+
+    @abstractmethod
+    def results(self, tasks: Sequence[Any]) -> Iterator[Any]:
+        """What started tasks give, in their order."""
+
+    @abstractmethod
+    def keeps(self, n_bytes: float) -> bool:
+        """Whether data of this size are kept between passes."""
+
+    def sent(self, function: Any) -> Any:
+        """A function as a task of its own: it is sent once, and again if the worker that had it is lost."""
+        import cloudpickle
+
+        return self.task(Program, cloudpickle.dumps(function))
+
+
+class Sealed:
+    """Something that travels as one pickle.
+
+    Buffers that are sent beside a pickle arrive at any address, and products with unaligned arrays differ in their
+    last bits. Arrays inside a pickle are copied when it is read, and so are aligned.
+    """
+
+    def __init__(self, content: Any, n_bytes: int = 0) -> None:
+        self.content, self.n_bytes = content, n_bytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import cloudpickle
+
+        return _unsealed, (cloudpickle.dumps(self.content), self.n_bytes)
+
+    def __sizeof__(self) -> int:
+        """What a scheduler takes as the size of a result."""
+        return 64 + self.n_bytes
+
+
+def _unsealed(data: bytes, n_bytes: int) -> Sealed:
+    return Sealed(pickle.loads(data), n_bytes)
+
+
+class Program:
+    """A pass function as it travels: its bytes, from which each process loads it once."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._function: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Program, (self.data,)
+
+    def __sizeof__(self) -> int:
+        return 64 + len(self.data)
+
+    @property
+    def function(self) -> Any:
+        if self._function is None:
+            self._function = pickle.loads(self.data)
+        return self._function
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """The rows of one task: X, the target as it is stored, and the weight."""
+
+    X: Any
+    """An array or a CSR matrix."""
+    target: NDArray[Any] | None
+    weight: NDArray[Any] | None
+
+    def __sizeof__(self) -> int:
+        """What a scheduler takes as the size of a result, to leave it where it is."""
+        return 64 + _n_bytes([self.X, self.target, self.weight])
+
+
+@dataclass(frozen=True)
+class CodedTargets:
+    """Targets as numbers and weights of the rows of one task."""
+
+    y: Float
+    weight: Float
+
+    def __sizeof__(self) -> int:
+        return 64 + _n_bytes([self.y, self.weight])
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Tasks that give the rows (:class:`StoredRows`), each those of some consecutive chunks."""
+
+    tasks: list[Any]
+    first_rows: list[int]
+    """Of each task."""
+    n_chunks: int
+    """Of one task (the last may have fewer)."""
+    rows_per_chunk: int
+    kept: bool
+    """Whether they are started already, and stay where they are."""
+
+
+class RemoteState:
+    """The state of one chunk, which stays where the chunk is: the result of a task, and the place in it."""
+
+    __slots__ = ("path", "task")
+
+    def __init__(self, task: Any, path: tuple[int, ...]) -> None:
+        self.task, self.path = task, path
+
+    def __getitem__(self, place: int) -> RemoteState:
+        """A part of the state."""
+        return RemoteState(self.task, (*self.path, place))
+
+    def __reduce__(self) -> Any:
+        raise TypeError("The state of a chunk stays where the chunk is; it cannot be part of a pass function.")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a task finds a state among the results it is given."""
+
+    result: int
+    path: tuple[int, ...]
+
+
+class RemotePasses(Passes):
+    """Passes by one task for each batch of chunks."""
+
+    def __init__(self, backend: Backend, batches: Batches, targets: Targets) -> None:
+        self._backend, self._batches, self._targets = backend, batches, targets
+        self._coded: list[Any] | None = None
+
+    def ordered(self, function: PassFunction, states: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+        backend, batches = self._backend, self._batches
+        program = backend.sent(function)
+        answers = []
+        for k, (rows, coded) in enumerate(zip(batches.tasks, self._coded_targets(), strict=True)):
+            places, given = self._located(states[k * batches.n_chunks : (k + 1) * batches.n_chunks])
+            shape = (batches.first_rows[k], batches.rows_per_chunk)
+            answers.append(backend.task(_work, program, rows, coded, shape, Sealed(places), *given))
+        yield from self._answers(answers)
+
+    def map_states(self, function: Callable[[Any], Any], states: Sequence[Any]) -> Iterator[Any]:
+        backend, size = self._backend, self._batches.n_chunks
+        program = backend.sent(function)
+        answers = []
+        for first in range(0, len(states), size):
+            places, given = self._located(states[first : first + size])
+            answers.append(backend.task(_look, program, Sealed(places), *given))
+        for sealed in backend.results(backend.start(answers)):
+            yield from sealed.content
+
+    def _coded_targets(self) -> list[Any]:
+        """Tasks for targets and weights as numbers; kept, because texts are slow to look up."""
+        if self._coded is None:
+            coding = self._backend.sent(self._targets)
+            tasks = [self._backend.task(_code, coding, rows) for rows in self._batches.tasks]
+            self._coded = self._backend.start(tasks) if self._batches.kept else tasks
+        return self._coded
+
+    def _answers(self, answers: list[Any]) -> Iterator[tuple[Any, Any]]:
+        """Values in chunk order, as they come; states as what they are kept by."""
+        backend = self._backend
+        values = [backend.task(_part, answer, 0) for answer in answers]
+        states = [backend.task(_part, answer, 1) for answer in answers]
+        started = backend.start([*values, *states])
+        values, states = started[: len(values)], started[len(values) :]
+        for state, sealed in zip(states, backend.results(values), strict=True):
+            for k, value in enumerate(sealed.content):
+                yield value, RemoteState(state, (k,))
+
+    def _located(self, states: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Where the states of a task's chunks are among the results it will be given, and these results."""
+        given: dict[str, tuple[int, Any]] = {}
+        places = [self._place(state, given) for state in states]
+        return places, [task for _, task in given.values()]
+
+    def _place(self, state: Any, given: dict[str, tuple[int, Any]]) -> Any:
+        # No closure that calls itself: such a cycle would hold tasks until the garbage collector comes by.
+        if isinstance(state, RemoteState):
+            number, _ = given.setdefault(self._backend.key(state.task), (len(given), state.task))
+            return _Place(number, state.path)
+        return tuple(self._place(part, given) for part in state) if isinstance(state, tuple) else state
+
+
+def remote_target_counts(backend: Backend, batches: Batches) -> Iterator[TargetCounts]:
+    """The values of the stored targets, task by task."""
+    counts = [backend.task(_count, rows) for rows in batches.tasks]
+    return (sealed.content for sealed in backend.results(backend.start(counts)))
+
+
+# Tasks: these run where the rows are.
+
+
+def _code(coding: Program, rows: StoredRows) -> CodedTargets:
+    n = rows.X.shape[0]
+    weight = np.ones(n) if rows.weight is None else np.asarray(rows.weight, dtype=np.float64)
+    target = np.zeros(n) if rows.target is None else rows.target
+    y, weight = coding.function(target, weight)
+    return CodedTargets(np.ascontiguousarray(y), np.ascontiguousarray(weight))
+
+
+def _count(rows: StoredRows) -> Sealed:
+    assert rows.target is not None
+    return Sealed(count_targets(rows.target))
+
+
+def _work(
+    program: Program, rows: StoredRows, coded: CodedTargets, shape: tuple[int, int], places: Sealed, *given: Sealed
+) -> Any:
+    """One pass over the chunks of one task: their values, and their states."""
+    first, size = shape
+    X, y, weight = steady(rows.X), steady(coded.y), steady(coded.weight)
+    values, states = [], []
+    with one_blas_thread():
+        for place, start in zip(places.content, range(0, len(y), size), strict=True):
+            part = slice(start, min(start + size, len(y)))
+            rows_here = csr_rows(X, part.start, part.stop) if sparse.issparse(X) else X[part]
+            chunk = Chunk(first + part.start, first + part.stop, rows_here, y[part], weight[part])
+            value, state = program.function(chunk, _resolved(place, given))
+            values.append(value)
+            states.append(state)
+    return Sealed(values, _n_bytes(values)), Sealed(states, _n_bytes(states))
+
+
+def _look(program: Program, places: Sealed, *given: Sealed) -> Sealed:
+    values = [program.function(_resolved(place, given)) for place in places.content]
+    return Sealed(values, _n_bytes(values))
+
+
+def _part(answer: Any, place: int) -> Any:
+    return answer[place]
+
+
+def steady(array: Any) -> Any:
+    """The same numbers as in memory: aligned and C-ordered.
+
+    An array out of a network buffer may start at any byte, and products with such an array differ in their last bits.
+    (Where an aligned array starts within a cache line makes no difference.)
+    """
+    if sparse.issparse(array):
+        parts = tuple(map(steady, (array.data, array.indices, array.indptr)))
+        return type(array)(parts, shape=array.shape, copy=False)
+    return np.require(array, requirements=["C", "A"])
+
+
+def _n_bytes(value: Any) -> int:
+    """Bytes of the arrays in nested tuples, lists and data classes."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes if 0 not in value.strides else value.itemsize
+    if isinstance(value, (list, tuple)):
+        return sum(map(_n_bytes, value))
+    return sum(map(_n_bytes, vars(value).values())) if hasattr(value, "__dict__") else 8
+
+
+def _resolved(place: Any, given: tuple[Sealed, ...]) -> Any:
+    if isinstance(place, _Place):
+        state = given[place.result].content
+        for step in place.path:
+            state = state[step]
+        return state
+    if isinstance(place, tuple):
+        return tuple(_resolved(part, given) for part in place)
+    return place

@@ -1,0 +1,142 @@
+"""Where the entries live: a source describes its rows and reads them chunk by chunk; it never changes.
+
+What belongs to one fit (passes, threads, samples, progress, memory) is a :class:`~aidlearn.data.passes.run.Run`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aidlearn.data.rows.chunk import Chunk, chunk_rows
+from aidlearn.data.rows.targets import TargetCounts, Targets, count_targets
+
+if TYPE_CHECKING:
+    from aidlearn.data.encoding.recipe import Recipe, Rules
+    from aidlearn.data.rows.mapping import Passes
+
+
+class DataSource(ABC):
+    """Entries cut into chunks.
+
+    Subclasses say how many entries and attributes there are and how to read chunk ``k``; the targets of a chunk are
+    as they are stored (numbers, or class labels of any kind).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import as_source
+    >>> source = as_source(np.ones((1000, 3)), np.zeros(1000))
+    >>> source.n_entries, source.n_attributes, source.n_chunks
+    (1000, 3, 1)
+    >>> source.chunk(0).X.shape
+    (1000, 3)
+    """
+
+    n_entries: int
+    n_attributes: int
+    names: list[str]
+    """Of the columns."""
+    named: bool = False
+    """Whether columns have names that are more than their numbers."""
+    has_target: bool = True
+    target_name: str = "y"
+    n_jobs: int | None = None
+    """Threads that the source was opened for, unless a fit asks for others."""
+    memory_limit: float | None = None
+    """Bytes that a fit may take."""
+    is_sparse: bool = False
+    """Whether chunks are CSR matrices."""
+    chunks_at_once: int = 1 << 30
+    """That one thread is given at most: what they come to is kept until those before are done."""
+    sequential: bool = False
+    """Whether chunks can only be read one after the other."""
+    reading_bytes: float = 0.0
+    """Of the buffers that rows are read with."""
+    encoding: Recipe | None = None
+    """How the columns of a table became those of the rows, where some are factors."""
+    inputs: list[str] | None = None
+    """Names of the columns of the input, where they are not those of the rows."""
+    n_dropped: int = 0
+    """Rows that were left out because they have missing cells."""
+    recipe: dict[str, Any] | None = None
+    """How the source was opened, where words can say it (see :func:`~aidlearn.open_source`)."""
+
+    @abstractmethod
+    def chunk(self, k: int) -> Chunk:
+        """Read chunk ``k``."""
+
+    def chunks(self, held: int = 1) -> Iterator[Chunk]:
+        """All chunks in order.
+
+        A chunk may be overwritten when ``held`` further ones have been taken: what is kept of it is copied.
+        """
+        return (self.chunk(k) for k in range(self.n_chunks))
+
+    def loads(self, held: int) -> Iterator[Callable[[], Chunk]]:
+        """The same chunks as what makes them, so that several threads can turn what was read into numbers."""
+
+        def ready(chunk: Chunk) -> Callable[[], Chunk]:
+            return lambda: chunk
+
+        return map(ready, self.chunks(held))
+
+    def every(self, step: int, offset: int) -> Chunk | None:
+        """The entries ``offset, offset + step, ...`` as one chunk, or None where that takes a pass."""
+        return None
+
+    def passes(self, targets: Targets, n_jobs: int) -> Passes:
+        """The way to map functions over the chunks: on threads of this process, unless the rows are elsewhere."""
+        from aidlearn.data.rows.mapping import ThreadedPasses
+
+        return ThreadedPasses(self, targets, n_jobs)
+
+    def target_counts(self) -> Iterator[TargetCounts]:
+        """The values of the stored targets, part by part from the first entry to the last."""
+        return (count_targets(chunk.y) for chunk in self.chunks())
+
+    @property
+    def rows_per_chunk(self) -> int:
+        """Entries of every chunk but the last."""
+        return chunk_rows(self.n_attributes, self.is_sparse)
+
+    @property
+    def n_chunks(self) -> int:
+        """Chunks of the entries."""
+        return -(-self.n_entries // self.rows_per_chunk)
+
+    def find_bad_cell(self, chunk: Chunk) -> str:
+        """Where the first NaN or infinity of a chunk is, as words for an error message."""
+        for name, values in (("y", chunk.y), ("sample_weight", chunk.weight)):
+            bad = np.flatnonzero(~np.isfinite(values))
+            if len(bad):
+                what = "NaN" if np.isnan(values[bad[0]]) else "infinity"
+                return f"Input {name} contains {what} at row {self.row_name(chunk.start + int(bad[0]))}"
+        found = chunk.bad_cell()
+        if found is None:
+            return "Input X or y has finite entries too large for float64 sums of squares; rescale it"
+        row, column = found
+        what = "NaN" if np.isnan(chunk.dense_rows(np.array([row]))[0, column]) else "infinity"
+        return f"Input X contains {what} at row {self.row_name(chunk.start + row)}, column {self.column_name(column)}"
+
+    def encoded(self, rules: Rules, intercept: bool) -> DataSource:
+        """The same rows as an estimator wants them: which columns are factors, what becomes of missing cells.
+
+        A source of numbers is what it is.
+        """
+        if not rules.by_dtype and rules.categorical is not None and len(list(rules.categorical)):
+            raise ValueError("categorical_features is for tables with named columns, which these data are not.")
+        if rules.missing == "drop":
+            raise ValueError("missing='drop' is for tables and for arrays in memory: leave such rows out beforehand.")
+        return self
+
+    def column_name(self, column: int) -> str:
+        """A column in messages."""
+        return str(column)
+
+    def row_name(self, row: int) -> str:
+        """A row in messages."""
+        return str(row)

@@ -1,0 +1,249 @@
+"""Columns of a table file: which of them are X, target and weight, and how they become numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.encoding.recipe import Recipe, TableOutline
+from aidlearn.data.tables.files import Block
+from aidlearn.data.tables.in_memory import arrow_dictionary, number_dictionary
+from aidlearn.numerics import Float
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which columns of a table are X, target and weight."""
+
+    columns: list[Any]
+    target: Any = None
+    weight: Any = None
+
+
+def find_column(names: Sequence[Any], name: Any, what: str, where: str) -> Any:
+    """A column by name, or by number where no column has it as name."""
+    number = isinstance(name, (int, np.integer)) and not isinstance(name, bool)
+    if not isinstance(name, bool) and name in names:
+        return names[names.index(name)]
+    if number and -len(names) <= name < len(names):
+        return names[name]
+    raise ValueError(f"{where} has no column {name!r} ({what}); its columns are {listed(names)}.")
+
+
+def choose_columns(
+    names: Sequence[Any],
+    where: str,
+    target: Any,
+    columns: Sequence[Any] | None,
+    weight: Any,
+    hidden: Sequence[Any] = (),
+) -> Roles:
+    """The one chooser of columns: X is what is named, or all that is neither target, weight nor hidden."""
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise ValueError(f"{where} has more than one column named {repeated[0]!r}.")
+    target = None if target is None else find_column(names, target, "target", where)
+    weight = None if weight is None else find_column(names, weight, "weight", where)
+    if target is not None and target == weight:
+        raise ValueError(f"Column {target!r} of {where} cannot be both target and weight.")
+    used = [name for name in (target, weight) if name is not None]
+    chosen = [name for name in names if name not in used and name not in hidden]
+    if columns is not None:
+        chosen = [find_column(names, name, "columns", where) for name in columns]
+        twice = [name for name in chosen if chosen.count(name) > 1]
+        if twice:
+            raise ValueError(f"columns names {twice[0]!r} more than once.")
+    clash = [name for name in chosen if name in used]
+    if clash:
+        raise ValueError(f"Column {clash[0]!r} of {where} is target or weight, it cannot be in X too.")
+    if not chosen:
+        raise ValueError(f"{where} has no column left for X.")
+    return Roles(chosen, target, weight)
+
+
+class ColumnChoice:
+    """Which columns of a table file are X, target and weight, and how they become numbers."""
+
+    recipe: Recipe | None = None
+    """Where some columns are factors."""
+    row_name: Callable[[int], str] = staticmethod(str)
+    """What a row is called in messages."""
+    drops = False
+    """Whether rows with missing cells are left out."""
+
+    def __init__(
+        self,
+        schema: Any,
+        where: str,
+        target: Any,
+        columns: Sequence[Any] | None,
+        weight: Any,
+        dates: Sequence[str] = (),
+    ) -> None:
+        self.schema, self.where = schema, where
+        roles = choose_columns(schema.names, where, target, columns, weight, _index_columns(schema))
+        self.columns, self.target, self.weight = roles.columns, roles.target, roles.weight
+        kinds = ["date" if name in dates else arrow_kind(schema.field(name).type) for name in self.columns]
+        self.outline = TableOutline(self.columns, kinds, where)
+
+    def encoding(self, recipe: Recipe | None, drops: bool) -> ColumnChoice:
+        """The same columns, encoded by a recipe."""
+        choice = copy(self)
+        choice.recipe, choice.drops = recipe, drops
+        return choice
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of X."""
+        return self.columns if self.recipe is None else self.recipe.names
+
+    @property
+    def needed(self) -> list[str]:
+        return [*self.columns, *(name for name in (self.target, self.weight) if name is not None)]
+
+    def complete(self, batch: Any) -> Any:
+        """The rows of a batch without missing cells."""
+        keep = np.ones(batch.num_rows, dtype=bool)
+        for name in self.needed:
+            column = batch.column(name)
+            if column.null_count:
+                keep &= column.is_valid().to_numpy(zero_copy_only=False)
+            if _is_floating(column.type):
+                keep &= ~np.isnan(_floats(column))
+        return batch if keep.all() else batch.take(np.flatnonzero(keep))
+
+    def block(self, batches: Sequence[Any], into: Float | None = None, start: int = 0) -> Block:
+        """Consecutive batches of rows as numbers; X is written ``into`` an array with enough rows, if there is one.
+
+        ``start`` is the number of their first row.
+        """
+        rows = sum(batch.num_rows for batch in batches)
+        if self.recipe is None:
+            X = np.empty((rows, len(self.names))) if into is None else into[:rows]
+            first = 0
+            for batch in batches:
+                columns = [_floats(batch.column(name)) for name in self.columns]
+                np.stack(columns, axis=1, out=X[first : first + batch.num_rows])
+                first += batch.num_rows
+        else:
+            X = self.recipe.rows([self._part(batches, j, start) for j in range(len(self.columns))], into)
+        target = np.zeros(rows) if self.target is None else _column(batches, self.target, self.raw)
+        weight = np.ones(rows) if self.weight is None else _column(batches, self.weight, _floats)
+        return Block(X, target, weight)
+
+    def _part(self, batches: Sequence[Any], j: int, start: int) -> NDArray[Any]:
+        """One column of some batches: numbers, or positions of levels."""
+        assert self.recipe is not None
+        column, name = self.recipe.columns[j], self.columns[j]
+        if column.levels is None:
+            return _column(batches, name, _floats)
+        parts = []
+        for batch in batches:
+            values, codes = self.dictionary(batch, j)
+            parts.append(self.recipe.positions(column, values, codes, partial(self._row_name, start)))
+            start += batch.num_rows
+        return np.concatenate(parts)
+
+    def _row_name(self, first: int, row: int) -> str:
+        return self.row_name(first + row)
+
+    def dictionary(self, batch: Any, j: int) -> tuple[Sequence[Any], NDArray[Any]]:
+        """The different values of a column of a batch, and which of them each row has (-1: none)."""
+        column, kind = batch.column(self.columns[j]), self.outline.kinds[j]
+        if kind == "number":
+            return number_dictionary(_floats(column))
+        if kind == "boolean":
+            truths = _floats(column)
+            return [False, True], np.where(np.isnan(truths), -1, np.nan_to_num(truths)).astype(np.int8)
+        return arrow_dictionary(column)
+
+    @staticmethod
+    def raw(column: Any) -> NDArray[Any]:
+        """A target as it is stored: texts as texts, whole numbers and truth values as what they are."""
+        if is_number(column.type):
+            whole = _is_whole(column.type) and column.null_count == 0
+            return np.asarray(column.to_numpy(zero_copy_only=False)) if whole else _floats(column)
+        encoded = _plain(column).dictionary_encode()
+        values = np.array(encoded.dictionary.to_pylist())
+        if encoded.null_count:
+            values, indices = np.append(values.astype(object), np.nan), encoded.indices.fill_null(len(values))
+        else:
+            indices = encoded.indices
+        return values[indices.to_numpy()]
+
+
+def _column(batches: Sequence[Any], name: str, values: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate([values(batch.column(name)) for batch in batches])
+
+
+def _plain(column: Any) -> Any:
+    """A column of categories, or of views of texts, as one of its values."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    return column.cast(pa.string()) if str(column.type) == "string_view" else column
+
+
+def _index_columns(schema: Any) -> list[str]:
+    """What pandas has stored beside the columns: names of its rows are no attributes."""
+    described = schema.pandas_metadata or {}
+    return [name for name in described.get("index_columns", []) if isinstance(name, str)]
+
+
+def is_number(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
+    return any(is_kind(kind) for is_kind in numbers)
+
+
+def _is_whole(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return bool(types.is_integer(kind) or types.is_boolean(kind))
+
+
+def _is_floating(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return bool(types.is_floating(kind))
+
+
+def arrow_kind(kind: Any) -> str:
+    """Number, boolean, text or category; or what is refused."""
+    import pyarrow.types as types
+
+    if types.is_boolean(kind):
+        return "boolean"
+    if is_number(kind):
+        return "number"
+    if types.is_dictionary(kind):
+        inside = arrow_kind(kind.value_type)
+        return "category" if inside in ("text", "number", "boolean") else inside
+    if "string" in str(kind):
+        return "text"
+    if types.is_temporal(kind):
+        return "date"
+    if types.is_nested(kind):
+        return "list"
+    return "binary" if "binary" in str(kind) else "other"
+
+
+def _floats(column: Any) -> NDArray[Any]:
+    values = column.to_numpy(zero_copy_only=False)
+    if values.dtype == object:  # decimals, and booleans with nulls
+        return np.array([np.nan if value is None else float(value) for value in values])
+    return np.asarray(values, dtype=np.float64)
+
+
+def listed(names: Sequence[Any]) -> str:
+    """Names for a message, the first of many."""
+    shown = ", ".join(map(repr, names[:12]))
+    return shown if len(names) <= 12 else f"{shown} and {len(names) - 12} more"

@@ -1,0 +1,248 @@
+"""From what users pass to a data source: shapes and types are checked here, values in the first pass."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+
+from aidlearn.data.encoding.recipe import EncodedRows, Recipe, Rules, refuse_columns
+from aidlearn.data.rows.arrays import ArraySource, homogeneous, is_dask, to_csr
+from aidlearn.data.rows.source import DataSource
+from aidlearn.data.rows.targets import absent_values
+from aidlearn.data.tables.in_memory import (
+    ArrayColumns,
+    Columns,
+    FrameColumns,
+    KeptRows,
+    TableSource,
+    checked_factors,
+    encode_columns,
+    is_table,
+)
+from aidlearn.numerics import Float
+
+PLAIN = Rules()
+PASSED = (np.dtype(np.float64), np.dtype(np.float32))
+"""Arrays of these are what passes read."""
+MISSING_SLICE = 1 << 16
+"""Rows of an array that are looked at for missing cells at a time."""
+
+
+def as_source(
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    n_jobs: int | None = None,
+    rules: Rules = PLAIN,
+    intercept: bool = True,
+    keep: NDArray[np.bool_] | None = None,
+) -> DataSource:
+    """Wrap data without copying them.
+
+    Parameters
+    ----------
+    X : array, sparse matrix, table of any library that narwhals knows, or encoded rows
+    y : array of shape (n_samples,)
+        Numeric targets.
+    sample_weight : array of shape (n_samples,), optional
+    n_jobs : int, optional
+        Threads for the passes; -1 for all cores.
+    rules : Rules
+        Which columns are factors, and what becomes of missing cells.
+    intercept : bool
+        Whether the model has one: then factors have a reference level.
+    keep : array of bool, optional
+        Rows of X that are used (see :func:`complete_rows`); the targets and weights are theirs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor, as_source
+    >>> X = np.arange(20.0).reshape(-1, 2)
+    >>> source = as_source(X, X[:, 0] + 1)
+    >>> round(LADRegressor().fit(source).objective_, 9)  # a source brings its own target
+    0.0
+    """
+    encoded = X.recipe if isinstance(X, EncodedRows) else None
+    X = X.X if isinstance(X, EncodedRows) else check_features(X, array=rules.by_dtype)
+    target = check_target(y)
+    check_consistent_length(X if keep is None else np.flatnonzero(keep), target)
+    columns = None if encoded is not None else columns_of(X, rules)
+    plain = sample_weight is None and keep is None  # then chunks bring their own
+    weight = np.broadcast_to(1.0, target.shape) if plain else check_weight(sample_weight, len(target))
+    # Where rows are left out, targets and weights stand beside the source and not in it.
+    nothing = np.broadcast_to(0.0, X.shape[:1])
+    y_here, weight_here = (target, weight) if keep is None else (nothing, nothing)
+    if columns is None:
+        source: ArraySource | TableSource = ArraySource(X, y_here, weight_here, n_jobs)
+        source.encoding = encoded
+    else:
+        recipe, codes = encode_columns(columns, rules, intercept, keep)
+        source = TableSource(columns, y_here, None if plain else weight_here, n_jobs, recipe, codes)
+    return source if keep is None else KeptRows(source, keep, target, weight)
+
+
+def complete_rows(X: Any, y: Any, sample_weight: Any, rules: Rules) -> NDArray[np.bool_] | None:
+    """Which rows have neither a missing cell nor a missing target or weight; None if all do."""
+    X = X.X if isinstance(X, EncodedRows) else check_features(X, array=rules.by_dtype)
+    columns = columns_of(X, rules)
+    keep = ~(missing_cells(X) if columns is None else columns.missing_rows(checked_factors(columns, rules)))
+    for values in (y, sample_weight):
+        if values is not None and np.ndim(values) == 1:
+            check_consistent_length(X, values)
+            keep &= ~absent_values(values)
+    if not keep.any():
+        raise ValueError("Every row of X has a missing cell, so missing='drop' leaves none.")
+    return None if keep.all() else keep
+
+
+def columns_of(X: Any, rules: Rules) -> Columns | None:
+    """Columns of checked features where they have to be put together; None of an array as it is."""
+    if is_table(X):
+        return FrameColumns(X)
+    if rules.by_dtype or rules.categorical is None or len(list(rules.categorical)) == 0:
+        return None
+    if sparse.issparse(X):
+        raise ValueError("categorical_features is for tables and dense arrays; a sparse matrix holds numbers.")
+    return ArrayColumns(X)
+
+
+def missing_cells(X: Any) -> NDArray[np.bool_]:
+    """Which rows of an array or CSR matrix have a NaN."""
+    if sparse.issparse(X):
+        counts = np.diff(X.indptr)
+        return np.asarray(
+            np.bincount(np.repeat(np.arange(X.shape[0]), counts)[np.isnan(X.data)], minlength=X.shape[0]) > 0
+        )
+    parts = [np.isnan(X[k : k + MISSING_SLICE]).any(axis=1) for k in range(0, X.shape[0], MISSING_SLICE)]
+    return np.concatenate(parts)
+
+
+def check_features(X: Any, minimum: int = 1, array: bool = True) -> Any:
+    """A 2-D float array, a CSR matrix or a table (values are not looked at).
+
+    ``array`` says that the array behind a frame may stand for it, where there is one.
+    """
+    if isinstance(X, EncodedRows):
+        return X.X
+    if type(X) is np.ndarray and X.ndim == 2 and X.dtype in PASSED and X.shape[0] >= minimum and X.shape[1] > 0:
+        return X
+    if isinstance(X, (str, os.PathLike, DataSource)):
+        raise ValueError(
+            "A file or source cannot be predicted here: read the rows into an array or table, or use the command "
+            "aidlearn predict, which reads files of any size."
+        )
+    if is_dask(X):
+        raise ValueError("This model takes rows in memory, not a Dask collection: call compute() on it.")
+    X = collected(X)
+    if is_table(X):
+        found = homogeneous(X) if array else None
+        if found is None:
+            _check_shape(X)
+            return X
+        X = found
+    if sparse.issparse(X):
+        X = to_csr(X)
+    return check_array(
+        X,
+        accept_sparse="csr",
+        dtype=(np.float64, np.float32),
+        ensure_all_finite=False,
+        ensure_min_samples=minimum,
+        input_name="X",
+    )
+
+
+def collected(X: Any) -> Any:
+    """A lazy frame or a stream of Arrow batches as a table in memory; anything else as it is."""
+    if isinstance(X, np.ndarray) or is_table(X) or nw.dependencies.is_into_series(X):
+        return X
+    if type(X).__module__.partition(".")[0] == "polars" and hasattr(X, "sink_ipc"):
+        return X.collect(engine="streaming")
+    if hasattr(X, "__arrow_c_stream__"):
+        import pyarrow as pa
+
+        return pa.table(X)
+    return X
+
+
+def refuse_arrays(X: Any, recipe: Recipe, named: bool) -> None:
+    """An array does not say which of its cells are levels; one of numbers may stand for a table of numbers."""
+    if is_table(X) or not named:
+        return
+    dtype = X.dtype if hasattr(X, "dtype") else np.asarray(X, dtype=object).dtype
+    if sparse.issparse(X) or (dtype.kind not in "fiub" and np.ndim(X) == 2):
+        factors = ", ".join(repr(factor.name) for factor in recipe.factors[:3])
+        raise ValueError(
+            f"This model was fitted to a table with factors ({factors}): it takes a table with the same columns, as of "
+            f"pandas, polars or pyarrow, got {type(X).__name__}."
+        )
+
+
+def refuse_repeated_names(X: Any) -> None:
+    """Two columns of one name cannot be told apart."""
+    names: Any = getattr(X, "columns", None)
+    if hasattr(names, "is_unique") and not names.is_unique:  # pandas; other tables cannot be made so
+        raise ValueError(f"X has more than one column named {names[names.duplicated()][0]!r}; rename them.")
+
+
+def check_target(y: Any) -> Float:
+    """A 1-D float64 array."""
+    if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
+        y = y.to_numpy()
+    flat = y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
+    if flat.dtype.kind not in "fiub":
+        try:
+            flat = flat.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"Unknown label type: y must be numeric, got dtype {flat.dtype}.") from None
+    return np.ascontiguousarray(flat, dtype=np.float64)
+
+
+def check_weight(sample_weight: Any, n: int) -> Float:
+    if sample_weight is None:
+        return np.ones(n)
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.ndim == 0:
+        return np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight.shape == {weight.shape}, expected {(n,)}: one weight per row.")
+    return np.ascontiguousarray(weight)
+
+
+def feature_rows(X: Any, recipe: Recipe | None) -> DataSource:
+    """Checked features as a source without a target: a table is encoded as its recipe says, chunk by chunk."""
+    n = X.shape[0]
+    if not is_table(X) and (recipe is None or X.shape[1] != len(recipe.columns) or sparse.issparse(X)):
+        return ArraySource(X, np.zeros(n), np.ones(n))
+    columns = FrameColumns(X) if is_table(X) else ArrayColumns(X)
+    refuse_columns(columns.outline, {} if recipe is None else recipe.factor_positions, columns.holds())
+    return TableSource(columns, np.zeros(n), np.ones(n), None, recipe)
+
+
+def linear_scores(X: Any, coef: Float, intercept: Any, recipe: Recipe | None = None) -> Float:
+    """``X coef' + intercept`` for checked features, a table one chunk at a time."""
+    source = feature_rows(X, recipe)
+    parts = []
+    for k in range(source.n_chunks):
+        chunk = source.chunk(k)
+        with np.errstate(invalid="ignore"):  # infinity times a coefficient of 0 is found by what it leaves
+            scores = chunk @ coef.T + intercept
+        if not np.isfinite(scores).all():
+            raise ValueError(source.find_bad_cell(chunk) + ".")
+        parts.append(scores)
+    return np.concatenate(parts)
+
+
+def _check_shape(table: Any) -> None:
+    if table.shape[0] == 0 or table.shape[1] == 0:
+        raise ValueError(
+            f"Found a table with {table.shape[0]} sample(s) and {table.shape[1]} feature(s) while a minimum of 1 "
+            "of each is required."
+        )

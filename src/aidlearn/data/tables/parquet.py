@@ -1,0 +1,320 @@
+"""Table files streamed with pyarrow: what their formats share, and Parquet."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.encoding.places import Place
+from aidlearn.data.encoding.recipe import LevelsFound, Recipe, Rules, make_recipe, refuse_columns
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.source import DataSource
+from aidlearn.data.tables.columns import ColumnChoice, arrow_kind
+from aidlearn.data.tables.files import Block, FileSource, read_ahead
+from aidlearn.numerics import Float
+
+BATCH_BYTES = 2 << 20
+"""Of one batch of a Parquet file."""
+PAGE_BYTES = 2.2e6
+"""Of a page of a Parquet column as it is stored and decoded, as most programs write them."""
+READ_BYTES = 1 << 18
+"""Read at once of each column of a Parquet file."""
+PLAIN = Rules()
+
+
+def recut(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    """Batches of any size as lists of slices that make ``size`` rows each (the last fewer); nothing is copied."""
+    waiting: list[Any] = []
+    missing = size
+    for batch in batches:
+        first = 0
+        while batch.num_rows - first >= missing:
+            yield [*waiting, batch.slice(first, missing)]
+            first += missing
+            waiting, missing = [], size
+        if first < batch.num_rows:
+            waiting.append(batch.slice(first))
+            missing -= batch.num_rows - first
+    if waiting:
+        yield waiting
+
+
+class TableFiles(FileSource):
+    """What formats of tables share: chosen columns of record batches, factors, rows with missing cells left out."""
+
+    named = True
+    choice: ColumnChoice
+    paths: list[Place]
+    first_rows: list[int]
+    rules: Rules = PLAIN
+    """How it was opened; an estimator's own rules go before."""
+    dictionaries: Sequence[str] = ()
+    """Columns that are read as dictionaries of their levels."""
+
+    @abstractmethod
+    def batches(self, columns: list[str]) -> Iterator[Any]:
+        """Record batches of some columns, from the first row to the last."""
+
+    def _describe(self, choice: ColumnChoice, n_rows: Sequence[int], where: str) -> None:
+        self.choice = choice
+        self.n_entries = self._n_rows = sum(n_rows)
+        self.inputs = [str(name) for name in choice.columns]
+        self.names, self.n_attributes = choice.names, len(choice.names)
+        self.target_name, self.has_target = str(choice.target), choice.target is not None
+        self.first_rows = np.concatenate([[0], np.cumsum(n_rows)]).astype(int).tolist()
+        self._found: dict[tuple[int, bool], LevelsFound] = {}
+        """Levels that were looked up already, of a column of all rows or of the complete ones."""
+        self._n_complete: int | None = None
+        if self.n_entries == 0:
+            raise ValueError(f"{where} has no rows.")
+
+    def opened_with(self, rules: Rules) -> TableFiles:
+        """The same files with rules, which those of an estimator go before."""
+        source = copy(self)
+        source.rules = rules
+        return source
+
+    def encoded(self, rules: Rules, intercept: bool) -> DataSource:
+        """The same file with factors as an estimator wants them; levels are found by one pass over their columns."""
+        rules = rules.over(self.rules)
+        plain = self.choice.encoding(None, False)
+        drops = rules.missing == "drop"
+        factors = rules.factors(plain.columns, plain.outline.kinds, plain.where)
+        refuse_columns(plain.outline, factors)
+        source = copy(self)
+        texts = ("text", "category")
+        source.dictionaries = [plain.columns[j] for j in factors if plain.outline.kinds[j] in texts]
+        recipe = None
+        source.choice = plain.encoding(None, drops)
+        if factors or drops:
+            found, n_rows = source._levels(factors)
+            source.n_entries, source.n_dropped = n_rows, self._n_rows - n_rows
+            if factors:
+                recipe = make_recipe(plain.outline, rules, factors, found, n_rows, intercept, source.row_name)
+        source._encode(plain, recipe, drops)
+        return source
+
+    def following(self, recipe: Recipe | None) -> TableFiles:
+        """The same file encoded as a model has it: nothing is looked up."""
+        plain = self.choice.encoding(None, False)
+        factors = {} if recipe is None else recipe.factor_positions
+        refuse_columns(plain.outline, factors)
+        source = copy(self)
+        source.dictionaries = [plain.columns[j] for j in factors if plain.outline.kinds[j] in ("text", "category")]
+        source._encode(plain, recipe, False)
+        return source
+
+    def _encode(self, plain: ColumnChoice, recipe: Recipe | None, drops: bool) -> None:
+        self.choice = plain.encoding(recipe, drops)
+        self.choice.row_name = self.row_name
+        self.encoding, self.names = recipe, self.choice.names
+        self.n_attributes, self.is_sparse = len(self.names), recipe is not None and recipe.is_sparse
+
+    def _levels(self, factors: Mapping[int, Any]) -> tuple[dict[int, LevelsFound], int]:
+        """The levels of columns, and the number of rows that are used."""
+        drops, choice = self.choice.drops, self.choice
+        wanted = [j for j in factors if (j, drops) not in self._found]
+        if wanted or (drops and self._n_complete is None):
+            names = choice.needed if drops else [choice.columns[j] for j in wanted]
+            found = {j: LevelsFound(choice.outline.kinds[j]) for j in wanted}
+            row = 0
+            for batch in self.batches(names):
+                used = choice.complete(batch) if drops else batch
+                for j in wanted:
+                    if not found[j].is_too_many():
+                        found[j].add(*choice.dictionary(used, j), row)
+                row += used.num_rows
+            self._found.update({(j, drops): levels for j, levels in found.items()})
+            self._n_complete = row if drops else self._n_complete
+            if row == 0:
+                raise ValueError(f"Every row of {choice.where} has a missing cell, so missing='drop' leaves none.")
+        n_rows = self._n_complete if drops else self._n_rows
+        assert n_rows is not None
+        return {j: self._found[j, drops] for j in factors}, n_rows
+
+    def row_name(self, row: int) -> str:
+        if self.choice.drops:
+            return f"{row} of those without missing cells of {self.choice.where}"
+        file = int(np.searchsorted(self.first_rows, row, side="right")) - 1
+        return f"{row - self.first_rows[file]} of {self.paths[file]}"
+
+    def column_name(self, column: int) -> str:
+        column = column if self.encoding is None else self.encoding.input_of(column)
+        return f"{column} ({self.choice.columns[column]!r})"
+
+    def blocks(self) -> Iterator[Block]:
+        start = 0
+        for parts in self._chunk_parts():
+            yield self.choice.block(parts, start=start)
+            start += sum(batch.num_rows for batch in parts)
+
+    def _chunk_parts(self) -> Iterator[list[Any]]:
+        """Batches that make a chunk each; decoding them and making arrays of them have a thread each."""
+        return recut(read_ahead(self._used(self.choice.needed)), self.rows_per_chunk)
+
+    def _used(self, columns: list[str]) -> Iterator[Any]:
+        """Batches of the rows that are used."""
+        batches = self.batches(columns)
+        return map(self.choice.complete, batches) if self.choice.drops else batches
+
+    def _cut(self, held: int = 1) -> Iterator[Chunk]:
+        return (load() for load in self._loads(held))
+
+    def _loads(self, held: int) -> Iterator[Callable[[], Chunk]]:
+        """What makes numbers of the batches of each chunk, in memory that is used again for later ones."""
+        start, ring = 0, None if self.is_sparse else self._ring(np.float64, held)
+
+        def load(parts: list[Any], into: Float | None, start: int) -> Chunk:
+            return self._chunk(self.choice.block(parts, into, start), start)
+
+        for parts in self._chunk_parts():
+            yield partial(load, parts, None if ring is None else next(ring), start)
+            start += sum(batch.num_rows for batch in parts)
+
+    def loads(self, held: int) -> Iterator[Callable[[], Chunk]]:
+        self._check_unchanged()
+        yield from read_ahead(self._loads(held))
+        self._check_unchanged()
+
+    def targets(self) -> Iterator[NDArray[Any]]:
+        target = self.choice.target
+        assert target is not None
+        needed = self.choice.needed if self.choice.drops else [target]
+        return (self.choice.raw(batch.column(target)) for batch in self._used(needed))
+
+
+class Partitions:
+    """Columns that folders stand for, as in ``year=2024/month=5/``: whole numbers if all are, else texts."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.names = [name for name, _ in places[0].keys]
+        for place in places:
+            if [name for name, _ in place.keys] != self.names:
+                raise ValueError(f"{place} lies in folders of other keys than {places[0]}.")
+        values = [[value for _, value in place.keys] for place in places]
+        self.whole = [
+            all(value is None or re.fullmatch(r"-?\d{1,18}", value) for value in column)
+            for column in zip(*values, strict=True)
+        ]
+
+    def fields(self, inside: Sequence[str]) -> list[Any]:
+        """As fields of a schema; a column of the same name inside the files goes before."""
+        import pyarrow as pa
+
+        text = pa.dictionary(pa.int32(), pa.string())
+        kinds = zip(self.names, self.whole, strict=True)
+        return [pa.field(name, pa.int64() if whole else text) for name, whole in kinds if name not in inside]
+
+    def column(self, place: Place, name: str, n: int) -> Any:
+        """The same value in every row."""
+        import pyarrow as pa
+
+        value, k = dict(place.keys)[name], self.names.index(name)
+        if self.whole[k]:
+            return pa.array([None] * n if value is None else np.full(n, int(value)), type=pa.int64())
+        codes = pa.array([None] * n if value is None else np.zeros(n, dtype=np.int32), type=pa.int32())
+        return pa.DictionaryArray.from_arrays(codes, pa.array([] if value is None else [value], type=pa.string()))
+
+
+class ParquetSource(TableFiles):
+    """Parquet files, in the order of their names; row groups are streamed."""
+
+    def __init__(
+        self,
+        places: list[Place],
+        target: Any = None,
+        columns: Any = None,
+        weight: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self.paths, self.n_jobs = places, n_jobs
+        self._remember(places)
+        schema, sizes = None, []
+        for place in places:
+            try:
+                with pq.ParquetFile(place.file()) as file:
+                    found, n_rows = file.schema_arrow, file.metadata.num_rows
+            except Exception as error:
+                raise ValueError(f"{place} cannot be read as Parquet: {short(error)}") from None
+            schema = found if schema is None else schema
+            if list(zip(found.names, found.types, strict=True)) != list(zip(schema.names, schema.types, strict=True)):
+                raise ValueError(f"{place} has other columns or types than {places[0]}: {_difference(schema, found)}.")
+            sizes.append(n_rows)
+        assert schema is not None
+        self._inside = schema.names
+        self._partitions = Partitions(places)
+        schema = pa.schema([*schema, *self._partitions.fields(schema.names)], metadata=schema.metadata)
+        where = where_of(places)
+        self._describe(ColumnChoice(schema, where, target, columns, weight), sizes, where)
+        # Of every column a page as it is stored, one decoded, a buffer; batches, and what allocators keep of them.
+        self.reading_bytes = (PAGE_BYTES + READ_BYTES) * len(self.choice.needed) + 60.0 * BATCH_BYTES
+
+    def batches(self, columns: list[str]) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        from pyarrow.lib import ArrowException
+
+        rows = max(1024, BATCH_BYTES // (8 * max(1, len(columns))))
+        inside = [name for name in columns if name in self._inside]
+        whole = inside == columns
+        read = inside or self._inside[:1]  # a batch without columns does not say how many rows it has
+        levels = [name for name in self.dictionaries if name in read and _is_text(self.choice.schema, name)]
+        for place in self.paths:
+            try:
+                # Without the first two, pyarrow holds whole row groups, or the whole file.
+                with pq.ParquetFile(
+                    place.file(), pre_buffer=False, buffer_size=READ_BYTES, read_dictionary=levels
+                ) as file:
+                    for batch in file.iter_batches(batch_size=rows, columns=read, use_threads=True):
+                        yield batch if whole else self._completed(batch, place, columns)
+            except (OSError, ArrowException) as error:
+                raise ValueError(f"{place} cannot be read to its end: {short(error)}") from None
+            finally:
+                pa.default_memory_pool().release_unused()  # it keeps what its threads have freed
+
+    def _completed(self, batch: Any, place: Place, columns: list[str]) -> Any:
+        """A batch with the columns of its folders."""
+        import pyarrow as pa
+
+        parts = [
+            batch.column(name) if name in self._inside else self._partitions.column(place, name, batch.num_rows)
+            for name in columns
+        ]
+        return pa.RecordBatch.from_arrays(parts, names=columns)
+
+
+def _is_text(schema: Any, name: str) -> bool:
+    return arrow_kind(schema.field(name).type) == "text"
+
+
+def where_of(places: Sequence[Place]) -> str:
+    """What several files are called in messages."""
+    if len(places) == 1:
+        return str(places[0])
+    folder = str(places[0]).rpartition("/")[0]
+    return f"{folder or places[0]} ({len(places)} files)"
+
+
+def _difference(schema: Any, other: Any) -> str:
+    for name in schema.names:
+        if name not in other.names:
+            return f"it has no column {name!r}"
+        if schema.field(name).type != other.field(name).type:
+            return f"{name!r} is {other.field(name).type}, not {schema.field(name).type}"
+    extra = [name for name in other.names if name not in schema.names]
+    return f"it has a column {extra[0]!r} more" if extra else "their order differs"
+
+
+def short(error: Exception) -> str:
+    """The first line of a message."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,1 @@
+"""Kernel machines and the semi-supervised SVM."""

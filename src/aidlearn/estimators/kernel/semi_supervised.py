@@ -1,0 +1,409 @@
+"""Semi-supervised support vector machine (paper, section 3.3)."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils.validation import check_is_fitted
+
+from aidlearn.data.opening import is_elsewhere
+from aidlearn.data.passes.moments import checked_rows
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.arrays import ArraySource
+from aidlearn.data.rows.source import DataSource
+from aidlearn.data.rows.threads import one_blas_thread
+from aidlearn.data.tables.conversion import feature_rows
+from aidlearn.engine.checkpoint import Checkpoint
+from aidlearn.engine.loop import Limits
+from aidlearn.engine.problem import Incumbent
+from aidlearn.engine.result import Status
+from aidlearn.estimators.base import FITTED_ATTRIBUTES, TABLE_PARAMETERS, AIDEstimator
+from aidlearn.estimators.checks import check_number, class_of, generator
+from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
+from aidlearn.estimators.kernel.partial_labels import UNLABELLED, balancing, check_classes, encode_labels, known_labels
+from aidlearn.kernel.functions import NAMES, kernel_from
+from aidlearn.numerics import Float
+from aidlearn.semisupervised import choice, miqp
+from aidlearn.semisupervised.choice import Choice, Projection
+from aidlearn.semisupervised.features import (
+    GraphFeatures,
+    KernelFeatures,
+    LinearFeatures,
+    graph_features,
+    kernel_features,
+)
+from aidlearn.semisupervised.picture import frame
+from aidlearn.semisupervised.problem import SemiSupervised, SemiSupervisedSettings
+from aidlearn.semisupervised.refine import refine
+from aidlearn.semisupervised.start import by_kmeans, from_labels
+
+FEATURES_SHARE = 0.7
+"""Part of a time limit after which features of a graph are made do with what there is."""
+
+
+class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
+    __doc__ = f"""Semi-supervised support vector classifier (S3VM) with an honest certificate.
+
+    Minimises ``1/2 |w|^2 + C sum_l s_i max(0, 1 - y_i z_i) + C_unlabeled sum_u s_i max(0, 1 - |z_i|)`` with
+    ``z = x'w + b`` over labelled rows l and unlabelled rows u (those with y = -1) by AID: unlabelled rows are
+    clustered, their clusters are labelled by branch and bound, and clusters that the hyperplane or its margins cut
+    are split.
+
+    The problem is not convex. Status ``one_region`` is a local optimum; ``lower_bound_`` is a true bound on the
+    optimum, but often a weak one; only status ``certified`` says that the solution is the global optimum to ``tol``.
+    More than two classes are fitted one against the rest.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the losses of labelled rows (M_l in the paper).
+    C_unlabeled : float, default=1.0
+        Weight of the losses of unlabelled rows (M_u); 0 gives the supervised machine.
+    balance : {{None, "constraint", "cost"}}, default=None
+        "constraint": the mean decision value of the unlabelled rows is the mean label of the labelled rows, which
+        excludes that all unlabelled rows end on one side. "cost": larger weights for the smaller labelled class.
+    kernel : {{"linear", "rbf", "poly", "precomputed", "graph", "auto"}} or callable, default="linear"
+        "graph" is the heat kernel of a nearest-neighbour graph of all training rows. "auto" chooses among some sixty
+        kernels, and with the kernel also C, C_unlabeled and balance, whatever is given for them: the ones that predict
+        labelled rows best that are left out (see ``choice_``).
+    gamma : {{"scale", "auto"}} or float, default="scale"
+        Of the kernels rbf and poly, as in scikit-learn.
+    degree : int, default=3
+    coef0 : float, default=0.0
+        Of the kernel poly.
+    n_components : int, optional
+        Rows that represent the kernel (Nystroem); by default all of up to 3,000 rows, 1,000 of more.
+    n_neighbors : int, default=10
+    diffusion : float, default=30.0
+        Neighbours of a row, and diffusion time, of the graph kernel.
+    certify : bool, default=False
+        Bound the original problem by branch and bound over three states of each cluster, and go on until that bound
+        meets the objective. Feasible for small or low-dimensional data.
+    refine : bool, default=False
+        Local search on the true objective after AID; never worse than its start.
+    n_init : int, default=1
+        Runs from different initial clusters; the best is kept.
+    node_limit : int, optional
+        Nodes of the branch and bound of one aggregated problem; by default 30 to 2,000, fewer for more clusters.
+    tol : float, default=1e-4
+        Certified relative gap at which to stop.
+    max_iter : int, optional
+        Limit on iterations: 1 and 5 are AID1 and AID5 of the paper. By default 5, or 1,000 with ``certify``.
+    time_limit : float, optional
+        Seconds after which the best solution so far is returned.
+    init : {{"auto", "kmeans"}}, array of labels or callable, default="auto"
+        Initial clusters of the unlabelled rows: "auto" is k-means++ with ten Lloyd iterations, "kmeans" one iteration
+        from random rows as in the paper. A callable gets the features and the targets (1, -1,
+        and 0 for unlabelled rows).
+    initial_rate : float, optional
+        Initial unlabelled clusters over rows; by default 0.01 (0.0001 above 10,000 rows), at least 10 clusters.
+    solver : {{"auto", "miqp"}}, default="auto"
+        Of aggregated problems. "auto" is our branch and bound; its nodes are solved by DAQP if it is installed (``pip
+        install aidlearn[s3vm]``), else by our interior point. "miqp" is the paper's mixed-integer program, solved by
+        SCIP (``pip install aidlearn[miqp]``) without a limit on nodes: give a ``time_limit``.{TABLE_PARAMETERS}
+    checkpoint : path, optional
+        File that the fit is saved to after every iteration, and continued from if it is there. Of several classes or
+        runs (``n_init``) each has its own file, with a number appended.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    transduction_ : ndarray of shape (n_samples,)
+        Class of every training row: the given one, or the predicted one of unlabelled rows.
+    choice_ : dict
+        With ``kernel="auto"`` what was chosen: kernel (in words), C, C_unlabeled, balance, and error, the mean squared
+        error of labelled rows left out.
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        With the linear kernel only.
+    intercept_ : ndarray of shape (1,) or (n_classes,){FITTED_ATTRIBUTES}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import SemiSupervisedSVC
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(-2, 1, size=(100, 2)), rng.normal(2, 1, size=(100, 2))])
+    >>> y = np.full(200, -1)
+    >>> y[0], y[100] = 5, 7
+    >>> model = SemiSupervisedSVC(balance="constraint").fit(X, y)
+    >>> model.predict([[-1.0, -1.0], [1.0, 1.0]])
+    array([5, 7])
+    """
+
+    _solvers = ("auto", "miqp")
+    _max_iter_optional = True
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        C_unlabeled: float = 1.0,
+        balance: str | None = None,
+        kernel: Any = "linear",
+        gamma: Any = "scale",
+        degree: float = 3,
+        coef0: float = 0.0,
+        n_components: int | None = None,
+        n_neighbors: int = 10,
+        diffusion: float = 30.0,
+        certify: bool = False,
+        refine: bool = False,
+        n_init: int = 1,
+        node_limit: int | None = None,
+        tol: float = 1e-4,
+        max_iter: int | None = None,
+        time_limit: float | None = None,
+        init: Any = "auto",
+        initial_rate: float | None = None,
+        solver: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callbacks: Any = None,
+        categorical_features: Any = "from_dtype",
+        missing: str = "error",
+        unknown: str = "error",
+        checkpoint: Any = None,
+    ) -> None:
+        self.C = C
+        self.C_unlabeled = C_unlabeled
+        self.balance = balance
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.diffusion = diffusion
+        self.certify = certify
+        self.refine = refine
+        self.n_init = n_init
+        self.node_limit = node_limit
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.init = init
+        self.initial_rate = initial_rate
+        self.solver = solver
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.categorical_features = categorical_features
+        self.missing = missing
+        self.unknown = unknown
+        self.checkpoint = checkpoint
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SemiSupervisedSVC:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+            Class of each row; -1 (in an array of strings "-1") where it is not known. Without unlabelled rows
+            this is an ordinary SVM.
+        sample_weight : array of shape (n_samples,), optional
+            Non-negative.
+
+        Returns
+        -------
+        self
+        """
+        started = time.monotonic()
+        self._check_parameters()
+        if isinstance(X, DataSource) or is_elsewhere(X):
+            raise ValueError(
+                "SemiSupervisedSVC takes arrays, sparse matrices and tables, neither a path, a Dask collection "
+                "nor a source."
+            )
+        used = self._complete(X, y, sample_weight)
+        codes = None
+        if y is not None:
+            self.classes_, codes = encode_labels(used.y)
+        run = self._run(self._source(X, codes, used.weight, used.rows))
+        assert codes is not None
+        with one_blas_thread():
+            rows, _, weight, digest = checked_rows(run, digest=self.checkpoint is not None)
+            check_classes(self.classes_, codes, weight)
+            features = self._features(rows, weight, codes, started)
+            names = [1] if len(self.classes_) == 2 else range(len(self.classes_))
+            fits = [self._fit_one(run, features, codes, k, weight, started, digest) for k in names]
+        points = np.array([fit.result.point for fit in fits])
+        self._store_model(points)
+        scores = np.asarray(points[:, :-1] @ features.T + points[:, -1:]).T
+        self.transduction_ = np.where(codes == UNLABELLED, class_of(self.classes_, scores), self.classes_[codes])
+        self._store_certificate(fits, len(fits) > 1, run)
+        return self
+
+    def decision_function(self, X: Any) -> Float:
+        """Signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def _scores(self, X: Any) -> Float:
+        """Scores, one column per machine."""
+        check_is_fitted(self)
+        if self._representation is None:
+            return super()._scores(X)
+        checked = self._checked(X)
+        rows = checked_rows(Run(feature_rows(checked, self._recipe()))).X
+        if self._projection is not None:
+            rows = self._projection.apply(rows)
+        if isinstance(self._representation, GraphFeatures):
+            columns = [self._representation.extend(rows, values) for values in self._expansion]
+            return np.column_stack(columns) + self.intercept_
+        return self._representation.scores(rows, self._expansion) + self.intercept_
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on the rows that have a label; rows with y = -1 do not count."""
+        labels, known = known_labels(y)
+        if not known.any():
+            raise ValueError("No row of y has a label (-1 marks unlabelled rows), so there is nothing to score.")
+        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(accuracy_score(labels[known].tolist(), self.predict(X)[known].tolist(), sample_weight=weight))
+
+    def predict(self, X: Any) -> Any:
+        """Class of each row."""
+        scores = self._scores(X)
+        return class_of(self.classes_, scores)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number("C", self.C, low=0)
+        check_number("C_unlabeled", self.C_unlabeled, low=0, include_low=True)
+        if self.balance not in (None, "constraint", "cost"):
+            raise ValueError(f"balance must be None, 'constraint' or 'cost', got {self.balance!r}.")
+        if self.solver == "miqp":
+            miqp.check_available()
+        check_number("n_init", self.n_init, low=1, include_low=True, whole=True)
+        check_number("n_neighbors", self.n_neighbors, low=1, include_low=True, whole=True)
+        check_number("diffusion", self.diffusion, low=0)
+        check_number("degree", self.degree, low=0)
+        check_number("coef0", self.coef0)
+        for name in ("node_limit", "n_components"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), low=1, include_low=True, whole=True)
+
+    def _start_method(self) -> Any:
+        if isinstance(self.init, str):
+            if self.init == "auto":
+                return by_kmeans(10, careful=True)
+            if self.init == "kmeans":
+                return by_kmeans(1, careful=False)
+        elif callable(self.init) or np.ndim(self.init) == 1:
+            return from_labels(self.init)
+        raise ValueError(f"init must be 'auto', 'kmeans', an array of cluster labels or a callable, got {self.init!r}.")
+
+    def _features(self, rows: Any, weight: Float, codes: NDArray[np.int64], started: float) -> Any:
+        """What the linear machine works on: the rows themselves, or a factor of their kernel."""
+        deadline = math.inf if self.time_limit is None else started + FEATURES_SHARE * self.time_limit
+        self._representation: KernelFeatures | GraphFeatures | LinearFeatures | None = None
+        self._projection: Projection | None = None
+        self._choice: Choice | None = None
+        if hasattr(self, "choice_"):
+            del self.choice_  # of an earlier fit
+        if isinstance(self.kernel, str) and self.kernel == "auto":
+            kernels = choice.Kernels(rows, generator(self.random_state), deadline)
+            self._choice, chosen = choice.choose(kernels, codes, weight, UNLABELLED)
+            self.choice_: dict[str, Any] = asdict(self._choice)
+            self._projection, self._representation = chosen.build()
+            return self._representation.features
+        if isinstance(self.kernel, str) and self.kernel == "linear":
+            return rows
+        if isinstance(self.kernel, str) and self.kernel == "graph":
+            self._representation = graph_features(rows, int(self.n_neighbors), float(self.diffusion), deadline)
+            return self._representation.features
+        kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, weight, (*NAMES, "graph", "auto"))
+        if kernel.precomputed and rows.shape[0] != rows.shape[1]:
+            raise ValueError(f"A precomputed kernel must be a square matrix, got shape {rows.shape}.")
+        self._representation = kernel_features(kernel, rows, self.n_components, generator(self.random_state), deadline)
+        return self._representation.features
+
+    def _fit_one(
+        self,
+        run: Run,
+        features: Any,
+        codes: NDArray[np.int64],
+        positive: int,
+        weight: Float,
+        started: float,
+        digest: str,
+    ) -> Fitted:
+        """One class against the rest of the labelled rows: the best of ``n_init`` runs."""
+        target = np.where(codes == UNLABELLED, 0.0, np.where(codes == positive, 1.0, -1.0))
+        if self._balance == "cost":
+            weight = weight * balancing(target, weight)
+        source = ArraySource(features, target, weight, run.n_jobs)
+        # Each run has a generator of its own: one that goes on from a checkpoint does not draw its start again.
+        first, n_runs = generator(self.random_state), int(self.n_init)
+        several = len(self.classes_) > 2 or n_runs > 1
+        best: Fitted | None = None
+        for k, rng in enumerate([first, *first.spawn(n_runs - 1)]):
+            left = None if self.time_limit is None else max(1e-3, self.time_limit - (time.monotonic() - started))
+            number = positive * n_runs + k if several else None
+            checkpoint = checkpoint_of(self, run.source.recipe, digest, number)
+            fit = self._fit_once(run.of(source), rng, left, checkpoint)
+            if best is not None:
+                bound = max(best.result.lower_bound, fit.result.lower_bound)
+                fit.result.lower_bound = best.result.lower_bound = bound
+            best = fit if best is None or fit.result.objective < best.result.objective else best
+            out_of_time = time.monotonic() - started >= (self.time_limit or math.inf)
+            if out_of_time or run.stopped or best.result.gap <= self.tol:
+                break
+        assert best is not None
+        if best.result.gap <= self.tol:
+            best.result.status = Status.certified
+        return best
+
+    def _fit_once(
+        self, run: Run, rng: np.random.Generator, time_limit: float | None, checkpoint: Checkpoint | None
+    ) -> Fitted:
+        deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+        settings = SemiSupervisedSettings(
+            C=float(self.C if self._choice is None else self._choice.C),
+            C_unlabeled=float(self.C_unlabeled if self._choice is None else self._choice.C_unlabeled),
+            balance=self._balance == "constraint",
+            certify=bool(self.certify),
+            node_limit=None if self.node_limit is None else int(self.node_limit),
+            start_method=self._start_method(),
+            initial_rate=self.initial_rate,
+            solver=self.solver,
+        )
+        problem = SemiSupervised(run, settings, rng)
+        max_iter = self.max_iter or (1000 if self.certify else 5)
+        limits = Limits(self.tol, int(max_iter), time_limit)
+        fit = fit_problem(problem, limits, self._callbacks(), frame, checkpoint)
+        result = fit.result
+        if self.refine and not run.stopped:
+            better = refine(problem, Incumbent(result.point, result.objective), deadline)
+            result.point, result.objective = better.point, better.objective
+            result.lower_bound = min(result.lower_bound, result.objective)
+        return fit
+
+    @property
+    def _balance(self) -> str | None:
+        return self.balance if self._choice is None else self._choice.balance
+
+    def _store_model(self, points: Float) -> None:
+        self.intercept_ = points[:, -1]
+        if hasattr(self, "coef_"):
+            del self.coef_  # of an earlier fit, perhaps with another kernel
+        if self._representation is None:
+            self.coef_ = points[:, :-1]
+        elif isinstance(self._representation, GraphFeatures):
+            self._expansion = points[:, :-1] @ self._representation.features.T
+        else:
+            self._expansion = np.array([self._representation.expansion(w) for w in points[:, :-1]])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        return tags

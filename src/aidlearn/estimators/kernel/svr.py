@@ -1,0 +1,211 @@
+"""Kernel support vector regression: the machine of the paper's appendix B on both sides of a tube."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from aidlearn.data.passes.moments import checked_rows
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.threads import one_blas_thread
+from aidlearn.engine.checkpoint import Checkpoint
+from aidlearn.estimators.base import FITTED_ATTRIBUTES, TABLE_PARAMETERS
+from aidlearn.estimators.checks import check_number, generator
+from aidlearn.estimators.fitting import Fitted, checkpoint_of
+from aidlearn.estimators.kernel.machine import (
+    COMPONENTS,
+    KERNEL_PARAMETERS,
+    MACHINE_PARAMETERS,
+    KernelMachine,
+    restored_kernel,
+)
+from aidlearn.estimators.linear.template import LARGE_OFFSET
+from aidlearn.kernel.functions import kernel_from
+from aidlearn.kernel.rows import KernelRows
+from aidlearn.kernel.sides import KernelTube, tube_problem
+from aidlearn.linear.aggregated.hinge_rows import EPS
+from aidlearn.numerics import Float
+
+
+class SVR(RegressorMixin, KernelMachine):
+    __doc__ = f"""Kernel support vector regression with a certified optimality gap.
+
+    Minimises ``1/2 |w|^2 + C sum_i s_i max(0, |y_i - <w, phi(x_i)> - b| - epsilon)``, the problem of
+    :class:`sklearn.svm.SVR`, by AID: both sides of the tube around a row are entries, those near the edge of the tube
+    are kept, those far outside are clustered in the space of the kernel, those far inside are left out until they
+    matter. ``lower_bound_`` is the value of a dual-feasible point computed in float64.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the losses.
+    epsilon : float, default=0.1
+        Half width of the tube in which errors are free.{KERNEL_PARAMETERS}{MACHINE_PARAMETERS}
+    solver : {{"auto", "smo"}}, default="auto"
+        Of the aggregated problems: our compiled SMO.{TABLE_PARAMETERS}
+    checkpoint : path, optional
+        File that the fit is saved to after every iteration, and continued from if it is there.
+
+    Attributes
+    ----------
+    support_ : ndarray of int
+        Rows in the expansion of the machine.
+    support_vectors_ : array of shape (n_support, n_features)
+        These rows (empty for a precomputed kernel).
+    n_support_ : ndarray of shape (1,)
+    dual_coef_ : ndarray of shape (1, n_support)
+        ``alpha_i - alpha_i*`` of these rows, a dual-feasible point, unless a limit or rounding ended the fit while the
+        best machine was still that of the start.
+    intercept_ : ndarray of shape (1,)
+    coef_ : ndarray of shape (1, n_features)
+        Of the linear kernel only.
+    shape_fit_ : tuple of int
+    certified_kernel_ : str
+        "exact", or which approximation of the kernel objective and bound belong to.{FITTED_ATTRIBUTES}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import SVR
+    >>> X = np.linspace(0, 6, 200).reshape(-1, 1)
+    >>> model = SVR(C=10, epsilon=0.05).fit(X, np.sin(X[:, 0]))
+    >>> bool(abs(model.predict(X) - np.sin(X[:, 0])).max() < 0.06), bool(model.gap_ <= 1e-4)
+    (True, True)
+    """
+
+    _solvers = ("auto", "smo")
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        epsilon: float = 0.1,
+        kernel: Any = "rbf",
+        gamma: Any = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        approximation: str | None = None,
+        n_components: int = COMPONENTS,
+        memory_limit: float | str = "2GB",
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        init: Any = "auto",
+        initial_rate: float | None = None,
+        solver: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callbacks: Any = None,
+        categorical_features: Any = "from_dtype",
+        missing: str = "error",
+        unknown: str = "error",
+        checkpoint: Any = None,
+    ) -> None:
+        self.C = C
+        self.epsilon = epsilon
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.approximation = approximation
+        self.n_components = n_components
+        self.memory_limit = memory_limit
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.init = init
+        self.initial_rate = initial_rate
+        self.solver = solver
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.categorical_features = categorical_features
+        self.missing = missing
+        self.unknown = unknown
+        self.checkpoint = checkpoint
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SVR:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_samples, n_features), or (n_samples, n_samples) if precomputed
+        y : array of shape (n_samples,)
+            Numbers.
+        sample_weight : array of shape (n_samples,), optional
+            Non-negative.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        self._refuse_elsewhere(X)
+        self._forget()
+        run = self._run(self._source(X, y, sample_weight))
+        with one_blas_thread():
+            given, target, weight, digest = checked_rows(run, digest=self.checkpoint is not None)
+            checkpoint = checkpoint_of(self, run.source.recipe, digest, None)
+            kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, given, weight)
+            self._check_kernel(kernel, given)
+            self._check_init(given.shape[0])
+            here = np.flatnonzero(weight > 0)
+            part = kernel.training_rows(given, here)
+            box, y_here = float(self.C) * weight[here], np.asarray(target, dtype=np.float64)[here]
+            low, middle, high = (float(value) for value in np.quantile(y_here, [0.25, 0.5, 0.75]))
+            offset = middle if abs(middle) > LARGE_OFFSET * (high - low) else 0.0
+            unit = float(np.abs(y_here - middle).mean()) or 1.0
+            rows = self._rows(kernel, part, run.n_jobs, float(box.max()) / unit)
+            if self.approximation:
+                fit, coef, intercept = self._on_landmarks(run, rows, y_here - offset, box, checkpoint)
+            else:
+                settings, rng = self._settings(rows, here), generator(self.random_state)
+                problem = KernelTube(run, rows, y_here - offset, box, float(self.epsilon), settings, rng, unit)
+                fit, point = self._certified(problem, checkpoint)
+                coef, intercept = problem.row_coef(point.coef), point.intercept
+                if kernel.name == "linear":
+                    slopes = self._slopes(kernel, part, coef)
+                    plane = self._plane(slopes, part, problem.y, problem.box, problem.edge, fit.result)
+                if offset and fit.result.objective > 0:
+                    # Adding it to the intercept and taking it off again rounds every prediction.
+                    fit.result.objective += 2.0 * EPS * abs(offset) * float(box.sum())
+                    self._reconsider(fit.result)
+        used = np.flatnonzero(coef)
+        self.support_ = here[used].astype(np.int32)
+        self.n_support_ = np.array([len(used)], dtype=np.int32)
+        self.dual_coef_ = coef[None, used]
+        self._expansion, self._offsets = coef[used, None], np.array([intercept + offset])
+        self.intercept_ = self._offsets
+        if kernel.name == "linear" and not self.approximation:
+            self.coef_, self.intercept_ = plane.slopes[None], np.array([plane.intercept + offset])
+        self._store_kernel(kernel, given)
+        self._store_certificate([fit], False, run)
+        return self
+
+    def _on_landmarks(
+        self, run: Run, rows: KernelRows, y: Float, box: Float, checkpoint: Checkpoint | None
+    ) -> tuple[Fitted, Float, float]:
+        """The linear regression on the features of landmark rows."""
+        landmarks, mapping = self._landmarks(rows)
+        source = self._landmark_source(rows, y, box, landmarks, mapping)
+        problem = tube_problem(run.of(source), 1.0, float(self.epsilon), generator(self.random_state))
+        return self._approximated(problem, rows, landmarks, mapping, checkpoint)
+
+    def predict(self, X: Any) -> Float:
+        """Predict the target of every row."""
+        return self._scores(X)[:, 0]
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number("epsilon", self.epsilon, low=0, include_low=True)
+
+
+def restore_file_state(model: SVR, state: Mapping[str, Any]) -> None:
+    """Give it back to a model that has its fitted attributes."""
+    restored_kernel(model, state)
+    model._expansion = np.ascontiguousarray(model.dual_coef_.T)

@@ -1,0 +1,1 @@
+"""Estimators that are linear in the features, their inference and the template of their fit."""

@@ -1,0 +1,199 @@
+"""Many quantiles of one fit: the planes of close ones lie in corridors that sampled planes bound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aidlearn.data.passes.moments import Moments
+from aidlearn.data.passes.run import Run
+from aidlearn.engine.result import Iteration, Result, Status, below, relative_gap
+from aidlearn.estimators.batch_file import PART, BatchFile
+from aidlearn.estimators.fitting import BatchProgress, Fitted, checkpoint_of, tell_batch
+from aidlearn.estimators.linear.late import hasty_quantiles
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.problem import PiecewiseLinear
+from aidlearn.linear.start.sharpen import Band
+from aidlearn.neighbours.batch import Batch, Member, Solved
+from aidlearn.neighbours.near_rows import Corridor
+from aidlearn.neighbours.sampled_start import Sampled
+from aidlearn.numerics import Float
+
+SPAN = 0.1
+"""Part of the rows between the planes of the quantiles that share near rows."""
+DOUBT = 3.0
+"""Distance of a sampled plane from its solution that near rows allow for, in typical ones."""
+
+
+def quantile_of(design: Design) -> float:
+    return 1.0 - design.loss.tilts[0]
+
+
+def groups_of(quantiles: list[float], span: float = SPAN) -> list[list[int]]:
+    """Positions of ascending quantiles that share near rows: no two of them further apart than the span."""
+    groups: list[list[int]] = []
+    for k, quantile in enumerate(quantiles):
+        if groups and quantile - quantiles[groups[-1][0]] <= span * (1 + 1e-9):
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    return groups
+
+
+class ManyQuantiles:
+    """The quantiles of a model on one run; inside they are numbered as they ascend."""
+
+    def __init__(self, model: Any, run: Run, designs: list[Design], moments: Moments) -> None:
+        self.model, self.run, self.moments = model, run, moments
+        self.order = sorted(range(len(designs)), key=lambda k: quantile_of(designs[k]))
+        self.designs = [designs[k] for k in self.order]
+        self.quantiles = [quantile_of(design) for design in self.designs]
+        self.start, self.started = Band(), time.monotonic()
+        self.solved: dict[int, Solved] = {}
+        """What all rows were seen for, in this fit or in the part of it that a checkpoint holds."""
+        self.fits: dict[int, Fitted] = {}
+        self.knots: dict[int, Float] = {}
+        self.errors: dict[int, float] = {}
+        self.crossings: int | None = None
+        """On the rows of the fit, where that is known."""
+        self.file = BatchFile(checkpoint_of(model, run.source.recipe, moments.digest, PART), len(designs))
+
+    def solve(self) -> list[Fitted]:
+        """The fits, in the order in which quantiles were asked for."""
+        self.run.deadline = self.run.end
+        self._restore()
+        try:
+            sampled = Sampled.of(self.run, self.designs[0])
+            members = [Member(design.loss) for design in self.designs]
+            tol, metric = self.model.tol, sampled.metric
+            batch = Batch(self.run, self.designs[0], members, tol=tol, given_metric=metric, ordered=True)
+            solved = batch.solve(self._corridors(sampled), None, self._begin, self._done, self.solved)
+            for k, found in solved.items():
+                if k not in self.fits and found.gap <= tol:
+                    self._keep(k, found)
+            if len(self.fits) == len(self.designs):
+                self.crossings = batch.crossings
+        except KeyboardInterrupt:
+            self.run.stop()
+        self._fit_others()
+        return [self.fits[int(k)] for k in np.argsort(self.order)]
+
+    def _fit_others(self) -> None:
+        """Ordinary fits of what is open, each from the point it has."""
+        left = [k for k in range(len(self.designs)) if k not in self.fits]
+        if len(left) > 1 and self.model._is_late(self.run, self.designs[0]):
+            procedure = self.model._procedure(self.start)
+            problems = [PiecewiseLinear(self.run, self.designs[k], procedure) for k in left]
+            self.fits |= dict(zip(left, hasty_quantiles(self.run, problems, self.model._callbacks()), strict=True))
+            return
+        for done, k in enumerate(left):
+            if k in self.solved:
+                self.start.continue_from(self.solved[k].point)
+            self.fits[k] = self.model._fit_design(
+                self.run, self.designs[k], self.start, self.moments, self.order[k], n_left=len(left) - done
+            )
+            self.fits[k].result.clusters = None  # labels of all rows, which nobody needs any more
+            self.start.continue_from(self.fits[k].result.point)
+
+    def _corridors(self, sampled: Sampled) -> list[Corridor]:
+        corridors: list[Corridor] = []
+        for group in groups_of(self.quantiles):
+            corridors += self._within_memory(sampled, group)
+        return corridors
+
+    def _within_memory(self, sampled: Sampled, group: list[int]) -> list[Corridor]:
+        """One corridor for a group, or several where its near rows would take more than the memory there is."""
+        errors = [self._knot(sampled, k) for k in dict.fromkeys((group[0], group[-1]))]
+        design, ends = self.designs[group[0]], (self.knots[group[0]], self.knots[group[-1]])
+        reach, most = DOUBT * max(errors), self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries
+        if most >= 1 or sampled.share(design, ends, reach) <= most:
+            return [Corridor(group, ends, reach, reach / DOUBT)]
+        if len(group) > 1:
+            half = len(group) // 2
+            return self._within_memory(sampled, group[:half]) + self._within_memory(sampled, group[half:])
+        return [Corridor(group, ends, sampled.width(design, ends[0], most), reach / DOUBT)]
+
+    def _knot(self, sampled: Sampled, k: int) -> float:
+        """The error of the sampled plane of a quantile, which is kept."""
+        if k not in self.knots:
+            near = max((other for other in self.knots if other < k), default=None)
+            found = sampled.solution(self.designs[k], None if near is None else self.knots[near])
+            self.knots[k], self.errors[k] = found.point, found.error
+        return self.errors[k]
+
+    def _begin(self, number: int, points: Mapping[int, Float]) -> Float:
+        """On the line through the two solutions before it; at a sampled plane where there are none."""
+        if number - 1 not in points or (number in self.knots and number - 2 not in points):
+            return self.knots[number]
+        last, step = points[number - 1], self.quantiles[number] - self.quantiles[number - 1]
+        before = self.quantiles[number - 1] - self.quantiles[number - 2] if number >= 2 else 0.0
+        if number - 2 not in points or max(step, before) > SPAN:
+            return self.knots.get(number, last)
+        return last + (step / before) * (last - points[number - 2]) if before > 0 else last
+
+    def _done(self, found: Mapping[int, Solved]) -> None:
+        """Keep what is certified, and save all of it."""
+        self.solved |= found
+        for k, solved in found.items():
+            if solved.gap <= self.model.tol:
+                self._keep(k, solved)
+        if self.fits:
+            worst, seconds = max(fit.result.gap for fit in self.fits.values()), time.monotonic() - self.started
+            tell_batch(self.model._callbacks(), BatchProgress(len(self.fits), len(self.designs), worst, seconds))
+        self._save()
+
+    def _keep(self, k: int, found: Solved) -> None:
+        """A neighbour as the fit that it is: one aggregated problem, and its check on all rows."""
+        solved = replace(found, lower_bound=below(found.lower_bound, found.objective))
+        record = Iteration(
+            iteration=1,
+            n_clusters=solved.n_clusters,
+            aggregation_rate=solved.n_clusters / self.run.n_entries,
+            lower_bound=solved.lower_bound,
+            objective=solved.objective,
+            best_objective=solved.objective,
+            best_lower_bound=solved.lower_bound,
+            gap=relative_gap(solved.objective, solved.lower_bound),
+            # Which of the groups of far rows the solution cuts is not counted: all, unless the bound is met.
+            n_violated=len(self.designs[k].loss.kinks) + 1 if solved.gap > 0 else 0,
+            seconds=time.monotonic() - self.started,
+        )
+        self._take(k, solved, record)
+        answers = [callback(record) for callback in self.model._callbacks()]
+        if any(answers):
+            self.run.stop()
+
+    def _take(self, k: int, solved: Solved, record: Iteration) -> None:
+        result = Result(
+            solved.point,
+            solved.objective,
+            solved.lower_bound,
+            Status.gap,
+            solved.n_clusters,
+            record.aggregation_rate,
+            self.run.n_passes,
+            [record],
+        )
+        self.fits[k] = Fitted(result, solved.profile, [])
+
+    # Checkpoints
+
+    def _save(self) -> None:
+        history = [self.fits[k].result.history[0] for k in sorted(self.solved) if k in self.fits]
+        self.file.save(self.solved, self.run.n_passes, time.monotonic() - self.started, history)
+
+    def _restore(self) -> None:
+        """What an earlier part of the same fit has solved."""
+        saved = self.file.load()
+        if saved is None:
+            return
+        self.started -= saved.seconds
+        history = iter(saved.history)
+        for k, solved in saved.solved.items():
+            self.solved[k] = solved
+            if solved.gap <= self.model.tol:
+                self._take(k, replace(solved, lower_bound=below(solved.lower_bound, solved.objective)), next(history))

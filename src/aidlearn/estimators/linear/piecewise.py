@@ -1,0 +1,254 @@
+"""A piecewise-linear problem of one's own (paper, section 5), with everything that the models have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from aidlearn.data.rows.threads import one_blas_thread
+from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
+from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.linear.constraints import CONSTRAINTS, each
+from aidlearn.estimators.linear.template import WARM_START, LinearEstimator
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import Loss, piecewise_linear
+from aidlearn.numerics import Float
+
+LATER_PARAMETERS = (
+    CONSTRAINTS
+    + WARM_START
+    + ENGINE_PARAMETERS.replace(
+        """
+    standardize : bool, default=False
+        Divide every column by its standard deviation, without a copy. Coefficients come back in the units of the data;
+        objective, bound and penalty are those of the scaled problem.""",
+        "",
+    )
+)
+NEGATIVE = 1e-10
+"""Eigenvalue of ``quadratic``, relative to the largest, below which it is not convex."""
+
+
+class PiecewiseLinearModel(RegressorMixin, LinearEstimator):
+    __doc__ = f"""A convex piecewise-linear problem over rows, solved to a certified optimality gap.
+
+    Minimises over ``v = (coef_, intercept_)``::
+
+        1/2 coef'P coef + q'v + l1 |coef|_1 + sum_i sample_weight_i loss(z_i),     z_i = y_i - x_i'coef - intercept
+
+    where the loss is convex and piecewise linear with the given kinks and slopes, subject to bounds and linear
+    constraints. Rows come from anywhere (arrays, files, Dask), are aggregated and split as in all models, and the lower
+    bound is proven. See the guide "A problem of your own" for how to put a problem into this form.
+
+    Parameters
+    ----------
+    kinks : sequence of floats, default=(0.0,)
+        Where the slope of the loss changes, ascending.
+    slopes : sequence of floats, default=(-1.0, 1.0)
+        Of the loss left of the first kink, between kinks, and right of the last: one more than kinks, ascending, the
+        first at most 0 and the last at least 0. The smallest value of the loss is 0.
+    quadratic : float, array of shape (n_features,) or (n_features, n_features), optional
+        P, or its diagonal; symmetric and positive semidefinite. The intercept has no quadratic term.
+    linear : array of shape (n_features,) or (n_features + 1,), optional
+        q; with one more number, the last is that of the intercept. Optima may be negative then, and a problem whose
+        objective falls without end is refused in a sentence.
+    l1 : float, default=0.0
+        Weight of the L1 penalty on the coefficients.{LATER_PARAMETERS}
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float{FITTED_ATTRIBUTES}
+
+    Examples
+    --------
+    How much to order where an item left over costs 1, a missing one 4, and every one beyond ten missing 9:
+
+    >>> import numpy as np
+    >>> from aidlearn import PiecewiseLinearModel
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(5000, 2))
+    >>> demand = 50 + 30 * X[:, 0] + rng.gamma(4.0, 3.0, size=5000)
+    >>> model = PiecewiseLinearModel(kinks=[0, 10], slopes=[-1, 4, 9], positive=True).fit(X, demand)
+    >>> bool(model.gap_ <= 1e-4), bool((model.predict(X) > demand).mean() > 0.8)
+    (True, True)
+    """
+
+    _solvers = ("auto", "interior-point", "highs")
+
+    def __init__(
+        self,
+        *,
+        kinks: Any = (0.0,),
+        slopes: Any = (-1.0, 1.0),
+        quadratic: Any = None,
+        linear: Any = None,
+        l1: float = 0.0,
+        positive: bool = False,
+        bounds: Any = None,
+        constraints: Any = None,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        init: Any = "auto",
+        initial_rate: float | None = None,
+        solver: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callbacks: Any = None,
+        categorical_features: Any = "from_dtype",
+        missing: str = "error",
+        unknown: str = "error",
+        warm_start: bool = False,
+        checkpoint: Any = None,
+    ) -> None:
+        self.kinks = kinks
+        self.slopes = slopes
+        self.quadratic = quadratic
+        self.linear = linear
+        self.l1 = l1
+        self.positive = positive
+        self.bounds = bounds
+        self.constraints = constraints
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.init = init
+        self.initial_rate = initial_rate
+        self.solver = solver
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.categorical_features = categorical_features
+        self.missing = missing
+        self.unknown = unknown
+        self.warm_start = warm_start
+        self.checkpoint = checkpoint
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PiecewiseLinearModel:
+        """Solve the problem.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table, path of a file, Dask array or DataFrame, or DataSource
+            The rows; see :func:`~aidlearn.open_source` for files and Dask collections.
+        y : array of shape (n_samples,), or name of the target's column if X is a path or a Dask DataFrame
+        sample_weight : array of shape (n_samples,), optional
+            Non-negative.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        loss = self._loss()
+        if getattr(X, "ndim", 0) == 2 and X.shape[1] == 0:
+            raise ValueError(
+                f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required: for the intercept "
+                f"alone, give a column of zeros, np.zeros(({X.shape[0]}, 1))."
+            )
+        run = self._run(self._source(X, y, sample_weight))
+        m = run.n_attributes
+        p = m + bool(self.fit_intercept)
+        region, linear = self._region(run), self._linear_term(m, p)
+        ridge, quadratic = self._quadratic_term(m)
+        with one_blas_thread():
+            moments = self._measure(run)
+            design = Design.of(
+                loss,
+                moments,
+                fit_intercept=self.fit_intercept,
+                ridge=ridge,
+                l1=float(self.l1),
+                quadratic=quadratic,
+                linear=linear,
+                region=region,
+            )
+            fit = self._fit_design(run, design, self._start_from(self._warm_points(1, moments)[0]), moments)
+        point = fit.result.point
+        self.coef_ = point[:m]
+        self.intercept_ = float(point[m]) if self.fit_intercept else 0.0
+        self._store_certificate([fit], False, run)
+        return self
+
+    def predict(self, X: Any) -> Float:
+        """``X @ coef_ + intercept_`` (as a lazy Dask array for a Dask collection)."""
+        return self._decided(X)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number("l1", self.l1, low=0, include_low=True)
+        self._loss()
+        if self.solver == "highs" and self.quadratic is not None:
+            raise ValueError("solver='highs' solves linear programs only; use solver='auto' with a quadratic term.")
+
+    def _loss(self) -> Loss:
+        kinks = _numbers("kinks", self.kinks)
+        slopes = _numbers("slopes", self.slopes)
+        if len(kinks) == 0 or len(slopes) != len(kinks) + 1:
+            raise ValueError(f"slopes must have one number more than kinks, got {len(slopes)} and {len(kinks)}.")
+        if (np.diff(kinks) <= 0).any():
+            raise ValueError(f"kinks must ascend, got {kinks.tolist()}.")
+        if (np.diff(slopes) <= 0).any():
+            raise ValueError(f"slopes must ascend, or the loss is not convex; got {slopes.tolist()}.")
+        if slopes[0] > 0 or slopes[-1] < 0:
+            raise ValueError(
+                f"slopes must go from at most 0 to at least 0, got {slopes.tolist()}: take a linear part out of the "
+                "loss, and give its sum over the rows as linear."
+            )
+        return piecewise_linear(kinks.tolist(), slopes.tolist())
+
+    def _fitted_losses(self) -> list[Loss]:
+        raise ValueError("PiecewiseLinearModel has no bootstrap: its terms do not grow with the weights of the rows.")
+
+    def _linear_term(self, m: int, p: int) -> Float | None:
+        if self.linear is None:
+            return None
+        term = each(self.linear, np.zeros(p), m, p, "linear")
+        if not np.isfinite(term).all():
+            raise ValueError("linear contains infinity.")
+        return term if term.any() else None
+
+    def _quadratic_term(self, m: int) -> tuple[Float | float, Float | None]:
+        """A diagonal, or a whole matrix."""
+        if self.quadratic is None:
+            return 0.0, None
+        P = np.asarray(self.quadratic, dtype=np.float64)
+        if P.ndim > 2 or P.shape not in ((), (m,), (m, m)):
+            raise ValueError(f"quadratic must be a number or of shape ({m},) or ({m}, {m}), got {P.shape}.")
+        if not np.isfinite(P).all():
+            raise ValueError("quadratic contains NaN or infinity.")
+        if P.ndim == 2:
+            if not np.allclose(P, P.T, rtol=1e-10, atol=1e-12 * np.abs(P).max(initial=0.0)):
+                raise ValueError("quadratic must be symmetric; (P + P.T) / 2 has the same quadratic form.")
+            P = (P + P.T) / 2
+            if np.count_nonzero(P - np.diag(P.diagonal())):
+                values = np.linalg.eigvalsh(P)
+                if values[0] < -NEGATIVE * max(values[-1], 0.0):
+                    raise ValueError(
+                        f"quadratic must be positive semidefinite, its smallest eigenvalue is {values[0]:g}: the "
+                        "problem would not be convex."
+                    )
+                return 0.0, P
+            P = P.diagonal()
+        if (P < 0).any():
+            raise ValueError(
+                f"quadratic must not be negative, got {float(P.min()):g}: the problem would not be convex."
+            )
+        return (P.copy() if P.ndim else float(P)), None
+
+
+def _numbers(name: str, values: Any) -> Float:
+    try:
+        numbers = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a sequence of numbers, got {values!r}.") from None
+    if numbers.ndim != 1 or not np.isfinite(numbers).all():
+        raise ValueError(f"{name} must be a sequence of finite numbers, got {values!r}.")
+    return numbers

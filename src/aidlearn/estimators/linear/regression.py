@@ -1,0 +1,414 @@
+"""Least absolute deviation and quantile regression (paper, section 3.1)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from aidlearn.data.passes.moments import Moments
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.threads import one_blas_thread
+from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
+from aidlearn.estimators.checks import check_flag, check_number
+from aidlearn.estimators.fitting import Fitted
+from aidlearn.estimators.linear.conditioning import Attempt, in_good_coordinates
+from aidlearn.estimators.linear.constraints import CONSTRAINTS
+from aidlearn.estimators.linear.late import hasty_quantiles
+from aidlearn.estimators.linear.many_quantiles import ManyQuantiles
+from aidlearn.estimators.linear.reported import as_reported
+from aidlearn.estimators.linear.standard_errors import Request, summarise
+from aidlearn.estimators.linear.template import WARM_START, LinearEstimator
+from aidlearn.inference.summary import Summary
+from aidlearn.linear.constraints.region import Region
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import Loss, absolute, pinball
+from aidlearn.linear.problem import PiecewiseLinear
+from aidlearn.linear.start.sharpen import Band, few_entries
+from aidlearn.linear.start.warm import Warm
+from aidlearn.neighbours.crossings import count_crossings
+from aidlearn.numerics import Float
+
+OWN = ("auto", "interior-point")
+"""Solvers of aggregated problems that neighbours are solved by."""
+
+
+LATER_PARAMETERS = CONSTRAINTS + WARM_START + ENGINE_PARAMETERS
+
+
+class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
+    alpha: float
+    l1_ratio: float = 1.0
+    _ridge = 0.0
+
+    def _fitted_losses(self) -> list[Loss]:
+        return self._losses()[0]
+
+    @abstractmethod
+    def _losses(self) -> tuple[list[Loss], bool]:
+        """The losses to fit, and whether the user asked for several."""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> _LinearQuantile:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table, path of a file, Dask array or DataFrame, or DataSource
+            See :func:`~aidlearn.open_source` for files and Dask collections.
+        y : array of shape (n_samples,), or name of the target's column if X is a path or a Dask DataFrame
+            Not given when X is a source that has a target.
+        sample_weight : array of shape (n_samples,), optional
+            Non-negative; an integer weight equals repeated rows.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        self._check_penalty()
+        losses, several = self._losses()
+        run = self._run(self._source(X, y, sample_weight))
+        region = self._region(run)
+        with one_blas_thread():
+            moments, offset = self._measure_and_centre(run)
+            region = self._in_units(region, moments, offset)
+
+            def solve(moments: Moments, least_pivot: float, as_given: bool) -> Attempt:
+                designs = [self._design(loss, moments, offset, region, least_pivot) for loss in losses]
+                nowhere: list[Float | None] = [None] * len(losses)
+                warm = self._warm_points(len(losses), moments, offset) if as_given else nowhere
+                if several and self._share_passes(run, designs[0], warm):
+                    many = ManyQuantiles(self, run, designs, moments)
+                    return Attempt(many.solve(), designs, many.crossings)
+                return Attempt(self._one_by_one(run, designs, moments, warm, several), designs)
+
+            plain = self.checkpoint is None and region is None
+            found = in_good_coordinates(run, moments, solve, self) if plain else solve(moments, 0.0, True)
+            fits, crossings = found.fits, found.crossings
+            if not plain:
+                fits = as_reported(run, moments, found.designs, fits, self.tol)
+        points = np.array([fit.result.point for fit in fits])
+        m = run.n_attributes
+        coef = self._slopes(points, moments)
+        intercept = points[:, m] + offset if self.fit_intercept else np.zeros(len(points))
+        self.coef_ = coef if several else coef[0]
+        self.intercept_ = intercept if several else float(intercept[0])
+        self._store_certificate(fits, several, run, offset)
+        self._look_at(run, several, points, crossings)
+        return self
+
+    def _check_penalty(self) -> None:
+        check_number("alpha", self.alpha, low=0, include_low=True)
+        check_number("l1_ratio", self.l1_ratio, low=0, high=1, include_low=True, include_high=True)
+        if self.solver == "highs" and self.alpha > 0 and self.l1_ratio < 1:
+            raise ValueError("solver='highs' solves linear programs only; use solver='auto' with l1_ratio < 1.")
+
+    def _design(self, loss: Loss, moments: Moments, offset: float, region: Region | None, least_pivot: float) -> Design:
+        total = self.alpha * moments.weight
+        design = Design.of(
+            loss,
+            moments,
+            fit_intercept=self.fit_intercept,
+            ridge=(1 - self.l1_ratio) * total,
+            l1=self.l1_ratio * total,
+            offset=offset,
+            region=region,
+        )
+        return replace(design, least_pivot=least_pivot)
+
+    def _one_by_one(
+        self, run: Run, designs: list[Design], moments: Moments, warm: list[Float | None], several: bool
+    ) -> list[Fitted]:
+        """Each from the solution before it."""
+        start = self._start_from(warm[0])
+        if several and self.checkpoint is None and self._is_late(run, designs[0]):
+            problems = [PiecewiseLinear(run, design, self._procedure(start)) for design in designs]
+            return hasty_quantiles(run, problems, self._callbacks())
+        fits: list[Fitted] = []
+        for k, design in enumerate(designs):
+            number = k if several else None
+            fits.append(self._fit_design(run, design, start, moments, number, n_left=len(designs) - k))
+            if isinstance(start, Band):
+                start.continue_from(fits[-1].result.point)
+            if isinstance(start, Warm) and k + 1 < len(designs):
+                start.begin_at(warm[k + 1])
+        return fits
+
+    def _share_passes(self, run: Run, design: Design, warm: list[Float | None]) -> bool:
+        """Whether quantiles can be neighbours of one another.
+
+        Not where each has pictures or a start of its own, or where nothing is aggregated: few rows, or rows with a
+        large factor, which are all single.
+        """
+        engine = self.init in ("auto", "band") if isinstance(self.init, str) else False
+        plain = self.initial_rate is None and self.tol > 0
+        rows = run.n_attributes > 2 and not (design.layout and design.layout.levels) and design.region is None
+        small = few_entries(run.n_entries, design.n_variables) or self._is_late(run, design)
+        return engine and plain and rows and not small and self.solver in OWN and warm[0] is None
+
+    def _look_at(self, run: Run, several: bool, points: Float, crossings: int | None) -> None:
+        """What else a fitted model tells of its rows; ``crossings`` if they were counted already."""
+
+    def predict(self, X: Any) -> Float:
+        """Predict the quantile of every row: shape (n_samples,), or one column per quantile asked for.
+
+        A Dask collection gives a lazy Dask array.
+        """
+        return self._decided(X)
+
+    def summary(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        se: str = "nid",
+        clusters: Any = None,
+        alpha: float = 0.05,
+        *,
+        bandwidth: str = "hall-sheather",
+        n_replicates: int = 200,
+        random_state: Any = None,
+    ) -> Summary | list[Summary]:
+        """Standard errors, tests and confidence intervals of the coefficients.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            The rows of the fit, as in ``fit``. Everything is computed by passes over them. Weights mean what they mean
+            in R's ``rq(weights=)``: the rows (w x, w y) are the data; a row with weight 0 is left out.
+        se : {"nid", "iid", "kernel", "cluster", "bootstrap", "rank"}, default="nid"
+            Hendricks and Koenker's sandwich (densities differ between rows); iid errors; Powell's kernel sandwich;
+            Parente and Santos Silva's cluster-robust sandwich; :func:`~aidlearn.bootstrap`; Koenker's inverted rank
+            test (small data).
+        clusters : array of shape (n_samples,), or the column of a file or Dask DataFrame
+            The cluster of each row, for ``se="cluster"`` and ``se="bootstrap"``.
+        alpha : float, default=0.05
+            The intervals have the confidence ``1 - alpha``.
+        bandwidth : {"hall-sheather", "bofinger"}
+        n_replicates : int, default=200
+        random_state : int, optional
+            Of the bootstrap.
+
+        Returns
+        -------
+        Summary, or a list of them for several quantiles
+        """
+        return summarise(self, X, y, sample_weight, Request(se, clusters, alpha, bandwidth, n_replicates, random_state))
+
+
+class LADRegressor(_LinearQuantile):
+    __doc__ = f"""Least absolute deviation regression with a certified optimality gap.
+
+    Minimises ``sum_i sample_weight_i |y_i - x_i'coef - intercept|`` by AID: rows are aggregated into clusters,
+    a small weighted problem is solved, and the clusters its solution cuts are split, until the proven lower
+    bound is within ``tol`` of the objective on all rows.
+
+    Parameters
+    ----------
+    alpha : float, default=0.0
+        Penalty ``alpha * sum(sample_weight) * (l1_ratio |coef|_1 + (1 - l1_ratio) / 2 |coef|^2)``; with the default
+        ``l1_ratio`` that of scikit-learn's QuantileRegressor.
+    l1_ratio : float, default=1.0
+        Part of the L1 penalty, from 0 (ridge) to 1 (L1 only); between them it is an elastic net.{LATER_PARAMETERS}
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float{FITTED_ATTRIBUTES}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor
+    >>> X = np.arange(10.0).reshape(-1, 1)
+    >>> y = 2 * X[:, 0] + 1
+    >>> y[3] = 100.0
+    >>> model = LADRegressor(tol=0).fit(X, y)
+    >>> model.coef_.round(6), round(model.intercept_, 6), str(model.status_)
+    (array([2.]), 1.0, 'optimal')
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 0.0,
+        l1_ratio: float = 1.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        init: Any = "auto",
+        initial_rate: float | None = None,
+        solver: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callbacks: Any = None,
+        categorical_features: Any = "from_dtype",
+        missing: str = "error",
+        unknown: str = "error",
+        standardize: bool = False,
+        warm_start: bool = False,
+        positive: bool = False,
+        bounds: Any = None,
+        constraints: Any = None,
+        checkpoint: Any = None,
+    ) -> None:
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.init = init
+        self.initial_rate = initial_rate
+        self.solver = solver
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.categorical_features = categorical_features
+        self.missing = missing
+        self.unknown = unknown
+        self.standardize = standardize
+        self.warm_start = warm_start
+        self.positive = positive
+        self.bounds = bounds
+        self.constraints = constraints
+        self.checkpoint = checkpoint
+
+    def _losses(self) -> tuple[list[Loss], bool]:
+        return [absolute()], False
+
+
+class QuantileRegressor(_LinearQuantile):
+    __doc__ = f"""Linear quantile regression with a certified optimality gap.
+
+    Minimises the weighted sum of the check function ``max(tau z, (tau - 1) z)`` of the residuals
+    ``z = y - X coef - intercept``; with ``alpha`` it is the model of
+    :class:`sklearn.linear_model.QuantileRegressor` (whose objective is this one divided by the sum of weights).
+
+    Parameters
+    ----------
+    quantile : float or sequence of floats, default=0.5
+        Each strictly between 0 and 1. With several, ``coef_`` has one row and ``predict`` one column for each, and
+        attributes such as ``gap_`` one element.
+    rearrange : bool, default=False
+        Sort the predictions of several quantiles in each row, so that they never cross (Chernozhukov, Fernandez-Val
+        and Galichon 2010).
+    alpha : float, default=0.0
+        Penalty ``alpha * sum(sample_weight) * (l1_ratio |coef|_1 + (1 - l1_ratio) / 2 |coef|^2)``; with the default
+        ``l1_ratio`` that of scikit-learn's QuantileRegressor.
+    l1_ratio : float, default=1.0
+        Part of the L1 penalty, from 0 (ridge) to 1 (L1 only); between them it is an elastic net.{LATER_PARAMETERS}
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float
+    crossings_ : int
+        Pairs of neighbouring quantiles whose predictions cross, summed over the rows of the fit (before they are
+        rearranged); only with several quantiles.{FITTED_ATTRIBUTES}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import QuantileRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 3))
+    >>> y = X @ [1.0, 2.0, 3.0] + rng.normal(size=5000)
+    >>> model = QuantileRegressor(quantile=[0.1, 0.9]).fit(X, y)
+    >>> model.coef_.shape, bool((model.gap_ <= 1e-4).all())
+    ((2, 3), True)
+    """
+
+    def __init__(
+        self,
+        *,
+        quantile: Any = 0.5,
+        rearrange: bool = False,
+        alpha: float = 0.0,
+        l1_ratio: float = 1.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        init: Any = "auto",
+        initial_rate: float | None = None,
+        solver: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callbacks: Any = None,
+        categorical_features: Any = "from_dtype",
+        missing: str = "error",
+        unknown: str = "error",
+        standardize: bool = False,
+        warm_start: bool = False,
+        positive: bool = False,
+        bounds: Any = None,
+        constraints: Any = None,
+        checkpoint: Any = None,
+    ) -> None:
+        self.quantile = quantile
+        self.rearrange = rearrange
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.init = init
+        self.initial_rate = initial_rate
+        self.solver = solver
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.categorical_features = categorical_features
+        self.missing = missing
+        self.unknown = unknown
+        self.standardize = standardize
+        self.warm_start = warm_start
+        self.positive = positive
+        self.bounds = bounds
+        self.constraints = constraints
+        self.checkpoint = checkpoint
+
+    def _losses(self) -> tuple[list[Loss], bool]:
+        several = np.ndim(self.quantile) > 0
+        quantiles = list(self.quantile) if several else [self.quantile]
+        if not quantiles:
+            raise ValueError("quantile must hold at least one number, got an empty sequence.")
+        for quantile in quantiles:
+            check_number("quantile", quantile, low=0, high=1)
+        return [pinball(float(quantile)) for quantile in quantiles], several
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_flag("rearrange", self.rearrange)
+
+    def predict(self, X: Any) -> Float:
+        """Predict the quantile of every row: shape (n_samples,), or one column per quantile asked for.
+
+        With ``rearrange=True`` the columns of a row never cross. A Dask collection gives a lazy Dask array.
+        """
+        if not self.rearrange or np.ndim(self.quantile) == 0:
+            return super().predict(X)
+        ranks = np.argsort(np.argsort(np.asarray(self.quantile, dtype=np.float64), kind="stable"))
+        return self._decided(X, lambda scores: np.sort(scores, axis=1)[:, ranks])
+
+    def _look_at(self, run: Run, several: bool, points: Float, crossings: int | None) -> None:
+        self.__dict__.pop("crossings_", None)
+        if several:
+            order = np.argsort(np.asarray(self.quantile, dtype=np.float64), kind="stable")
+            found = count_crossings(run, points[order], self.fit_intercept) if crossings is None else crossings
+            self.crossings_ = found
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.single_output = True
+        return tags

@@ -1,0 +1,402 @@
+"""Linear support vector machines (paper, section 3.2) and epsilon-insensitive regression."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from aidlearn.data.opening import is_elsewhere
+from aidlearn.data.passes.moments import Moments
+from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.sharing import run_together
+from aidlearn.data.rows.source import DataSource
+from aidlearn.data.rows.targets import Classes, Targets, check_labels
+from aidlearn.data.rows.threads import one_blas_thread
+from aidlearn.data.tables.conversion import check_weight
+from aidlearn.engine.result import Result
+from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
+from aidlearn.estimators.checks import check_number, class_of
+from aidlearn.estimators.fitting import Fitted
+from aidlearn.estimators.linear.constraints import CONSTRAINTS
+from aidlearn.estimators.linear.late import hasty_classes
+from aidlearn.estimators.linear.reported import as_reported
+from aidlearn.estimators.linear.template import WARM_START, LinearEstimator
+from aidlearn.linear.constraints.region import Region
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.losses import Loss, epsilon_insensitive, hinge
+from aidlearn.linear.problem import PiecewiseLinear
+from aidlearn.numerics import Float, Int
+
+PASSES = 2
+"""Fewest over the rows that the fit of a class is worth beginning with."""
+DUAL_BYTES = 16
+"""Of a dual with the number of its row."""
+
+
+def batched(items: list[Any], size: int) -> list[list[Any]]:
+    """The items in groups of a size."""
+    return [items[first : first + size] for first in range(0, len(items), size)]
+
+
+class LinearClassifier(ClassifierMixin, LinearEstimator):
+    """Classes decided by linear scores."""
+
+    classes_: Any
+
+    def decision_function(self, X: Any) -> Float:
+        """Signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""
+        return self._decided(X, lambda scores: scores[:, 0] if scores.shape[1] == 1 else scores)
+
+    def predict(self, X: Any) -> Any:
+        """Class of each row (a lazy Dask array for a Dask collection)."""
+        check_is_fitted(self)
+        classes = self.classes_
+        return self._decided(X, lambda scores: class_of(classes, scores))
+
+
+class LinearSVC(LinearClassifier):
+    __doc__ = f"""Linear support vector classifier with a certified optimality gap.
+
+    Minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i (x_i'w + b))`` by AID. The intercept b is not penalised (that
+    of :class:`sklearn.svm.LinearSVC` is; :class:`sklearn.svm.SVC` with a linear kernel solves the problem solved
+    here). More than two classes are fitted one against the rest, in shared passes over the data.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the losses.
+    class_weight : dict or "balanced", optional
+        Factors on the weights of the rows of each class.
+    dual : bool, default=False
+        Split clusters below, on and above the margin (the paper's dual procedure), so that ``dual_coef_`` satisfies
+        the optimality conditions row by row and not only in sum.{CONSTRAINTS}{WARM_START}{ENGINE_PARAMETERS}
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    support_ : ndarray of int
+        Rows with a dual variable that is not zero (for any class).
+    dual_coef_ : ndarray of shape (1, n_support) or (n_classes, n_support)
+        ``y_i alpha_i`` of these rows: a feasible dual of the original problem.{FITTED_ATTRIBUTES}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LinearSVC
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, "up", "down")
+    >>> model = LinearSVC(C=10).fit(X, y)
+    >>> model.predict([[1.0, 1.0]]), bool(model.gap_ <= 1e-4)
+    (array(['up'], dtype='<U4'), True)
+    """
+
+    _solvers = ("auto", "interior-point", "libsvm", "liblinear")
+    _ridge = 1.0
+
+    def _fitted_losses(self) -> list[Loss]:
+        n_classes = len(self.classes_)
+        return [hinge(float(self.C), float(k)) for k in ([1] if n_classes == 2 else range(n_classes))]
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        class_weight: Any = None,
+        dual: bool = False,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        init: Any = "auto",
+        initial_rate: float | None = None,
+        solver: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callbacks: Any = None,
+        categorical_features: Any = "from_dtype",
+        missing: str = "error",
+        unknown: str = "error",
+        standardize: bool = False,
+        warm_start: bool = False,
+        positive: bool = False,
+        bounds: Any = None,
+        constraints: Any = None,
+        checkpoint: Any = None,
+    ) -> None:
+        self.C = C
+        self.class_weight = class_weight
+        self.dual = dual
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.init = init
+        self.initial_rate = initial_rate
+        self.solver = solver
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.categorical_features = categorical_features
+        self.missing = missing
+        self.unknown = unknown
+        self.standardize = standardize
+        self.warm_start = warm_start
+        self.positive = positive
+        self.bounds = bounds
+        self.constraints = constraints
+        self.checkpoint = checkpoint
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVC:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table, path of a file, Dask array or DataFrame, or DataSource
+            See :func:`~aidlearn.open_source` for files and Dask collections.
+        y : array of shape (n_samples,), or name of the target's column if X is a path or a Dask DataFrame
+            Class of each row: numbers, strings or booleans. Not given when X is a source that has a target.
+        sample_weight : array of shape (n_samples,), optional
+            Non-negative.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        check_number("C", self.C, low=0)
+        before = getattr(self, "classes_", None)
+        run = self._classified(X, y, sample_weight)
+        region = self._region(run)
+        n_classes = len(self.classes_)
+        with one_blas_thread():
+            began = time.monotonic()
+            moments = self._measure(run)
+            one_pass = time.monotonic() - began
+            region = self._in_units(region, moments)
+            same = before is not None and np.array_equal(before, self.classes_)
+            n_fits = 1 if n_classes == 2 else n_classes
+            points = self._warm_points(n_fits, moments) if same else [None] * n_fits
+            positives = [1.0] if n_classes == 2 else [float(k) for k in range(n_classes)]
+            fits: list[Fitted] = []
+            duals: list[tuple[Int, Float]] | None = []
+            designs = [self._design(positive, moments, region) for positive in positives]
+            numbers = [None] if n_fits == 1 else list(range(n_fits))
+            to_fit = list(zip(numbers, designs, points, strict=True))
+            if n_fits > 1 and self.checkpoint is None and self._is_late(run, designs[0], PASSES * n_fits * one_pass):
+                fits, to_fit = hasty_classes(run, designs, self._callbacks()), []
+                duals = [self._duals(run, fit.result) for fit in fits]
+            for group in batched(to_fit, run.classes_at_once or n_classes):
+                fits += run_together(run, [self._one(k, design, point, moments) for k, design, point in group])
+                for fit in fits[-len(group) :]:
+                    duals = self._with_duals(run, duals, fit.result, n_fits)
+            self._store_duals(duals, n_fits, run)
+            fits = as_reported(run, moments, designs, fits, self.tol)
+        found = np.array([fit.result.point for fit in fits])
+        m = run.n_attributes
+        self.coef_ = self._slopes(found, moments)
+        self.intercept_ = found[:, m] if self.fit_intercept else np.zeros(len(found))
+        self._store_certificate(fits, len(fits) > 1, run)
+        return self
+
+    def _classified(self, X: Any, y: Any, sample_weight: Any) -> Run:
+        """A run over the data whose targets are the numbers of the classes."""
+        name = type(self).__name__
+        if is_elsewhere(X) or isinstance(X, DataSource):
+            source = self._source(X, y, sample_weight)
+            classes = Classes.of_source(source).several(name)
+            self.classes_ = classes.labels
+            return self._run(source, Targets(classes.labels, classes.factors(self.class_weight)))
+        codes, used = None, self._complete(X, y, sample_weight)
+        if y is not None:
+            classes, codes = Classes.of_labels(check_labels(used.y))
+            self.classes_ = classes.several(name).labels
+            factors = classes.factors(self.class_weight)
+            if factors is not None:
+                sample_weight = check_weight(used.weight, len(codes)) * factors[codes]
+            else:
+                sample_weight = used.weight
+        return self._run(self._source(X, codes, sample_weight, used.rows))
+
+    def _three_way(self) -> bool:
+        return bool(self.dual)
+
+    def _design(self, positive: float, moments: Moments, region: Region | None) -> Design:
+        """One class against the rest."""
+        loss = hinge(float(self.C), positive)
+        return Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0, region=region)
+
+    def _one(
+        self, number: int | None, design: Design, point: Float | None, moments: Moments
+    ) -> Callable[[Run], Fitted]:
+        """The fit of one class against the rest."""
+
+        def fit(run: Run) -> Fitted:
+            return self._fit_design(run, design, self._start_from(point), moments, number)
+
+        return fit
+
+    @staticmethod
+    def _duals(run: Run, result: Result) -> tuple[Int, Float]:
+        """Rows with a dual that is not zero, and these duals; the labels of the rows are let go.
+
+        A user who stops the fit here gets the model, without duals.
+        """
+        clusters, result.clusters = result.clusters, None
+        nothing = np.empty(0, dtype=np.int64), np.empty(0)
+        if run.stopped or result.solution is None or result.solution.dual is None:
+            return nothing
+        problem: PiecewiseLinear = clusters.problem
+        try:
+            return problem.entry_duals(clusters, result.solution.dual)
+        except KeyboardInterrupt:
+            run.stop()
+            return nothing
+
+    def _with_duals(
+        self, run: Run, duals: list[tuple[Int, Float]] | None, result: Result, n_fits: int
+    ) -> list[tuple[Int, Float]] | None:
+        """The duals of one more class beside the others; None once they take more than the memory limit leaves."""
+        if duals is None:
+            result.clusters = None
+            return None
+        duals = [*duals, self._duals(run, result)]
+        kept = sum(len(entries) for entries, _ in duals)
+        needed = DUAL_BYTES * kept + 8.0 * n_fits * min(kept, run.n_entries)
+        return duals if needed <= run.spare else None
+
+    def _store_duals(self, found: list[tuple[Int, Float]] | None, n_fits: int, run: Run) -> None:
+        if found is None:
+            warnings.warn(
+                f"dual_coef_ of {n_fits} models and {run.n_entries} rows does not fit into the memory limit of the "
+                "source: the model has neither dual_coef_ nor support_. Raise memory_limit to have them.",
+                stacklevel=3,
+            )
+            for name in ("support_", "dual_coef_"):
+                self.__dict__.pop(name, None)
+            return
+        supports = np.zeros(run.n_entries, dtype=bool)
+        for entries, _ in found:
+            supports[entries] = True
+        self.support_ = np.flatnonzero(supports)
+        self.dual_coef_ = np.zeros((len(found), len(self.support_)))
+        for row, (entries, duals) in zip(self.dual_coef_, found, strict=True):
+            row[np.searchsorted(self.support_, entries)] = duals
+
+
+class LinearSVR(RegressorMixin, LinearEstimator):
+    __doc__ = f"""Linear support vector regression with a certified optimality gap.
+
+    Minimises ``1/2 |w|^2 + C sum_i s_i max(0, |y_i - x_i'w - b| - epsilon)`` by AID; the intercept b is not penalised.
+
+    Parameters
+    ----------
+    epsilon : float, default=0.0
+        Half width of the tube in which errors are free.
+    C : float, default=1.0
+        Weight of the losses.{CONSTRAINTS}{WARM_START}{ENGINE_PARAMETERS}
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float{FITTED_ATTRIBUTES}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LinearSVR
+    >>> X = np.arange(20.0).reshape(-1, 1)
+    >>> model = LinearSVR(epsilon=0.5, C=100).fit(X, 2 * X[:, 0])
+    >>> bool(abs(model.predict(X) - 2 * X[:, 0]).max() <= 0.5 + 1e-6)
+    True
+    """
+
+    _solvers = ("auto", "interior-point")
+    _ridge = 1.0
+
+    def _fitted_losses(self) -> list[Loss]:
+        return [epsilon_insensitive(float(self.C), float(self.epsilon))]
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 0.0,
+        C: float = 1.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        init: Any = "auto",
+        initial_rate: float | None = None,
+        solver: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        callbacks: Any = None,
+        categorical_features: Any = "from_dtype",
+        missing: str = "error",
+        unknown: str = "error",
+        standardize: bool = False,
+        warm_start: bool = False,
+        positive: bool = False,
+        bounds: Any = None,
+        constraints: Any = None,
+        checkpoint: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.C = C
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.init = init
+        self.initial_rate = initial_rate
+        self.solver = solver
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.categorical_features = categorical_features
+        self.missing = missing
+        self.unknown = unknown
+        self.standardize = standardize
+        self.warm_start = warm_start
+        self.positive = positive
+        self.bounds = bounds
+        self.constraints = constraints
+        self.checkpoint = checkpoint
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVR:
+        """Fit the model (see :meth:`LinearSVC.fit`; y holds numbers)."""
+        self._check_parameters()
+        check_number("C", self.C, low=0)
+        check_number("epsilon", self.epsilon, low=0, include_low=True)
+        run = self._run(self._source(X, y, sample_weight))
+        region = self._region(run)
+        with one_blas_thread():
+            moments, offset = self._measure_and_centre(run)
+            region = self._in_units(region, moments, offset)
+            loss = epsilon_insensitive(float(self.C), float(self.epsilon))
+            design = Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0, offset=offset, region=region)
+            start = self._start_from(self._warm_points(1, moments, offset)[0])
+            fit = self._fit_design(run, design, start, moments)
+            [fit] = as_reported(run, moments, [design], [fit], self.tol)
+        point, m = fit.result.point, run.n_attributes
+        self.coef_ = self._slopes(point, moments)
+        self.intercept_ = float(point[m]) + offset if self.fit_intercept else 0.0
+        self._store_certificate([fit], False, run, offset)
+        return self
+
+    def predict(self, X: Any) -> Float:
+        """Predict the target of every row (as a lazy Dask array for a Dask collection)."""
+        return self._decided(X)

@@ -1,0 +1,1 @@
+"""Cross-validated estimators: paths of penalties over folds."""

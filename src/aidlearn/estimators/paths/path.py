@@ -1,0 +1,379 @@
+"""Cross-validation over a path of penalties: every point of every fold certified, for the price of a few fits.
+
+Along the path solutions of a sample tell where those of the folds are, which have weights of zero for the rows they
+leave out: folds and close penalties share passes (:mod:`aidlearn.neighbours.batch`), and no row is copied.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import time
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing
+
+from aidlearn.data.opening import is_elsewhere
+from aidlearn.data.passes.folds import Folds
+from aidlearn.data.passes.moments import Moments, inspect
+from aidlearn.data.passes.resampling import Reweighted
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.source import DataSource
+from aidlearn.data.rows.threads import one_blas_thread
+from aidlearn.engine.clusters import Clusters
+from aidlearn.engine.loop import aid
+from aidlearn.estimators.batch_file import PART, BatchFile
+from aidlearn.estimators.checks import check_flag, check_number
+from aidlearn.estimators.fitting import checkpoint_of
+from aidlearn.estimators.linear.template import LinearEstimator
+from aidlearn.estimators.paths.points import DOUBT, Path, Told, proven_gap
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.problem import PiecewiseLinear
+from aidlearn.linear.start.sharpen import Band, few_entries
+from aidlearn.neighbours.batch import Batch, Member, Refit, Solved
+from aidlearn.neighbours.sampled_start import Sampled
+from aidlearn.neighbours.shared_clusters import SamePartition, Together, solve_together
+from aidlearn.numerics import Float
+
+logger = logging.getLogger("aidlearn")
+
+FEW = 0.25
+"""Part of the rows that may lie so close to a solution: with more of them, groups cost less."""
+LEAST_TIME = 1e-3
+"""Seconds for the last fit where the points have taken all of them: a hasty one."""
+
+CV_PARAMETERS = """
+    cv : int, splitter or iterable of (train, test), default=5
+        scikit-learn's meaning. Folds are weights of the rows: nothing is copied."""
+CV_ENGINE = """
+    refit : bool, default=True
+        Fit all rows with the best penalty. Otherwise the coefficients are the means of those of the folds, without a
+        certificate.
+    fit_intercept : bool, default=True
+    tol : float, default=1e-4
+        Certified relative gap of every point of every fold, and of the refit.
+    max_iter : int, default=100
+        Limit on iterations of a fit.
+    time_limit : float, optional
+        Seconds for all of it. Points that time was short of have infinite ``gaps_`` and NaN scores, and the penalty is
+        chosen among those that all folds have (a warning says so); where there is none, ``TimeoutError``.
+    checkpoint : str or path, optional
+        Where points are saved as they are done (with ``.batch`` behind its name), and the refit; the same fit goes on
+        from there.
+    n_jobs, random_state, verbose, callbacks, categorical_features, missing, unknown
+        As in the single model."""
+CV_ATTRIBUTES = """
+    gaps_ : ndarray of shape (n_folds, n_penalties)
+        Certified relative gap of each point{worst}.
+    n_refitted_ : int
+        Points that took a fit of their own on all rows.
+    n_passes_ : int
+        Over the data, with those of the refit.
+    coef_, intercept_, objective_, lower_bound_, gap_, status_
+        Of the refit, as in the single model.
+    n_iter_, n_clusters_, aggregation_rate_, history_, start_, plan_, cluster_sizes_, cluster_distances_,
+    frames_
+        Of the refit, too, as are ``support_`` and ``dual_coef_`` of a classifier.
+    classes_, n_features_in_, feature_names_in_, n_dropped_
+        Of the data, as in the single model."""
+
+
+@dataclass
+class Rows:
+    """Rows of a cross-validation, and what is measured of them."""
+
+    run: Run
+    folds: Folds
+    all: Run
+    """The run with the weights of the fit on all rows."""
+    moments: Moments
+    offset: float = 0.0
+    """Taken from the targets."""
+    n_fits: int = 1
+    """Classes that are fitted against the rest."""
+    partition: Clusters | None = None
+    """That all folds have shared, if they have."""
+
+
+class CrossValidated(LinearEstimator):
+    """What the cross-validated models share."""
+
+    cv: Any
+    scoring: Any
+    refit: bool
+    init: Any = "auto"
+    initial_rate: float | None = None
+    solver: str = "auto"
+
+    @abstractmethod
+    def _single(self, value: float) -> Any:
+        """The model of one penalty, not fitted."""
+
+    @abstractmethod
+    def _design(self, rows: Rows, value: float, number: int) -> Design:
+        """The problem of one penalty (and class) on all rows."""
+
+    @abstractmethod
+    def _score(self, chunk: Chunk, scores: Float) -> Float:
+        """Score of each row by the rule of ``scoring=None``, from linear scores of shape (rows, fits)."""
+
+    def _check_cv_parameters(self) -> None:
+        self._check_parameters()
+        check_flag("refit", self.refit)
+
+    def _fold_weights(self, run: Run, X: Any, classifies: bool) -> Folds:
+        """The folds that ``cv`` asks for, from the targets as the fit sees them."""
+        targets: list[Float] = []
+        run.map(lambda chunk, state: (np.array(chunk.y), None), collect=targets.append)
+        y = np.concatenate(targets)
+        y = y.astype(np.int64) if classifies else y
+        splits = check_cv(self.cv, y, classifier=classifies).split(np.zeros((len(y), 1)), y)
+        return Folds.of(splits, len(y))
+
+    def _path(self, rows: Rows, values: Sequence[float], number: int) -> list[list[Solved | None]]:
+        """Solutions of each fold (inner) at each value (outer) for one class; None for those that time was short of."""
+        n_folds, n_values = rows.folds.n, len(values)
+        designs = [self._design(rows, value, number) for value in values]
+        pairs = [(k, fold) for k in range(n_values) for fold in range(n_folds)]
+        members = [Member(designs[k].loss, fold, designs[k].l1 / designs[k].weight) for k, fold in pairs]
+
+        def refit(member: int, problem: Member, point: Float | None) -> Solved:
+            return self._refitted(rows, values[pairs[member][0]], number, problem, point)
+
+        part = PART if rows.n_fits == 1 else f"{number}.{PART}"
+        recipe, digest = rows.run.source.recipe, rows.moments.digest
+        file = BatchFile(checkpoint_of(self, recipe, digest, part, folds=rows.folds.digest), len(members))
+        progress = Told(self._callbacks(), file, rows.run)
+        try:
+            if few_entries(rows.run.n_entries, designs[0].n_variables):
+                self._fit_rest(members, refit, progress)
+            else:
+                self._neighbours(rows, designs, members, refit, progress)
+        except KeyboardInterrupt:
+            rows.run.stop()
+        solved = progress.solved
+        return [[solved.get(k * n_folds + fold) for fold in range(n_folds)] for k in range(n_values)]
+
+    def _fit_rest(self, members: Sequence[Member], refit: Refit, progress: Told) -> None:
+        """A fit of its own for each member that is left."""
+        for k in progress.left(self.tol):
+            if progress.ended:
+                return
+            before = progress.solved.get(k)
+            found = refit(k, members[k], None if before is None else before.point)
+            if not progress.run.stopped:
+                progress({k: found})
+
+    def _neighbours(
+        self, rows: Rows, designs: Sequence[Design], members: Sequence[Member], refit: Refit, progress: Told
+    ) -> None:
+        """All members: near rows where they are few, clusters of one fit where they are not, fits for what is left."""
+        if not progress.left(self.tol):
+            return
+        start = Band()
+        middle = designs[len(designs) // 2]
+        problem = PiecewiseLinear(rows.all, middle, self._procedure(start))
+        run = rows.run
+        fit = aid(problem, self._limits(run), self._callbacks())
+        if progress.ended:
+            return
+        sampled = Sampled.of_start(start, rows.all, middle)
+        point = fit.point
+        share = sampled.share(middle, (point, point), DOUBT * sampled.error(middle, point))
+        if share <= min(FEW, sampled.largest_share(rows.folds.n)) and not sampled.is_tied(middle, point):
+            batch = Batch(run, designs[0], members, rows.folds, self.tol, sampled.metric)
+            path = Path(sampled, designs, rows.folds.n)
+            progress(batch.solve(path.corridors(), None, path.begin, progress, progress.solved))
+        left, layout = progress.left(self.tol), middle.layout
+        # Sums of all folds side by side.
+        fits = fit.n_clusters * middle.n_variables * rows.folds.n <= run.budget.clusters
+        if left and fits and not middle.offset and not (layout and layout.levels):
+            together = Together(run, middle, members, rows.folds, fit.clusters)
+            points = {k: progress.solved[k].point if k in progress.solved else point for k in left}
+            rows.partition = fit.clusters
+            progress(solve_together(together, left, points, self.tol, progress))
+        self._fit_rest(members, refit, progress)
+
+    def _refitted(self, rows: Rows, value: float, number: int, member: Member, point: Float | None) -> Solved:
+        """One fold on all rows, from a point close to it if there is one."""
+        run = Reweighted(rows.run, rows.folds, member.replicate)
+        moments = inspect(run, self.fit_intercept)
+        run.end = rows.run.end
+        own = replace(rows, all=run, moments=moments)
+        start = Band()
+        if point is not None:
+            start.continue_from(point)
+        self.n_refitted_ += 1
+        logger.debug("fold %d is fitted on all rows at %g", member.replicate, value)
+        single = self._single(value).set_params(checkpoint=None)  # points are saved together
+        return Solved.of(single._fit_design(run, self._design(own, value, number), start, moments).result)
+
+    def _validate(self, rows: Rows, values: Sequence[float]) -> Float:
+        """Fit all points of all folds; returns them, shape (fits, folds, values, variables), and sets ``gaps_``.
+
+        Points that time was short of are NaN, with an infinite gap.
+        """
+        self.n_refitted_ = 0
+        order = np.argsort(values, kind="stable")
+        with one_blas_thread():
+            paths = [self._path(rows, [values[k] for k in order], number) for number in range(rows.n_fits)]
+        back = np.argsort(order)
+        paths = [[path[k] for k in back] for path in paths]
+        missing = np.full(rows.run.n_attributes + self.fit_intercept, np.nan)
+        points = np.array([[[missing if s is None else s.point for s in at] for at in path] for path in paths])
+        gaps = np.array([[[np.inf if s is None else proven_gap(s) for s in at] for at in path] for path in paths])
+        self.gaps_ = gaps.swapaxes(1, 2).max(axis=0)
+        return points.swapaxes(1, 2)
+
+    def _default_scores(self, rows: Rows, points: Float) -> Float:
+        """Weighted means over the test rows of each fold, by one pass."""
+        n_fits, n_folds, n_values, _ = points.shape
+        m, folds = rows.run.n_attributes, rows.folds
+        slopes = points[..., :m]
+        levels = points[..., m] if self.fit_intercept else np.zeros(points.shape[:3])
+        total = np.zeros((n_folds, n_values + 1))
+
+        def measure(chunk: Chunk, state: Any) -> tuple[Float, None]:
+            sums = np.zeros_like(total)
+            for fold in range(n_folds):
+                tested = chunk.select(np.flatnonzero(folds.testing[fold, chunk.start : chunk.stop]))
+                if tested.n_entries == 0:
+                    continue
+                flat = slopes[:, fold].reshape(-1, m).T
+                scores = np.asarray(tested.X @ flat, dtype=np.float64) + levels[:, fold].ravel()
+                scores = scores.reshape(-1, n_fits, n_values)
+                for k in range(n_values):
+                    sums[fold, k] = tested.weight @ self._score(tested, scores[:, :, k])
+                sums[fold, -1] = tested.weight.sum()
+            return sums, None
+
+        def collect(part: Float) -> None:
+            total[:] += part
+
+        rows.run.map(measure, collect=collect)
+        weight = total[:, -1:]
+        return np.divide(total[:, :-1], weight, out=np.full((n_folds, n_values), np.nan), where=weight > 0)
+
+    def _asked_scores(self, rows: Rows, probe: Any, X: Any, y: Any, sample_weight: Any, points: Float) -> Float:
+        """Scores by the scorer that was asked for, on rows in memory."""
+        if is_elsewhere(X) or isinstance(X, DataSource):
+            raise ValueError("scoring needs rows in memory; files, sources and Dask are scored with scoring=None.")
+        scorer = check_scoring(probe, scoring=self.scoring)
+        used = self._complete(X, y, sample_weight)
+        kept = np.arange(rows.run.n_entries) if used.rows is None else np.flatnonzero(used.rows)
+        scores = np.full(points.shape[1:3], np.nan)
+        for fold in range(rows.folds.n):
+            tested = np.flatnonzero(rows.folds.testing[fold])
+            its_X, its_y = _safe_indexing(X, kept[tested]), _safe_indexing(used.y, tested)
+            told = {} if used.weight is None else {"sample_weight": np.asarray(used.weight)[tested]}
+            for k in np.flatnonzero(np.isfinite(self.gaps_[fold])):
+                model = copy.copy(probe)
+                self._give(model, points[:, fold, k], rows)
+                scores[fold, k] = scorer(model, its_X, its_y, **told)
+        return scores
+
+    def _give(self, model: Any, points: Float, rows: Rows) -> None:
+        """Coefficients to a model, from points of its fits."""
+        m = rows.run.n_attributes
+        levels = points[:, m] + rows.offset if self.fit_intercept else np.zeros(len(points))
+        if hasattr(model, "classes_"):
+            model.coef_, model.intercept_ = points[:, :m], levels
+        else:
+            model.coef_, model.intercept_ = points[0, :m], float(levels[0])
+
+    def _finish(
+        self, rows: Rows, values: Sequence[float], points: Float, probe: Any, X: Any, y: Any, sample_weight: Any
+    ) -> float:
+        """Scores, the best value, and the model with it."""
+        if self.scoring is None:
+            self.scores_ = np.where(np.isfinite(self.gaps_), self._default_scores(rows, points), np.nan)
+        else:
+            self.scores_ = self._asked_scores(rows, probe, X, y, sample_weight, points)
+        raised = points
+        if self.fit_intercept and rows.offset:
+            raised = points.copy()
+            raised[..., -1] += rows.offset
+        self.coefs_paths_ = raised if len(raised) > 1 else raised[0]
+        means = self.scores_.mean(axis=0)
+        self._tell_of_missing(rows)
+        best = int(np.nanargmax(means)) if np.isfinite(means).any() else 0
+        for name in [name for name in vars(self) if name in CERTIFICATE]:
+            del self.__dict__[name]  # of an earlier fit
+        final, n_passes = probe, rows.run.n_passes
+        if self.refit and not rows.run.stopped:
+            final = self._single(values[best])
+            if np.isinf(self.gaps_).any():  # another penalty may be chosen when the rest is done
+                final.set_params(checkpoint=None)
+            if math.isfinite(rows.run.end):
+                final.set_params(time_limit=max(rows.run.end - time.monotonic(), LEAST_TIME))
+            if rows.partition is not None and rows.n_fits == 1:
+                final._begin_with(SamePartition(rows.partition, points[0, 0, best]))
+            final.fit(X, y, sample_weight)
+            n_passes += final.n_passes_
+        else:
+            self._give(final, points[:, :, best].mean(axis=1), rows)
+        self.__dict__.update({name: value for name, value in vars(final).items() if name.endswith("_")})
+        self.n_passes_ = n_passes
+        return float(values[best])
+
+    def _tell_of_missing(self, rows: Rows) -> None:
+        """Say what a limit on time, or the user, has left out; without any value that all folds have, end.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If the user has stopped the fit before there was anything to choose from.
+        TimeoutError
+            The same of the limit on time.
+        """
+        missing = np.isinf(self.gaps_)
+        if not missing.any() and not rows.run.stopped:
+            return
+        if missing.any(axis=0).all():
+            if rows.run.stopped:
+                raise KeyboardInterrupt
+            raise TimeoutError(
+                f"time_limit={self.time_limit} ended before all {rows.folds.n} folds were fitted for any of the "
+                f"{missing.shape[1]} penalties. Give more time, fewer penalties or fewer folds"
+                f"{', or go on from the checkpoint' if self.checkpoint is not None else ''}."
+            )
+        why, then = f"time_limit={self.time_limit} ended", "chosen"
+        if rows.run.stopped:
+            why, then = "The fit was stopped", "chosen, and its coefficients averaged over the folds,"
+        warnings.warn(
+            f"{why} with {missing.sum()} of {missing.size} points not fitted (their gaps_ are infinite): the penalty "
+            f"was {then} among the {int((~missing.any(axis=0)).sum())} that all folds have.",
+            stacklevel=4,
+        )
+
+
+CERTIFICATE = (
+    *("objective_", "lower_bound_", "gap_", "status_", "n_iter_", "n_clusters_", "aggregation_rate_", "history_"),
+    *("start_", "plan_"),
+    *("cluster_sizes_", "cluster_distances_", "frames_", "support_", "dual_coef_", "recipe_", "feature_names_in_"),
+)
+"""Fitted attributes that not every fit has."""
+
+
+def checked_path(name: str, given: Any) -> list[float]:
+    """The values of a path that was given in full."""
+    values = np.atleast_1d(np.asarray(given)).ravel().tolist()
+    if not values:
+        raise ValueError(f"{name} must hold at least one number, got an empty sequence.")
+    for value in values:
+        check_number(name, value, low=0, include_low=name == "alphas")
+    return [float(value) for value in values]
+
+
+def weighted_run(run: Run, folds: Folds) -> Run:
+    """The run of the fit on all rows: the same, unless classes have factors."""
+    return run if folds.factors is None else Reweighted(run, folds, folds.n)

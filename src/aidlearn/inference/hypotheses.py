@@ -1,0 +1,164 @@
+"""Tests of linear hypotheses, and between models: of slopes across quantiles, of models with fewer columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from aidlearn.numerics import Float
+
+if TYPE_CHECKING:
+    from aidlearn.inference.summary import Summary
+
+INTERCEPT = "(intercept)"
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """The result of a test.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import QuantileRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> y = X[:, 0] + rng.normal(size=500)
+    >>> test = QuantileRegressor(quantile=0.5).fit(X, y).summary(X, y).wald_test(["x1"])
+    >>> test.df, bool(test.p_value > 0.01)
+    (1, True)
+    """
+
+    __test__ = False  # no test of this package
+
+    name: str
+    statistic: float
+    df: int
+    """Restrictions tested."""
+    df_residual: float | None
+    """Of the F distribution; None where the statistic is compared with chi-squared."""
+    p_value: float
+
+    def __str__(self) -> str:
+        kind = f"chi2({self.df})" if self.df_residual is None else f"F({self.df}, {self.df_residual:g})"
+        return f"{self.name}: {kind} = {self.statistic:.4f}, p = {self.p_value:.4g}"
+
+
+def wald(name: str, rest: Float, covariance: Float, df_residual: float) -> TestResult:
+    """``rest' covariance^-1 rest / q`` by the F distribution."""
+    q = len(rest)
+    if np.linalg.matrix_rank(covariance, hermitian=True) < q:
+        raise ValueError(f"{name}: the restrictions are not independent of one another.")
+    statistic = float(rest @ np.linalg.solve(covariance, rest)) / q
+    return TestResult(name, statistic, q, df_residual, float(stats.f.sf(statistic, q, df_residual)))
+
+
+def equal_slopes(summaries: Sequence[Summary], names: Sequence[str] | None = None) -> TestResult:
+    """Test that slopes are the same at several quantiles (Koenker and Bassett 1982).
+
+    Parameters
+    ----------
+    summaries : list of Summary
+        Of the same rows at different quantiles: what ``summary`` gives of several quantiles, with ``se`` "iid", "nid",
+        "kernel" or "bootstrap".
+    names : sequence of str, optional
+        Of the coefficients that are compared; all slopes by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import QuantileRegressor, equal_slopes
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(3000, 1))
+    >>> y = X[:, 0] + (0.5 + X[:, 0]) * rng.normal(size=3000)
+    >>> summaries = QuantileRegressor(quantile=[0.2, 0.8], tol=1e-8).fit(X, y).summary(X, y)
+    >>> bool(equal_slopes(summaries).p_value < 0.001)
+    True
+    """
+    if len(summaries) < 2:
+        raise ValueError(f"equal_slopes compares the summaries of at least 2 quantiles, got {len(summaries)}.")
+    first = summaries[0]
+    if any(s.names != first.names or s.n != first.n or s.se != first.se for s in summaries):
+        raise ValueError("equal_slopes compares summaries of the same rows and columns with the same se.")
+    if len({s.quantile for s in summaries}) < len(summaries):
+        raise ValueError("equal_slopes compares different quantiles; two are the same.")
+    chosen = [name for name in first.names if name != INTERCEPT] if names is None else list(names)
+    unknown = [name for name in chosen if name not in first.names]
+    if unknown or not chosen:
+        raise ValueError(f"There is no coefficient {unknown[0]!r}." if unknown else "There is no slope to compare.")
+    p, m = len(first.names), len(summaries)
+    joint = _joint_covariance(summaries)
+    R = np.zeros((len(chosen) * (m - 1), m * p))
+    for k in range(m - 1):
+        for j, name in enumerate(chosen):
+            row, column = k * len(chosen) + j, first.names.index(name)
+            R[row, k * p + column], R[row, (k + 1) * p + column] = 1.0, -1.0
+    rest = R @ np.concatenate([s.coefficients for s in summaries])
+    listed = ", ".join(f"{s.quantile:g}" for s in summaries)
+    return wald(f"Equality of slopes at quantiles {listed}", rest, R @ joint @ R.T, m * first.n - len(R))
+
+
+def _joint_covariance(summaries: Sequence[Summary]) -> Float:
+    """Of the coefficients of all quantiles: blocks ``(min(s, t) - s t) H_s^-1 J H_t^-1``."""
+    kept = [summary.replicates for summary in summaries if summary.replicates is not None]
+    if len(kept) == len(summaries):
+        return np.cov(np.hstack(kept), rowvar=False)
+    pairs = [(s.bread, s.gram) for s in summaries if s.bread is not None and s.gram is not None and s.se != "cluster"]
+    if len(pairs) < len(summaries):
+        raise ValueError(f'equal_slopes needs se="iid", "nid", "kernel" or "bootstrap", got {summaries[0].se!r}.')
+    levels = [summary.quantile for summary in summaries]
+    return np.block(
+        [
+            [(min(s, t) - s * t) * (one @ gram @ two) for t, (two, _) in zip(levels, pairs, strict=True)]
+            for s, (one, gram) in zip(levels, pairs, strict=True)
+        ]
+    )
+
+
+def likelihood_ratio_test(restricted: Summary, full: Summary) -> TestResult:
+    """Test a model against one with more columns by their losses (Koenker and Machado 1999).
+
+    ``2 (V_restricted - V_full) / (tau (1 - tau) s)`` is compared with chi-squared. It presumes iid errors: s is the
+    sparsity of the full model, whose summary was made with ``se="iid"``.
+
+    Parameters
+    ----------
+    restricted : Summary
+        Of the model with fewer columns, by the same rows.
+    full : Summary
+        Of the model with all of them.
+
+    Returns
+    -------
+    TestResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import LADRegressor, likelihood_ratio_test
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> y = X[:, 0] + X[:, 1] + rng.normal(size=500)
+    >>> small = LADRegressor().fit(X[:, :1], y).summary(X[:, :1], y, se="iid")
+    >>> large = LADRegressor().fit(X, y).summary(X, y, se="iid")
+    >>> test = likelihood_ratio_test(small, large)  # does the second column matter?
+    >>> test.df, bool(test.p_value < 1e-6)
+    (1, True)
+    """
+    if full.se != "iid" or full.sparsity is None:
+        raise ValueError('likelihood_ratio_test presumes iid errors: make the summary of the full model with se="iid".')
+    if full.n != restricted.n or full.quantile != restricted.quantile:
+        raise ValueError("likelihood_ratio_test compares models of the same rows at the same quantile.")
+    extra = [name for name in full.names if name not in restricted.names]
+    missing = [name for name in restricted.names if name not in full.names]
+    if missing or not extra:
+        raise ValueError("The columns of the restricted model must be some, not all, of those of the full model.")
+    tau = full.quantile
+    # Two losses that are each known to the tolerance of a fit may come out in the wrong order.
+    statistic = max(2 * (restricted.loss - full.loss) / (tau * (1 - tau) * full.sparsity), 0.0)
+    name = f"Likelihood ratio test of {', '.join(extra) if len(extra) <= 4 else f'{len(extra)} coefficients'}"
+    return TestResult(name, statistic, len(extra), None, float(stats.chi2.sf(statistic, len(extra))))

@@ -1,0 +1,87 @@
+"""Confidence intervals of quantile regression coefficients by inverting a rank test (Koenker 1994), for small data.
+
+For coefficient j, regress ``y - x_j b`` on the other columns at quantile tau. The dual solution p (the regression rank
+scores less ``1 - tau``) gives the test that the coefficient is b,
+
+    T(b) = x_j'p(b) / sqrt(tau (1 - tau) |x_j less its projection on the others|^2),
+
+asymptotically standard normal for iid errors and a decreasing step function of b. The interval is where |T| does not
+exceed its critical value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.numerics import Float
+
+MOST_ROWS = 2000
+"""Every interval takes some hundred linear programs of all rows."""
+PRECISION = 1e-7
+"""Of the ends of an interval, relative to its first width."""
+
+
+@dataclass(frozen=True)
+class SmallRows:
+    """All rows with a positive weight, times it; the intercept first."""
+
+    X: Float
+    y: Float
+
+    @classmethod
+    def of(cls, run: Run, fit_intercept: bool) -> SmallRows:
+        parts: list[tuple[Float, Float]] = []
+
+        def read(chunk: Chunk, state: Any) -> tuple[tuple[Float, Float], None]:
+            w = chunk.weight[:, None]
+            rows = chunk.dense_rows(slice(None))
+            X = np.hstack([np.ones_like(w), rows]) if fit_intercept else rows
+            used = chunk.weight > 0
+            return ((X * w)[used], (chunk.y * chunk.weight)[used]), None
+
+        run.map(read, collect=parts.append)
+        return cls(np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts]))
+
+
+class RankTest:
+    """T(b) of one coefficient."""
+
+    def __init__(self, rows: SmallRows, j: int, quantile: float) -> None:
+        self.x, self.y = rows.X[:, j], rows.y
+        self.others = np.delete(rows.X, j, axis=1)
+        self.bounds = np.tile([quantile - 1, quantile], (len(self.y), 1))
+        rest = self.x
+        if self.others.shape[1]:
+            rest = self.x - self.others @ np.linalg.lstsq(self.others, self.x, rcond=None)[0]
+        self.scale = float(np.sqrt(quantile * (1 - quantile) * rest @ rest))
+
+    def __call__(self, b: float) -> float:
+        z = self.y - self.x * b
+        size = float(np.abs(z).max()) or 1.0
+        equalities = (self.others.T, np.zeros(self.others.shape[1])) if self.others.shape[1] else (None, None)
+        found = optimize.linprog(-z / size, A_eq=equalities[0], b_eq=equalities[1], bounds=self.bounds, method="highs")
+        if found.x is None:
+            raise ArithmeticError(f"The linear program of a rank test failed: {found.message}")
+        return float(self.x @ found.x) / self.scale
+
+    def crossing(self, critical: float, inside: float, step: float) -> float:
+        """Where T passes a critical value, going from ``inside`` the interval in the direction of ``step``."""
+        sign = -1.0 if step > 0 else 1.0  # T decreases
+        end = inside + step
+        for _ in range(60):
+            if sign * self(end) > critical:
+                break
+            step *= 2
+            end = inside + step
+        else:
+            return float(np.inf if step > 0 else -np.inf)
+        while abs(end - inside) > PRECISION * abs(step):
+            middle = (inside + end) / 2
+            inside, end = (inside, middle) if sign * self(middle) > critical else (middle, end)
+        return (inside + end) / 2

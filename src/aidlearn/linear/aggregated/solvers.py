@@ -1,0 +1,121 @@
+"""Solvers of the aggregated problem by name: our interior point and adapters (paper, section 4)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from scipy import optimize
+
+from aidlearn.engine.problem import Accuracy, Solution
+from aidlearn.linear.aggregated import interior_point
+from aidlearn.linear.aggregated.adapters import solve_by_liblinear, solve_by_libsvm
+from aidlearn.linear.aggregated.certificate import Certificate, certify, trivial
+from aidlearn.linear.aggregated.hinge_rows import Basis, HingeRows, NearlyCollinear
+from aidlearn.numerics import Float
+
+AggregatedSolver = Callable[[HingeRows, Float | None, bool, Accuracy], Solution]
+
+SMALL = 500
+"""Up to this many rows the verified optimum costs next to nothing."""
+
+
+GRACE, HURRIED = 0.05, 1e-3
+"""Seconds that a problem of so few rows has in any case, for a bound that is worth them, and the accuracy of that."""
+MOST_ROWS_FOR_HIGHS = 20_000
+SECONDS_OF_HIGHS = 5.0
+"""For a second opinion: of some nearly collinear columns it has none in hours."""
+LARGEST_COST = 2.0**20
+"""In typical margins. HiGHS compares costs with 1e-7 and has ended the process at 1e12; a row further from its kink
+than this is on its side whatever the number."""
+
+
+def solve_by_interior_point(
+    rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy, small: int = SMALL
+) -> Solution:
+    """Solve around ``point`` in scaled coordinates; up to ``small`` rows to a verified optimum."""
+    basis, scaled = _scaled(rows, point, has_intercept)
+    start = np.zeros(len(basis.scale)) if point is None else basis.to_coordinates(point)
+    relative, deadline = accuracy.relative, accuracy.deadline
+    if time.monotonic() > deadline:
+        relative, deadline = max(relative, HURRIED), deadline if len(rows.e) > small else time.monotonic() + GRACE
+    elif len(rows.e) <= small:
+        relative = 0.0
+    found = interior_point.solve(scaled, start, relative, deadline, duals=accuracy.duals)
+    unproven = found.gap > max(1e-3 * abs(found.value), scaled.rounding)
+    tractable = not rows.ridge.any() and len(rows.e) <= MOST_ROWS_FOR_HIGHS
+    if unproven and tractable and time.monotonic() < accuracy.deadline:
+        # Nearly collinear columns: a simplex method keeps digits that normal equations lose.
+        other = solve_by_highs(rows, point, has_intercept, accuracy, SECONDS_OF_HIGHS)
+        if other.lower_bound > found.certificate.bound:
+            return other
+    solution = _solution(basis, _without_dust(scaled, found), found.certificate, found.verified)
+    return replace(solution, n_steps=found.n_steps)
+
+
+def solve_by_highs(
+    rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy, most_seconds: float = math.inf
+) -> Solution:
+    """Solve the dual linear program with HiGHS; the bound is the value of its repaired dual."""
+    if rows.ridge.any():
+        raise ValueError("solver='highs' solves linear programs only; use solver='auto' for this model.")
+    basis, scaled = _scaled(rows, point, has_intercept)
+    left = min(max(accuracy.deadline - time.monotonic(), 0.01), most_seconds)
+    used = scaled.A.maxima() > 0
+    if not used.any():  # no column to move: every row has its loss
+        nothing = np.zeros(len(used))
+        certificate = certify(scaled, np.where(scaled.e > 0, scaled.upper, scaled.lower), nothing)
+        return _solution(basis, nothing, certificate, True)
+    answer = optimize.linprog(
+        -np.clip(scaled.e, -LARGEST_COST, LARGEST_COST),
+        A_eq=scaled.A.transposed(used),
+        b_eq=np.zeros(int(used.sum())) if scaled.linear is None else scaled.linear[used],
+        bounds=np.column_stack([scaled.lower, scaled.upper]),
+        method="highs",
+        options={"time_limit": left} if math.isfinite(left) else {},
+    )
+    if answer.x is None or answer.eqlin is None or len(answer.eqlin.marginals) == 0:
+        return _solution(basis, np.zeros(len(used)), trivial(scaled), False)
+    w = np.zeros(len(used))
+    w[used] = -answer.eqlin.marginals
+    certificate = certify(scaled, answer.x, w)
+    value = scaled.value(w)
+    verified = value - certificate.bound <= interior_point.VERIFIED * abs(value)
+    return _solution(basis, w, certificate, verified)
+
+
+def _without_dust(rows: HingeRows, found: interior_point.AggregatedSolution) -> Float:
+    """The solution, or the one without slopes if that is no worse: an interior point never quite reaches 0."""
+    level = np.where(rows.free, found.w, 0.0)
+    if rows.free.all() or rows.value(level) > found.value or rows.violation(level) > 0:
+        return found.w
+    return level
+
+
+def _solution(basis: Basis, w: Float, certificate: Certificate, verified: bool) -> Solution:
+    """What was found in the coordinates and units of a basis, in those of the problem."""
+    bound = certificate.bound * basis.unit * basis.mass
+    return Solution(basis.to_point(w), bound, verified, basis.to_dual(certificate.dual))
+
+
+def _scaled(rows: HingeRows, point: Float | None, has_intercept: bool) -> tuple[Basis, HingeRows]:
+    """Coordinates around the point; without one, around the weighted least squares solution."""
+    if point is None and rows.free.all():
+        A, weight = rows.A.part(0, rows.n_soft), rows.weight[: rows.n_soft]
+        point = A.least_squares(np.sqrt(weight / weight.max()), rows.e[: rows.n_soft])
+    basis = Basis.of(rows, point, has_intercept)
+    if basis.weakest < rows.least_pivot:
+        raise NearlyCollinear(f"{basis.weakest:.1e}")
+    return basis, basis.apply(rows)
+
+
+SOLVERS = {
+    "auto": solve_by_interior_point,
+    "interior-point": solve_by_interior_point,
+    "highs": solve_by_highs,
+    "libsvm": solve_by_libsvm,
+    "liblinear": solve_by_liblinear,
+}

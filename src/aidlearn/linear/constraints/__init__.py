@@ -1,0 +1,1 @@
+"""Where coefficients may lie: bounds, inequalities and equations, and coordinates without equations."""

@@ -1,0 +1,240 @@
+"""Where the variables of a linear model may lie: bounds and linear constraints (the paper's form (1) allows them).
+
+Constraints enter the aggregated problems and their certificates alone; entries know nothing of them. A region is made
+once, before the fit: it names constraints that contradict each other, finds those that leave no room, which are
+equations, and a point with room in all the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, optimize, sparse
+
+from aidlearn.numerics import Float
+
+ROUNDS = 12
+"""Of dividing rows and columns by the roots of their largest numbers, before a linear program is solved."""
+RANK = 1e-11
+"""Relative pivot up to which an equation follows from others."""
+BOUND_COST = 1000.0
+"""Of missing a bound, relative to that of missing another constraint, where one has to be named."""
+MET = 1e-9
+"""Violation, relative to the numbers of a constraint, up to which it counts as met."""
+
+
+class Infeasible(ValueError):
+    """Constraints that no point meets, and which.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.optimize import Bounds, LinearConstraint
+    >>> from aidlearn import Infeasible, LADRegressor
+    >>> model = LADRegressor(bounds=Bounds(0, 1), constraints=LinearConstraint([1, 1], 3, np.inf))
+    >>> try:
+    ...     model.fit(np.eye(2), [1.0, 2.0])
+    ... except Infeasible as error:
+    ...     print("no such coefficients")
+    no such coefficients
+    """
+
+
+@dataclass(frozen=True)
+class Region:
+    """The points with ``G v >= h`` and ``E v = f``."""
+
+    G: Any
+    """CSR matrix of the inequalities; those of bounds come first."""
+    h: Float
+    E: Float
+    """Independent equations."""
+    f: Float
+    lower: Float
+    upper: Float
+    """Bounds, which points meet exactly."""
+    centre: Float
+    """A point that meets the equations and has room in all inequalities."""
+
+    @classmethod
+    def of(
+        cls,
+        lower: Float,
+        upper: Float,
+        A: Any,
+        low: Float,
+        high: Float,
+        name: Callable[[int], str] = lambda row: f"constraint {row}",
+    ) -> Region:
+        """The points with ``lower <= v <= upper`` and ``low <= A v <= high``.
+
+        ``name`` says what a row of the bounds (variables first) and of A is called in errors.
+        """
+        p = len(lower)
+        everything = sparse.csr_array(sparse.vstack([sparse.eye_array(p), sparse.csr_array(A)], format="csr"))
+        least, most = np.append(lower, low), np.append(upper, high)
+        empty = np.flatnonzero((least > most) | np.isnan(least) | np.isnan(most))
+        if len(empty):
+            k = int(empty[0])
+            raise Infeasible(f"{name(k)} has no values between {least[k]:g} and {most[k]:g}.")
+        equal = least == most
+        floors = np.flatnonzero(np.isfinite(least) & ~equal)
+        ceilings = np.flatnonzero(np.isfinite(most) & ~equal)
+        rows = np.concatenate([floors, ceilings])
+        G = sparse.csr_array(sparse.vstack([everything[floors], -everything[ceilings]], format="csr"))
+        h = np.concatenate([least[floors], -most[ceilings]])
+        fixed = np.flatnonzero(equal)
+        E, f = everything[fixed].toarray(), least[fixed]
+        if (rows >= p).any() or (fixed >= p).any():
+            found = _inside(G, h, E, f, lambda k: name(int(np.append(rows, fixed)[k])))
+            centre, tight = found.point, found.tight
+            E, f = np.concatenate([E, G[np.flatnonzero(tight)].toarray()]), np.append(f, h[tight])
+            G, h = G[np.flatnonzero(~tight)], h[~tight]
+        else:
+            centre = _middle(lower, upper)
+        E, f = _independent(E, f)
+        if len(f):
+            centre = centre - linalg.lstsq(E, E @ centre - f)[0]
+        return cls(G, h, E, f, lower, upper, np.clip(centre, lower, upper))
+
+    def slack(self, point: Float) -> Float:
+        return np.asarray(self.G @ point - self.h)
+
+    def violation(self, point: Float) -> float:
+        """The most by which a point misses a constraint, relative to the size of the constraint's numbers."""
+        size = abs(self.G) @ np.abs(point) + np.abs(self.h)
+        missed = np.maximum(-self.slack(point), 0.0) / np.where(size > 0, size, 1.0)
+        worst = float(missed.max(initial=0.0))
+        if len(self.f):
+            size = np.abs(self.E) @ np.abs(point) + np.abs(self.f)
+            worst = max(worst, float((np.abs(self.E @ point - self.f) / np.where(size > 0, size, 1.0)).max()))
+        return worst
+
+    def contains(self, point: Float) -> bool:
+        return self.violation(point) <= MET
+
+    def inside(self, point: Float) -> Float:
+        """The point with its least change that meets the equations, led towards the centre until it meets the rest."""
+        if len(self.f):
+            point = point - linalg.lstsq(self.E, self.E @ point - self.f, check_finite=False)[0]
+        slack = self.slack(point)
+        missed = slack < 0
+        if missed.any():
+            room = self.slack(self.centre)[missed]
+            part = float((-slack[missed] / (room - slack[missed])).max())
+            point = point + min(part, 1.0) * (self.centre - point)
+        return np.clip(point, self.lower, self.upper)
+
+    def in_units(self, factors: Float) -> Region:
+        """The same for variables that were divided by factors: ``v = factors * u``."""
+        G = sparse.csr_array(self.G.multiply(factors[None, :]))
+        ends = self.lower / factors, self.upper / factors, self.centre / factors
+        return Region(G, self.h, self.E * factors, self.f, *ends)
+
+    def moved(self, shift: Float) -> Region:
+        """The same for variables that a shift was taken from: ``v = u + shift``."""
+        ends = self.lower - shift, self.upper - shift, self.centre - shift
+        return Region(self.G, self.h - self.G @ shift, self.E, self.f - self.E @ shift, *ends)
+
+
+@dataclass(frozen=True)
+class _Inside:
+    point: Float
+    tight: NDArray[np.bool_]
+    """Inequalities that no point meets with room."""
+
+
+def _inside(G: Any, h: Float, E: Float, f: Float, name: Callable[[int], str]) -> _Inside:
+    """A point with room in every inequality that leaves any, by one linear program.
+
+    Of the cone ``G v >= h r + t, E v = f r, 0 <= t <= 1, r >= 0`` a point with the largest sum of t and of r up to 1
+    has t_j = 1 wherever any point has room, because it can be made as long as it takes (Freund, Roundy and Todd).
+    """
+    k, p = G.shape
+    system = sparse.csr_array(sparse.vstack([sparse.hstack([G, -h[:, None]]), np.column_stack([E, -f])], format="csr"))
+    scaled, columns = _equilibrated(system)
+    n_equal = len(f)
+    room = sparse.vstack([-sparse.eye_array(k), sparse.csr_array((n_equal, k))])
+    cone = sparse.csr_array(sparse.hstack([scaled, room], format="csr"))
+    # The length r is worth having up to 1, like the room of an inequality: r >= t_r.
+    length = np.zeros((1, p + 2 + k))
+    length[0, p], length[0, -1] = 1.0, -1.0
+    cone = sparse.csr_array(sparse.vstack([sparse.hstack([cone, sparse.csr_array((k + n_equal, 1))]), length]))
+    cost = np.concatenate([np.zeros(p + 1), -np.ones(k + 1)])
+    limits = np.concatenate([np.zeros(k), np.zeros(n_equal), [0.0]])
+    upper = np.concatenate([np.full(k, np.inf), np.zeros(n_equal), [np.inf]])
+    variables = optimize.Bounds(
+        np.concatenate([np.full(p, -np.inf), np.zeros(k + 2)]),
+        np.concatenate([np.full(p + 1, np.inf), np.ones(k + 1)]),
+    )
+    answer = optimize.milp(cost, constraints=optimize.LinearConstraint(cone, limits, upper), bounds=variables)
+    if answer.x is None or answer.x[-1] < 0.5:
+        raise Infeasible(_contradiction(system, n_equal, name))
+    v = answer.x[: p + 1] * columns
+    return _Inside(v[:p] / v[p], answer.x[p + 1 : p + 1 + k] < 0.5)
+
+
+def _contradiction(system: Any, n_equal: int, name: Callable[[int], str]) -> str:
+    """Which constraints no point meets: those that are missed where the sum of what is missed is smallest."""
+    K, p = system.shape[0], system.shape[1] - 1
+    sizes = np.maximum(abs(system).max(axis=1).toarray().ravel(), 1e-300)
+    rows = sparse.csr_array(sparse.diags_array(1 / sizes) @ system)
+    G, h = sparse.csr_array(rows[:, :p]), -rows[:, [p]].toarray().ravel()
+    equal = np.arange(K) >= K - n_equal
+    matrix = sparse.hstack([G, sparse.eye_array(K), -sparse.diags_array(equal.astype(float))], format="csr")
+    limits = optimize.LinearConstraint(matrix, h, np.where(equal, h, np.inf))
+    bounds = optimize.Bounds(np.append(np.full(p, -np.inf), np.zeros(2 * K)), np.full(p + 2 * K, np.inf))
+    # Bounds are hardly ever what is wrong: it is rather a constraint that is named.
+    dear = np.where(np.diff(G.indptr) == 1, BOUND_COST, 1.0)
+    cost = np.concatenate([np.zeros(p), dear, dear])
+    answer = optimize.milp(cost, constraints=limits, bounds=bounds)
+    named: list[str] = []
+    if answer.x is not None:
+        missed = answer.x[p : p + K] + answer.x[p + K :]
+        named = [name(int(row)) for row in np.flatnonzero(missed > 1e-7)[:3]]
+    which = " and ".join(dict.fromkeys(named)) or "they"
+    return f"No coefficients meet all bounds and constraints: {which} cannot be met together with the others."
+
+
+def _equilibrated(matrix: Any) -> tuple[Any, Float]:
+    """The matrix with rows and columns of about the same size, and what its columns were multiplied by."""
+    scaled, columns = matrix, np.ones(matrix.shape[1])
+    for _ in range(ROUNDS):
+        absolute = abs(scaled)
+        rows = _roots(absolute.max(axis=1).toarray().ravel())
+        factors = _roots(absolute.max(axis=0).toarray().ravel())
+        scaled = sparse.diags_array(rows) @ scaled @ sparse.diags_array(factors)
+        columns = columns * factors
+    return scaled, columns
+
+
+def _roots(sizes: Float) -> Float:
+    return np.asarray(1 / np.sqrt(np.where(sizes > 0, sizes, 1.0)))
+
+
+def _middle(lower: Float, upper: Float) -> Float:
+    """A point between bounds: their middle, or one step of ordinary size from the only one."""
+    both = np.isfinite(lower) & np.isfinite(upper)
+    middle = np.where(both, (np.where(both, lower, 0.0) + np.where(both, upper, 0.0)) / 2, 0.0)
+    above = np.isfinite(lower) & ~both
+    below = np.isfinite(upper) & ~both
+    middle[above] = np.maximum(lower[above] + np.maximum(np.abs(lower[above]), 1.0), 0.0)
+    middle[below] = np.minimum(upper[below] - np.maximum(np.abs(upper[below]), 1.0), 0.0)
+    return middle
+
+
+def _independent(E: Float, f: Float) -> tuple[Float, Float]:
+    """Equations without those that follow from others (that none contradicts them was seen before)."""
+    if not len(f):
+        return E, f
+    sizes = np.abs(E).max(axis=1)
+    E, f, sizes = E[sizes > 0], f[sizes > 0], sizes[sizes > 0]
+    E, f = E / sizes[:, None], f / sizes
+    _, triangle, order = linalg.qr(E.T, mode="economic", pivoting=True)
+    pivots = np.abs(np.diag(triangle))
+    kept = np.sort(order[: int((pivots > RANK * pivots[0]).sum())]) if len(pivots) else order[:0]
+    return E[kept], f[kept]

@@ -1,0 +1,410 @@
+"""How entries become rows of a linear model: the one place that knows the formulas of margins, rows and sums.
+
+    minimise over (w, b)   1/2 w'Pw + q'(w, b) + l1 |w|_1 + constant + sum_i s_i loss(z_i),
+                           z_i = e_i - sign_i (x_i'w + b)
+
+over all points or those of a region. A design is small and travels to where the rows are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from aidlearn.data.passes.moments import Moments
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.engine.sums import Sums
+from aidlearn.linear.aggregated.hinge_rows import EPS, HingeRows, power_of_two, ranked
+from aidlearn.linear.constraints.coordinates import Coordinates
+from aidlearn.linear.constraints.region import Region
+from aidlearn.linear.model.losses import Loss
+from aidlearn.linear.rows.columns import Layout
+from aidlearn.linear.rows.hybrid import Hybrid, joined
+from aidlearn.linear.rows.matrix import Dense, Matrix
+from aidlearn.numerics import Float
+
+EXACT_FIT = 1e-10
+"""Part of the targets' size below which an objective may be that of an exact fit, spoilt by rounding."""
+NOISE = 8 * EPS
+"""Rounding of a margin, relative to the numbers it is the difference of."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """The model that is fitted, and what its formulas need to know of the columns.
+
+    Points are slopes with the intercept last. With an intercept, starts work on centred columns: slopes stay,
+    ``b' = b + centre'w``.
+    """
+
+    loss: Loss
+    fit_intercept: bool
+    ridge: Float | float
+    """Diagonal of P on the slopes (1 for an SVM)."""
+    l1: float
+    """Weight of the l1 penalty on the slopes."""
+    centre: Float
+    """Means of the columns with an intercept, else 0; 0 for sparse columns, which stay as they are."""
+    column_squares: Float
+    """Weighted sum of squares of each variable's (centred) column."""
+    constant: NDArray[np.bool_]
+    """Variables without information (constant columns, next to an intercept): their coefficients stay 0."""
+    weight: float
+    """Sum of the weights."""
+    effective: float
+    """Kish's effective number of entries."""
+    raw_squares: Float
+    """Weighted sum of squares of each column about zero."""
+    typical_margin: float = 1.0
+    """What a residual is compared with before there is one. Margins of classes are about 1."""
+    offset: float = 0.0
+    """Taken from the targets; the intercept gives it back."""
+    layout: Layout | None = None
+    """Which columns single rows keep dense, where the others are sparse (None: all)."""
+    least_pivot: float = 0.0
+    """See :class:`~aidlearn.linear.aggregated.hinge_rows.HingeRows`."""
+    base: float = 0.0
+    """The constant of the objective: a bound that needs no proof, where losses and penalties are all there is."""
+    quadratic: Float | None = None
+    """P on the slopes, where it is no diagonal."""
+    linear: Float | None = None
+    """q on the slopes and the intercept."""
+    region: Region | None = None
+    """Where points may lie."""
+
+    @classmethod
+    def of(
+        cls,
+        loss: Loss,
+        moments: Moments,
+        *,
+        fit_intercept: bool = True,
+        ridge: Float | float = 0.0,
+        l1: float = 0.0,
+        offset: float = 0.0,
+        base: float = 0.0,
+        quadratic: Float | None = None,
+        linear: Float | None = None,
+        region: Region | None = None,
+    ) -> Design:
+        """The design of a model of columns that were measured."""
+        centre = moments.mean if fit_intercept else np.zeros(len(moments.mean))
+        squares = np.append(moments.squares, moments.weight) if fit_intercept else moments.raw_squares
+        factor = moments.exclusive if region is None and linear is None else range(0)
+        turned = quadratic is not None or (region is not None and len(region.f) > 0)
+        # Other coordinates mix columns, so that sparse ones would not stay so.
+        layout = None if turned else Layout.of(moments.density, fit_intercept)
+        if layout is not None and layout.worth_eliminating(moments.n_entries, len(factor)):
+            layout = Layout.of(moments.density, fit_intercept, factor)
+        if layout is not None and fit_intercept:
+            centre = centre.copy()
+            centre[layout.sparse] = 0.0
+            squares[layout.sparse] = moments.raw_squares[layout.sparse]
+        return cls(
+            loss=loss,
+            fit_intercept=fit_intercept,
+            ridge=ridge,
+            l1=l1,
+            centre=centre,
+            column_squares=squares,
+            constant=squares == 0,
+            weight=moments.weight,
+            effective=moments.effective,
+            raw_squares=moments.raw_squares,
+            typical_margin=1.0 if loss.classifies else _mean_deviation(moments.targets),
+            offset=offset,
+            layout=layout,
+            base=base,
+            quadratic=quadratic,
+            linear=linear,
+            region=region,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to where the rows are: they know nothing of terms of the point alone."""
+        return {**self.__dict__, "quadratic": None, "linear": None, "region": None, "coordinates": None}
+
+    @property
+    def n_attributes(self) -> int:
+        return len(self.centre)
+
+    @property
+    def n_variables(self) -> int:
+        """Slopes, and the intercept last."""
+        return self.n_attributes + self.fit_intercept
+
+    @property
+    def n_coupled(self) -> int:
+        """Variables without those of a factor that is eliminated."""
+        eliminated = None if self.layout is None else self.layout.levels
+        return self.n_variables - len(eliminated or ())
+
+    @property
+    def ridge_diagonal(self) -> Float:
+        diagonal = np.zeros(self.n_variables)
+        diagonal[: self.n_attributes] = self.ridge
+        return diagonal
+
+    @property
+    def trivial_bound(self) -> float:
+        """A bound that needs no proof."""
+        return self.base if self.linear is None else -math.inf
+
+    @cached_property
+    def coordinates(self) -> Coordinates | None:
+        """Coordinates of the aggregated problems, where they are not those of the points."""
+        if self.quadratic is None and (self.region is None or not len(self.region.f)):
+            return None
+        quadratic = np.zeros((self.n_variables, self.n_variables))
+        self.add_quadratic(quadratic)
+        units = 1 / np.sqrt(np.where(self.column_squares > 0, self.column_squares / self.weight, 1.0))
+        return Coordinates.of(quadratic, self.linear, self.region, units, self.fit_intercept)
+
+    def add_quadratic(self, matrix: Float, factor: float = 1.0) -> None:
+        """Add ``factor * P`` to a matrix of all variables."""
+        matrix[np.diag_indices_from(matrix)] += self.ridge_diagonal * factor
+        if self.quadratic is not None:
+            matrix[: self.n_attributes, : self.n_attributes] += self.quadratic * factor
+
+    def penalty(self, point: Float) -> float:
+        """The part of the objective that does not depend on the entries."""
+        slopes = point[: self.n_attributes]
+        penalty = float(0.5 * self.ridge * slopes @ slopes + self.l1 * np.abs(slopes).sum() + self.base)
+        if self.quadratic is not None:
+            penalty += 0.5 * float(slopes @ self.quadratic @ slopes)
+        return penalty if self.linear is None else penalty + float(self.linear @ point)
+
+    def penalty_gradient(self, point: Float) -> Float:
+        """That of the quadratic and the linear term."""
+        gradient = self.ridge_diagonal * point
+        if self.quadratic is not None:
+            gradient[: self.n_attributes] += self.quadratic @ point[: self.n_attributes]
+        return gradient if self.linear is None else gradient + self.linear
+
+    @cached_property
+    def ignored(self) -> NDArray[np.bool_]:
+        """Variables without information that no constraint and no linear term knows either."""
+        told = np.zeros(self.n_variables, dtype=bool) if self.linear is None else self.linear != 0
+        if self.region is not None:
+            told |= (abs(self.region.G).sum(axis=0) > 0) | self.region.E.any(axis=0)
+        return self.constant & ~told
+
+    def inside(self, point: Float) -> Float:
+        """A point of the region, from one that lies in it up to rounding, or close to one that does not."""
+        return point if self.region is None else self.region.inside(point)
+
+    # Rows
+
+    def margins(self, chunk: Chunk, point: Float) -> Float:
+        """``z = e - sign * (X w + b)`` of the entries of a chunk."""
+        score = chunk @ point[: self.n_attributes]
+        if self.fit_intercept:
+            score += self.intercept(point)
+        sign, e = self.loss.fold(chunk.y)
+        if sign is not None:
+            score *= sign
+        return e - score
+
+    def intercept(self, point: Float) -> float:
+        """That of a point as it will be returned: what rounding leaves of it beside the offset of the targets."""
+        return float((point[-1] + self.offset) - self.offset)
+
+    def losses(self, chunk: Chunk, z: Float) -> float:
+        """Sum of the losses of margins, rounded up by what float64 predictions make of it once the offset is back."""
+        exact = float(chunk.weight @ self.loss.values(z))
+        if not self.offset:
+            return exact
+        predicted = (chunk.y + self.offset) - ((chunk.y - z) + self.offset)
+        return exact + abs(float(chunk.weight @ self.loss.values(predicted)) - exact)
+
+    def objective_error(self, point: Float) -> float:
+        """``4 eps sum_i s_i (|x_i|'|w| + |b|) scale``, with ``(sum_i s_i |x_ij|)^2 <= sum_i s_i sum_i s_i x_ij^2``."""
+        size = float(np.sqrt(self.weight * self.raw_squares) @ np.abs(point[: self.n_attributes]))
+        if self.fit_intercept:
+            size += self.weight * abs(point[-1] + self.offset)
+        size = self.loss.scale * size + abs(self.base)
+        return 4 * EPS * (size if self.linear is None else size + float(np.abs(self.linear) @ np.abs(point)))
+
+    def rows(self, chunk: Chunk, select: NDArray[np.integer] | slice) -> Matrix:
+        """The selected rows ``a_i = sign_i (x_i - centre, 1)``."""
+        if self.layout is not None:
+            everything = isinstance(select, slice) and select == slice(None)  # which scipy would copy
+            return self._sparse_rows(chunk if everything else chunk.select(select), self.layout)
+        return Dense(self.dense_rows(chunk, select))
+
+    def dense_rows(self, chunk: Chunk, select: NDArray[np.integer] | slice) -> Float:
+        """The same as an array."""
+        block = chunk.dense_rows(select)
+        rows = np.empty((len(block), self.n_variables))
+        np.subtract(block, self.centre, out=rows[:, : self.n_attributes])
+        if self.fit_intercept:
+            rows[:, -1] = 1.0
+        sign, _ = self.loss.fold(chunk.y[select])
+        if sign is not None:
+            rows *= sign[:, None]
+        rows[:, self.constant] = 0.0
+        return rows
+
+    def _sparse_rows(self, chunk: Chunk, layout: Layout) -> Hybrid:
+        from aidlearn.linear.rows.compiled import canonical, split_columns
+
+        sign, _ = self.loss.fold(chunk.y)
+        sign = np.ones(chunk.n_entries) if sign is None else sign
+        position = layout.position(self.n_variables)
+        dense, others = split_columns(canonical(chunk.X), sign, position, len(layout.dense), len(layout.sparse))
+        slopes = layout.dense[: len(layout.dense) - self.fit_intercept]
+        dense[:, : len(slopes)] -= np.outer(sign, self.centre[slopes])
+        if self.fit_intercept:
+            dense[:, -1] = sign
+        dense[:, self.constant[layout.dense]] = 0.0
+        return Hybrid(dense, others, *_no_groups(layout), layout.levels)
+
+    def centred_forces(self, forces: Float) -> Float:
+        """``sum_i slope_i a_i`` on centred rows, from ``sum_i slope_i sign_i (x_i, 1)``: minus the gradient."""
+        total = forces[: self.n_variables].copy()
+        if self.fit_intercept:
+            total[:-1] -= self.centre * forces[-1]
+        total[self.constant] = 0.0
+        return total
+
+    def step(self, centred: Float) -> Float:
+        """A change of the point from one in centred coordinates."""
+        if not self.fit_intercept:
+            return centred
+        change = centred.copy()
+        change[-1] -= self.centre @ centred[:-1]
+        return change
+
+    def may_be_exact(self, objective: float, target_size: float) -> bool:
+        """Whether an objective may be that of an exact fit, spoilt by rounding (``target_size`` is sum s_i |e_i|)."""
+        return objective <= EXACT_FIT * target_size
+
+    def objective_at(self, chunk: Chunk, point: Float, z: Float) -> float:
+        """The chunk's part of the objective; margins below their own rounding error count as zero."""
+        objective = self.losses(chunk, z)
+        _, e = self.loss.fold(chunk.y)
+        size = np.broadcast_to(np.abs(e), chunk.n_entries)
+        if not self.may_be_exact(objective, float(chunk.weight @ size)):
+            return objective
+        # Those of the point are errors of every row: coefficients are known to the rounding of a typical target, and
+        # the errors of several add up as their squares do.
+        absolute = Chunk(0, chunk.n_entries, abs(chunk.X), chunk.y, chunk.weight)
+        size = size + math.sqrt(self.n_variables) * size.mean() + absolute @ np.abs(point[: self.n_attributes])
+        noise = NOISE * (size + (abs(point[-1]) + abs(self.offset) if self.fit_intercept else 0.0))
+        return float(chunk.weight @ self.loss.values(np.where(np.abs(z) <= noise, 0.0, z)))
+
+    # Sums of rows
+
+    def aggregate(self, chunk: Chunk, labels: NDArray[np.integer], n_clusters: int) -> Float:
+        """Sums by cluster; columns: sum of s_i a_i, sum of s_i e_i, sum of s_i."""
+        sign, e = self.loss.fold(chunk.y)
+        signed = chunk.weight if sign is None else chunk.weight * sign
+        m = self.n_attributes
+        sums = np.empty((n_clusters, self.n_variables + 2))
+        sums[:, :m] = chunk.sums_by(labels, n_clusters, signed)
+        if self.fit_intercept:
+            sums[:, m] = np.bincount(labels, weights=signed, minlength=n_clusters)
+        sums[:, -2] = np.bincount(labels, weights=chunk.weight * e, minlength=n_clusters)
+        sums[:, -1] = np.bincount(labels, weights=chunk.weight, minlength=n_clusters)
+        return sums
+
+    def sums_alone(self, chunk: Chunk) -> Any:
+        """The same for entries that are clusters of their own; a CSR matrix where rows are sparse."""
+        n, m = chunk.n_entries, self.n_attributes
+        sign, e = self.loss.fold(chunk.y)
+        signed = chunk.weight if sign is None else chunk.weight * sign
+        if self.layout is not None:
+            from aidlearn.linear.rows.compiled import sums_alone
+
+            return sums_alone(chunk.X, signed, np.broadcast_to(e, n), chunk.weight, self.fit_intercept)
+        sums = np.empty((n, self.n_variables + 2))
+        np.multiply(chunk.dense_rows(slice(None)), signed[:, None], out=sums[:, :m])
+        if self.fit_intercept:
+            sums[:, m] = signed
+        np.multiply(chunk.weight, e, out=sums[:, -2])
+        sums[:, -1] = chunk.weight
+        return sums
+
+    def aggregated_rows(self, sums: Sums, n_jobs: int = 1) -> HingeRows:
+        """Each cluster gives one row per kink; the l1 penalty adds one row per slope."""
+        total = sums.column(-1)
+        used = total > 0
+        weight = total[used]
+        means = self._means(sums, used)
+        e = sums.column(-2)[used] / weight
+        blocks = [
+            (means, e - kink, self.loss.scale * jump * weight, np.full(len(weight), tilt))
+            for kink, tilt, jump in self.loss.parts
+        ]
+        if self.l1 > 0:
+            # l1 |w_j| = 2 l1 max(z / 2, -z / 2) at z = 0 - w_j
+            m = self.n_attributes
+            # In the size that a slope has in margins, so that these rows are comparable with the others.
+            size = np.array([power_of_two(math.sqrt(square / self.weight)) for square in self.column_squares[:m]])
+            diagonal = sparse.csr_array((size, (np.arange(m), np.arange(m))), shape=(m, self.n_variables))
+            blocks.append((self._extra_rows(diagonal, sums), np.zeros(m), 2 * self.l1 / size, np.full(m, 0.5)))
+        if self.region is not None:
+            n_limits = len(self.region.h)
+            limits = self._extra_rows(self.region.G, sums)
+            blocks.append((limits, self.region.h, np.full(n_limits, np.inf), np.zeros(n_limits)))
+        A, *others = zip(*blocks, strict=True)
+        e, s, c = map(np.concatenate, others)
+        rows = HingeRows(joined(A), e, s, c, self.ridge_diagonal, n_jobs=n_jobs, linear=self.linear, constant=self.base)
+        return rows if self.coordinates is None else self.coordinates.apply(rows)
+
+    def _means(self, sums: Sums, used: NDArray[np.bool_]) -> Matrix:
+        """Mean rows of the clusters with weight."""
+        layout = self.layout
+        if layout is None or sums.singles is None:
+            means = sums.dense[used, :-2] / sums.dense[used, -1:]
+            means[:, self.ignored] = 0.0
+            return Dense(means)
+        from aidlearn.linear.rows.compiled import split_columns
+
+        alone = sums.alone
+        groups = sums.dense[used[~alone]]
+        groups = groups[:, :-2] / groups[:, -1:]
+        groups[:, self.ignored] = 0.0
+        weight = sums.column(-1)[alone]
+        kept = used[alone]
+        position = layout.position(sums.shape[1])
+        inverse = np.divide(1.0, weight, out=np.zeros_like(weight), where=kept)
+        q = len(layout.dense)
+        cells, others = split_columns(sums.singles, inverse, position, q + 2, len(layout.sparse))
+        if not kept.all():
+            cells, others = cells[kept], others[np.flatnonzero(kept)]
+        dense = np.empty((int(used.sum()), q))
+        here = alone[used]
+        dense[here], dense[~here] = cells[:, :q], groups[:, layout.dense]
+        dense[:, self.ignored[layout.dense]] = 0.0
+        return Hybrid.of_parts(dense, others, groups[:, layout.sparse], np.flatnonzero(~here), layout)
+
+    def _extra_rows(self, rows: Any, sums: Sums) -> Matrix:
+        """Rows of penalties and constraints (a CSR matrix), stored like those of the clusters."""
+        layout = self.layout
+        if layout is None or sums.singles is None:
+            return Dense(rows.toarray())
+        others = sparse.csr_array(rows[:, layout.sparse])
+        others.sort_indices()
+        return Hybrid(rows[:, layout.dense].toarray(), others, *_no_groups(layout), layout.levels)
+
+    def mean_margins(self, sums: Sums, point: Float) -> Float:
+        """Margins of the means of clusters (0 for those without weight)."""
+        weight = sums.column(-1)
+        return (sums.column(-2) - sums.times(point)) / np.where(weight > 0, weight, 1.0)
+
+
+def _no_groups(layout: Layout) -> tuple[Float, NDArray[np.intp], Any]:
+    """What a hybrid matrix without full rows has of them."""
+    return np.zeros((0, len(layout.sparse))), np.empty(0, dtype=np.intp), (layout.dense, layout.sparse)
+
+
+def _mean_deviation(targets: Float) -> float:
+    """Mean distance from the median; 1 where all are equal."""
+    return float(np.abs(targets - ranked(targets, 0.5)).mean()) or 1.0

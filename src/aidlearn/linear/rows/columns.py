@@ -1,0 +1,164 @@
+"""Which columns of sparse rows are worth keeping dense: decided once a fit, by what a Gram matrix costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.numerics import Float
+
+# Nanoseconds on one core; only their ratios matter. Those of Gram matrices are round numbers inside the ranges that
+# were measured on one machine (AMD EPYC, 3 to 38 non-zeros a row, 150 to 2,000 columns). Those of rows, passes and
+# steps are estimates.
+DENSE_NS = 0.04
+"""By BLAS, for each cell of a dense row squared: 0.06 for 50 columns, 0.02 for 1,000."""
+MIXED_NS = 0.4
+"""For each non-zero times each dense cell: 0.2 to 0.8."""
+SPARSE_NS = 1.2
+"""For each non-zero times each other one: 0.3 to 1.5 up to 465 columns, 1.7 to 5.7 for 2,000, out of cache."""
+ROW_NS = 120.0
+"""Whatever the row: some thirty vectors of one number for each row are read or written in a step of the solver."""
+PASS_NS, PASS_NS_STORED = 40.0, 3.0
+"""Of a row in a pass, and of each of its stored numbers."""
+SOLVER_STEPS = 25
+"""Of an interior point, one Gram matrix each: 8 to 45 were seen."""
+START_STEPS = 10
+"""Of Newton steps in a start."""
+MOSTLY_THERE = 0.5
+"""Columns that fill more than this part of the rows are dense and centred: their mean would hide their spread."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Variables of a linear model: those that every row keeps, the intercept among them, and the sparse others."""
+
+    dense: NDArray[np.intp]
+    sparse: NDArray[np.intp]
+    filled: float
+    """Non-zeros of a row in sparse columns, on average."""
+    stored: float
+    """Those of a row in all columns."""
+    levels: range | None = None
+    """Sparse columns (by their numbers among these) that are the levels of a factor to be eliminated."""
+    density: Float | None = None
+    """Part of the rows that have a number in each of the sparse columns."""
+
+    @classmethod
+    def of(cls, density: Float | None, fit_intercept: bool, factor: range | None = None) -> Layout | None:
+        """The cheapest one for columns of which these parts are stored; None where all columns had better be dense.
+
+        With the q fullest columns dense and k non-zeros a row in the others, a row costs
+        ``DENSE q^2 + MIXED q k + SPARSE k^2``. The columns of a ``factor`` are sparse whatever they cost.
+        """
+        if density is None:
+            return None
+        if factor is not None:
+            others = np.delete(density, slice(factor.start, factor.stop))
+            found = cls.of(others, fit_intercept)
+            m, n_levels = len(density), len(factor)
+            numbers = np.delete(np.arange(m + 1), slice(factor.start, factor.stop))
+            dense = np.arange(len(others) + fit_intercept) if found is None else found.dense
+            sparse = np.empty(0, dtype=np.intp) if found is None else found.sparse
+            before = int(np.searchsorted(numbers[sparse], factor.start))
+            return cls(
+                dense=numbers[dense],
+                sparse=np.insert(numbers[sparse], before, np.arange(factor.start, factor.stop)),
+                filled=0.0 if found is None else found.filled,
+                stored=float(density.sum()),
+                levels=range(before, before + n_levels),
+            )
+        m = len(density)
+        order = np.argsort(-density, kind="stable")
+        q = np.arange(m + 1) + fit_intercept
+        k = np.maximum(density.sum() - np.concatenate([[0.0], np.cumsum(density[order])]), 0.0)
+        cost = DENSE_NS * q**2 + MIXED_NS * q * k + SPARSE_NS * k**2
+        least = int((density > MOSTLY_THERE).sum())
+        n_dense = least + int(np.argmin(cost[least:]))
+        if n_dense == m:
+            return None
+        dense = np.sort(order[:n_dense])
+        intercept = [m] if fit_intercept else []
+        variables = np.append(dense, intercept).astype(np.intp)
+        rest = np.sort(order[n_dense:])
+        return cls(variables, rest, float(k[n_dense]), float(k[0]), density=density[rest])
+
+    @property
+    def n_variables(self) -> int:
+        return len(self.dense) + len(self.sparse)
+
+    @property
+    def row_cost(self) -> float:
+        """Nanoseconds that a single row takes in a step of the solver."""
+        q, k = len(self.dense), self.filled
+        return ROW_NS + DENSE_NS * q**2 + MIXED_NS * q * k + SPARSE_NS * k**2
+
+    @property
+    def most_sparse(self) -> float:
+        """Numbers in sparse columns up to which a row takes less time in a step as a sparse one than as a full one."""
+        q, r = len(self.dense), len(self.sparse)
+        half = MIXED_NS * q / (2 * SPARSE_NS)
+        return math.sqrt(half**2 + DENSE_NS * r * (r + q) / SPARSE_NS) - half
+
+    def rows_for_passes(self, n: int, n_passes: float, steps: int = SOLVER_STEPS) -> float:
+        """Single rows that take no longer in some steps of a solver than n rows in some passes."""
+        return n * n_passes * (PASS_NS + PASS_NS_STORED * self.stored) / (steps * self.row_cost)
+
+    def worth_eliminating(self, n: int, n_levels: int) -> bool:
+        """Whether all n rows with the levels of a factor eliminated cost less than a matrix of all variables.
+
+        Cholesky factors of p variables take ``DENSE p^3 / 3`` each, in the start and in two aggregated problems.
+        """
+        p = self.n_variables
+        others = p - n_levels
+        with_all = (START_STEPS + 2 * SOLVER_STEPS) * DENSE_NS * p**3 / 3
+        return n_levels > 1 and SOLVER_STEPS * (n * self.row_cost + DENSE_NS * others**3 / 3) < with_all
+
+    def rarest_first(self, n: int, fewest: float, most: float) -> NDArray[np.intp]:
+        """Sparse columns that more than ``fewest`` and less than ``most`` of n rows have a number in."""
+        if self.density is None:
+            return np.empty(0, dtype=np.intp)
+        found = np.flatnonzero((n * self.density > fewest) & (n * self.density < most))
+        return self.sparse[found[np.argsort(self.density[found], kind="stable")]]
+
+    def position(self, n_columns: int) -> NDArray[np.int64]:
+        """Number of each of ``n_columns`` columns among the sparse ones, or -1 minus that among the dense ones.
+
+        What comes behind the variables is dense too.
+        """
+        position = np.empty(n_columns, dtype=np.int64)
+        position[self.sparse] = np.arange(len(self.sparse))
+        position[self.dense] = -1 - np.arange(len(self.dense))
+        position[self.n_variables :] = -1 - np.arange(len(self.dense), n_columns - len(self.sparse))
+        return position
+
+
+def rows_for_passes(n: int, p: int, layout: Layout | None, n_passes: float) -> float:
+    """Single rows that take no longer to solve for than n rows of p variables in some passes, sparse or dense."""
+    if layout is not None:
+        return layout.rows_for_passes(n, n_passes)
+    return n * n_passes * (PASS_NS + PASS_NS_STORED * p) / (SOLVER_STEPS * (ROW_NS + DENSE_NS * p * p))
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Nanoseconds of a row, and what it holds."""
+
+    row: float
+    """Single, in a step of the solver."""
+    sum: float
+    """The sum of many there: it is dense."""
+    row_of_pass: float
+    """In a pass."""
+    stored: float
+    """Numbers of 8 bytes that a single row holds."""
+
+    @classmethod
+    def of(cls, p: int, layout: Layout | None) -> Costs:
+        dense = ROW_NS + DENSE_NS * p * p
+        stored = p if layout is None else layout.stored
+        row = dense if layout is None else layout.row_cost
+        held = p + 2 if layout is None else 1.5 * (stored + 3)
+        return cls(row, dense, PASS_NS + PASS_NS_STORED * stored, held)

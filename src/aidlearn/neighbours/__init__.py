@@ -1,0 +1,1 @@
+"""Many neighbouring problems in shared passes: quantiles, folds, penalties and bootstrap replicates."""

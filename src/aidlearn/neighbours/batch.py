@@ -1,0 +1,339 @@
+"""Many neighbouring problems on the same rows for the price of a few passes.
+
+Around a solution, rows far from every kink keep their side in all neighbouring problems (other weights, close
+quantiles or penalties). The near rows and the sums of the far ones by side are a small problem for each member. Its
+optimum is a lower bound for the member on all rows (Jensen: a group is the weighted mean of its rows, with the member's
+own weights), and one pass ``X @ V`` evaluates all members on all rows: their gaps are proven.
+
+Members whose gap stays open are tried again with more near rows, and what is then left is fitted in full.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from aidlearn.data.passes.resampling import UNCHANGED, Unchanged, Weights
+from aidlearn.data.passes.run import Run
+from aidlearn.engine.result import Result, relative_gap
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.leverage import Metric, NormalEquations
+from aidlearn.linear.model.losses import Loss
+from aidlearn.linear.start.newton import quantile_width
+from aidlearn.linear.start.sharpen import few_entries, largest_sample
+from aidlearn.neighbours.evaluation import Evaluating
+from aidlearn.neighbours.member import Near, Neighbour
+from aidlearn.neighbours.near_rows import Collecting, Corridor, Rows
+from aidlearn.numerics import Float
+from aidlearn.trace import Profile
+
+NEAR = 3.0
+"""Near rows in sqrt(p/n) of all: at the median so many standard deviations of a fitted value lie within."""
+WIDER = 3.0
+"""Factor on the near rows in the second attempt."""
+MOST_NEAR = 0.5
+"""Near rows beyond this part of all save nothing."""
+MOST_AGAIN = 0.8
+"""The same in a second attempt: what is then left of a fit on all rows costs no more."""
+VIEWED = 5_000
+"""Rows that such parts are estimated from."""
+MEMBERS_AT_ONCE = 256
+"""Members that share passes: their weights of near rows are kept side by side."""
+CORRIDORS_AT_ONCE = 16
+"""Of a second attempt that share a pass."""
+GRAM_ROWS = 20_000
+"""Of a sample whose Gram matrix measures leverages."""
+ERROR_OF_NEXT = 1.5
+"""How far the next member is expected from its start, in the way of the one before."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One problem of a batch: its loss, which of the batch's weights its rows have, and its L1 penalty."""
+
+    loss: Loss
+    replicate: int = 0
+    l1: float | None = None
+    """Over the sum of weights; by default that of the batch's design."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A solution of a member and what is proven of it."""
+
+    point: Float
+    objective: float
+    """On all rows."""
+    lower_bound: float
+    profile: Profile | None = None
+    """Clusters of the aggregated problem that proves the bound, where it is not that of a fit."""
+    n_clusters: int = 0
+
+    @property
+    def gap(self) -> float:
+        return relative_gap(self.objective, self.lower_bound)
+
+    @classmethod
+    def of(cls, result: Result) -> Solved:
+        return cls(result.point, result.objective, result.lower_bound)
+
+
+Refit = Callable[[int, Member, "Float | None"], Solved]
+"""A fit of a member (with its number) on all rows, from a point close to it if there is one."""
+Begin = Callable[[int, Mapping[int, Float]], Float]
+"""Where a member begins, given the solutions so far."""
+Done = Callable[[Mapping[int, Solved]], None]
+"""Told of members that all rows have been seen for; what is then open is tried again at the end."""
+
+
+@dataclass
+class Batch:
+    """Problems on the same rows.
+
+    ``design`` is that of a model of these rows with their own weights: members differ from it in loss, weights and L1
+    penalty.
+    """
+
+    run: Run
+    design: Design
+    members: Sequence[Member]
+    weights: Weights = UNCHANGED
+    tol: float = 1e-5
+    given_metric: Metric | None = None
+    """That of an earlier batch on the same rows, which saves measuring it again."""
+    ordered: bool = False
+    """Whether the planes of members should lie one above the other, in their order."""
+    crossings: int | None = None
+    """Pairs of neighbouring members in the wrong order, where one pass has seen the solutions of all."""
+    _metric: Metric | None = field(default=None, repr=False)
+
+    @property
+    def metric(self) -> Metric:
+        """Leverages of the rows."""
+        if self._metric is None:
+            self._metric = _metric(self.run, self.design) if self.given_metric is None else self.given_metric
+        return self._metric
+
+    def around(self, point: Float, near: float | None = None) -> list[Corridor]:
+        """One corridor for all members, around a point that all are close to."""
+        p = self.design.n_variables
+        fraction = NEAR * math.sqrt(p / self.design.effective) if near is None else near
+        n, m, budget = self.run.n_entries, self.run.n_attributes, self.run.budget
+        fraction = min(fraction, budget.near_rows(m) / n) if math.isfinite(budget.near) else fraction
+        reach = self.distance(point, fraction)
+        error = reach / NEAR if math.isfinite(reach) else self.distance(point, 0.1)
+        numbers = range(len(self.members))
+        # Each of them has weights of its own for the near rows.
+        at_once = max(1, int(min(MEMBERS_AT_ONCE, budget.near / max(1.0, min(fraction, 1.0) * n) - m - 2)))
+        parts = [numbers[k : k + at_once] for k in range(0, len(numbers), at_once)]
+        return [Corridor(part, (point, point), reach, error) for part in parts]
+
+    def distance(self, point: Float, fraction: float) -> float:
+        """Distance (in leverages) within which a fraction of the rows lies; infinite if aggregation saves nothing."""
+        run, design = self.run, self.design
+        if few_entries(run.n_entries, design.n_variables) or fraction > MOST_NEAR:
+            return math.inf
+        sample = run.sample(lambda: largest_sample(run, design.n_variables, np.random.default_rng(0)))
+        z = design.margins(sample, point)
+        leverage = np.broadcast_to(np.asarray(self.metric.leverage(design, sample), dtype=np.float64), z.shape)
+        return quantile_width(design.loss.distance(z) / leverage, fraction)
+
+    def _share(self, point: Float, reach: float) -> float:
+        """Part of the rows within a distance of a kink, by a sample."""
+        run, design = self.run, self.design
+        sample = run.sample(lambda: largest_sample(run, design.n_variables, np.random.default_rng(0)))
+        few = sample.select(slice(None, None, max(1, sample.n_entries // VIEWED)))
+        z = design.margins(few, point)
+        leverage = np.asarray(self.metric.leverage(design, few), dtype=np.float64)
+        return float(np.mean(design.loss.distance(z) <= reach * leverage))
+
+    def solve(
+        self,
+        corridors: Sequence[Corridor],
+        refit: Refit | None = None,
+        begin: Begin | None = None,
+        done: Done | None = None,
+        saved: Mapping[int, Solved] | None = None,
+    ) -> dict[int, Solved]:
+        """Solve all members to the tolerance; without a ``refit``, as far as near rows and time allow.
+
+        Parameters
+        ----------
+        corridors : sequence of Corridor
+            Each member is in one of them.
+        refit : callable, optional
+            Fits what is left at the end.
+        begin : callable, optional
+            Where a member begins; at the first end of its corridor by default.
+        done : callable, optional
+            Told of members once all rows were seen.
+        saved : mapping of Solved, optional
+            Members of an earlier part of the same batch.
+        """
+        solved = dict(saved or {})
+        points = {number: found.point for number, found in solved.items()}
+        waiting: list[int] = []
+        hopeless = False
+        self.crossings = 0 if self.ordered and not solved else None
+        for corridor in corridors:
+            if all(number in solved for number in corridor.numbers):
+                continue
+            if self._ended:
+                break  # without the pass of further rows; what waits is looked at below
+            rows = self._pass([corridor], waiting, solved)[0]
+            self._tell(done, waiting, solved)
+            hopeless = self._is_hopeless(corridors, waiting, points, solved)
+            waiting = []
+            if self._ended or hopeless:
+                break
+            self._in_corridor(corridor, rows, begin, points, solved)
+            waiting = list(corridor.numbers)
+        if waiting:
+            self._pass([], waiting, solved)
+            self._tell(done, waiting, solved)
+        if not self._ended and self._open(solved):
+            if not hopeless and not any(math.isinf(corridor.reach) for corridor in corridors):
+                self._again(corridors, points, solved)
+            self.crossings = None
+        for number, member in enumerate(self.members if refit is not None else ()):
+            if refit is not None and (number not in solved or not solved[number].gap <= self.tol):
+                before = solved.get(number)
+                found = refit(number, member, None if before is None else before.point)
+                solved[number] = found if before is None else better(before, found)
+                self.crossings = None
+        return dict(sorted(solved.items()))
+
+    @property
+    def _ended(self) -> bool:
+        return self.run.stopped or time.monotonic() > self.run.end
+
+    def _open(self, solved: Mapping[int, Solved]) -> list[int]:
+        return [number for number in solved if not solved[number].gap <= self.tol]
+
+    def _is_hopeless(
+        self,
+        corridors: Sequence[Corridor],
+        numbers: Sequence[int],
+        points: Mapping[int, Float],
+        solved: Mapping[int, Solved],
+    ) -> bool:
+        """Whether neighbours failed where rows are piled up on a kink: others would, too, with all rows near."""
+        left = set(self._open(solved))
+        if not numbers or not left.issuperset(numbers):
+            return False
+        reach = max(WIDER * corridor.reach for corridor in corridors if numbers[0] in corridor.numbers)
+        return all(self._share(points[k], reach) > MOST_AGAIN for k in numbers)
+
+    @staticmethod
+    def _tell(done: Done | None, numbers: Sequence[int], solved: Mapping[int, Solved]) -> None:
+        if done is not None and numbers:
+            done({number: solved[number] for number in numbers})
+
+    def _again(self, corridors: Sequence[Corridor], points: dict[int, Float], solved: dict[int, Solved]) -> None:
+        """Members that are left, each around its own point and with more near rows."""
+        reach = {number: WIDER * corridor.reach for corridor in corridors for number in corridor.numbers}
+        most = min(MOST_AGAIN, self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries)
+        shares = {k: self._share(points[k], reach[k]) for k in self._open(solved)}
+        left = [k for k, share in shares.items() if share <= most]
+        at_once = CORRIDORS_AT_ONCE
+        if most < MOST_AGAIN and left:
+            at_once = max(1, min(at_once, int(most / max(shares[k] for k in left))))
+        for first in range(0, len(left), at_once):
+            own = [
+                Corridor([k], (points[k], points[k]), reach[k], reach[k] / WIDER**2)
+                for k in left[first : first + at_once]
+            ]
+            found: dict[int, Solved] = {}
+            for corridor, rows in zip(own, self._pass(own, [], found), strict=True):
+                self._in_corridor(corridor, rows, None, points, found)
+            self._pass([], list(found), found)
+            for number, other in found.items():
+                solved[number] = better(solved[number], other)
+
+    def _pass(self, corridors: Sequence[Corridor], waiting: Sequence[int], solved: dict[int, Solved]) -> list[Rows]:
+        """One pass: the rows of corridors, and the losses of members that wait for them."""
+        run, design = self.run, self.design
+        members = [self.members[number] for corridor in corridors for number in corridor.numbers]
+        replicates = sorted({member.replicate for member in members})
+        parts: list[Any] = []
+        if corridors:
+            parts.append(Collecting(run, design, self.metric, corridors, replicates, self.weights))
+        if waiting:
+            numbers = list(waiting)
+            # Crossings with the plane below the first of them are counted, too.
+            shown = [numbers[0] - 1] if self.ordered and numbers[0] - 1 in solved else []
+            of = [self.members[number] for number in shown + numbers]
+            losses, replicates = [member.loss for member in of], [member.replicate for member in of]
+            points = [solved[number].point for number in shown + numbers]
+            parts.append(Evaluating(design, losses, points, self.weights, replicates, run.compiled, self.ordered))
+        measures = [part.measure for part in parts]
+
+        def keep(values: list[Any]) -> None:
+            for part, value in zip(parts, values, strict=True):
+                part.keep(value)
+
+        run.map(lambda chunk, state: ([measure(chunk) for measure in measures], None), collect=keep)
+        if waiting:
+            for number, value in zip(numbers, parts[-1].total[len(shown) :], strict=True):
+                solved[number] = replace(solved[number], objective=solved[number].objective + float(value))
+            if self.crossings is not None:
+                self.crossings += parts[-1].crossings
+        return parts[0].rows() if corridors else []
+
+    def _in_corridor(
+        self, corridor: Corridor, rows: Rows, begin: Begin | None, points: dict[int, Float], solved: dict[int, Solved]
+    ) -> None:
+        """The members of a corridor, one after the other; objectives are penalties only until all rows are seen."""
+        error, width = corridor.error, 0.0
+        for number in corridor.numbers:
+            member = self.members[number]
+            k = rows.replicates.index(member.replicate)
+            weight = rows.weights[k]
+            near = Near(replace(rows.near, weight=weight), rows.leverage, rows.sums[k], rows.counts)
+            design = self._design(member, near)
+            start = corridor.ends[0] if begin is None else begin(number, points)
+            start = np.where(design.constant, 0.0, start)
+            neighbour = Neighbour(design, near, self.metric, self.tol, self.run.compiled, self.run.n_jobs)
+            found = neighbour.solve(start, error, width)
+            error, width = min(corridor.error, ERROR_OF_NEXT * found.way), found.width
+            points[number] = found.point
+            penalty = design.penalty(found.point)
+            solved[number] = Solved(found.point, penalty, found.lower_bound, found.profile, found.n_clusters)
+
+    def _design(self, member: Member, near: Near) -> Design:
+        """The design of a member: that of the batch, with what its weights change."""
+        design = replace(self.design, loss=member.loss)
+        l1 = design.l1 / design.weight if member.l1 is None else member.l1
+        if isinstance(self.weights, Unchanged):
+            return replace(design, l1=l1 * design.weight)
+        weight = near.rows.weight
+        total = float(weight.sum() + near.sums[:, -1].sum())
+        # A column that the weights leave empty keeps the coefficient 0.
+        sizes = np.asarray(abs(near.rows.X).T @ weight) + np.abs(near.sums[:, : design.n_attributes]).sum(axis=0)
+        empty = np.zeros(design.n_variables, dtype=bool)
+        empty[: design.n_attributes] = sizes == 0
+        return replace(design, l1=l1 * total, weight=total or 1.0, constant=design.constant | empty)
+
+
+def better(one: Solved, two: Solved) -> Solved:
+    """The better point with the better bound."""
+    best = one if one.objective <= two.objective else two
+    return replace(best, lower_bound=max(one.lower_bound, two.lower_bound))
+
+
+def _metric(run: Run, design: Design) -> Metric:
+    """Leverages of the rows, as in the start of a fit."""
+    p = design.n_variables
+    sample = run.sample(lambda: largest_sample(run, p, np.random.default_rng(0)))
+    few = sample.select(slice(None, None, max(1, sample.n_entries // GRAM_ROWS))).weighing(design.weight)
+    equations = NormalEquations.of(design, few, run.n_jobs)
+    shown = equations.shows_all_columns(design)
+    if not shown:
+        equations = NormalEquations.of_all(design, run)
+    metric = Metric.of(design, equations.gram, run.n_jobs)
+    return metric.settled(design, few) if shown else metric

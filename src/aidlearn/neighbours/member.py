@@ -1,0 +1,301 @@
+"""One problem on the near rows of a corridor: Newton steps on the smoothed loss, and a dual that proves a bound.
+
+With every kink rounded off over ``+- h_i`` the optimum of the smoothed problem is dual feasible by itself: the slopes
+of the losses, ``p_i = s_i ((1/2 - c) + clip(z_i / h_i) / 2)``, satisfy ``A'p = P v``. Its duality gap is what the
+rounding costs,
+
+    sum over |z_i| < h_i of   s_i |z_i| / 2 (1 - |z_i| / h_i),
+
+so the width follows from the tolerance. Where it would leave too few rows inside, an interior point takes over.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.loading import load
+from aidlearn.engine.problem import Accuracy
+from aidlearn.engine.sums import Sums
+from aidlearn.linear.aggregated.certificate import certify
+from aidlearn.linear.aggregated.hinge_rows import Basis, HingeRows
+from aidlearn.linear.aggregated.solvers import solve_by_interior_point
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.leverage import Metric
+from aidlearn.linear.start.newton import Damping, Model, bounded_step, local_model, thinning
+from aidlearn.neighbours.near_rows import passes_between, planes_of, taken
+from aidlearn.numerics import Float, Int
+from aidlearn.trace import MOST_CLUSTERS, Profile
+
+SMOOTHED = 0.3
+"""Part of the tolerance that smoothing may cost."""
+ENOUGH = 0.6
+"""Part of the tolerance that the gap on near rows may be: the rest is for far rows that have changed sides."""
+FEWEST = (4, 50)
+"""Rows within the width at least: so many per variable, and so many more."""
+MOST = (40, 500)
+"""And at most: a wider one would only make the bound cost more."""
+FINER = 20.0
+"""By which factor at most the width is made smaller for that."""
+MOST_STEPS = 20
+CLOSE = 0.05
+"""Length of a step, in widths, after which its dual needs no more than a small repair."""
+NARROW = 6.0
+"""Distance within which rows are looked at in each step, in expected lengths of the way to the solution."""
+WIDTHS = 3.0
+"""The same in widths of the smoothing."""
+ENOUGH_ROWS = 2
+"""Rows that are looked at, at least, in the most that may lie within the width."""
+EXACT_ATTEMPTS, MOST_EXACT = 4, 20_000
+"""Of an interior point, and rows beyond which a further one costs more than a fit on all rows."""
+NARROWED = 4
+"""Times a member may be begun again on more rows."""
+WORTH_NARROWING = 0.7
+"""Part of the rows up to which leaving out the others pays."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A solution of a member on near rows: a point, a proven bound, and what it took."""
+
+    point: Float
+    lower_bound: float
+    way: float
+    """Length of the way from the start, in leverages."""
+    width: float
+    """Of the smoothing, in leverages."""
+    n_clusters: int
+    profile: Profile
+
+
+@dataclass(frozen=True)
+class Near:
+    """Near rows with the weights of one member, and the sums of all others by region."""
+
+    rows: Chunk
+    leverage: Any
+    sums: Float
+    counts: Int
+
+
+class Neighbour:
+    """A member of a batch on the near rows of its corridor."""
+
+    def __init__(self, design: Design, near: Near, metric: Metric, tol: float, compiled: bool, n_jobs: int) -> None:
+        self.design, self.whole, self.metric, self.tol = design, near, metric, tol
+        self.compiled, self.n_jobs = compiled, n_jobs
+        self.passes = load("aidlearn.linear.passes.compiled" if compiled else "aidlearn.linear.passes.in_numpy")
+        loss = design.loss
+        regions = np.arange(loss.n_regions)[:, None]
+        above = np.arange(len(loss.kinks))[None, :] < regions
+        tilts = np.array(loss.tilts)
+        self.sides = np.where(above, 1 - tilts, -tilts)
+        """Slope of the part of each kink (over the scale) in each region."""
+
+    def solve(self, point: Float, error: float, width: float = 0.0) -> Found:
+        """From a start that is about ``error`` leverages away from the solution.
+
+        ``width`` is that of the smoothing in a problem like this one, if it is known.
+        """
+        start, reach = point, max(NARROW * error, WIDTHS * width)
+        near, reach = self.narrowed(point, reach)
+        for attempt in range(NARROWED):
+            width, exact = self._width(near, point, reach / WIDTHS)
+            point, length = self._descend(near, point, max(width, error / 2), width)
+            way = self.metric.length(self._centred(point - start))
+            if near is self.whole or way <= reach / 3 or attempt == NARROWED - 1:
+                break
+            error = 2 * way
+            near, reach = self.narrowed(point, max(NARROW * error, WIDTHS * width))
+        found = None if exact else self._smoothed(near, point, width)
+        if found is None:
+            found = self._exact(near, point, max(width, 2 * length))
+        return replace(found, way=way, width=width)
+
+    def _centred(self, change: Float) -> Float:
+        """A change of the point in centred coordinates."""
+        if not self.design.fit_intercept:
+            return change
+        centred = change.copy()
+        centred[-1] += self.design.centre @ change[:-1]
+        return centred
+
+    # Rows
+
+    def narrowed(self, point: Float, reach: float) -> tuple[Near, float]:
+        """Only rows within a distance, the others in the sums, and that distance; all where that saves too little."""
+        near = self.whole
+        enough = ENOUGH_ROWS * (MOST[0] * self.design.n_variables + MOST[1])
+        for _ in range(3):
+            if not math.isfinite(reach) or near.rows.n_entries <= enough:
+                break
+            kept, sums, counts = self._split(near, point, reach)
+            if len(kept) > WORTH_NARROWING * near.rows.n_entries:
+                break
+            if len(kept) >= enough:
+                return Near(taken(near.rows, kept), _picked(near.leverage, kept), sums, counts), reach
+            reach *= min(1.5 * enough / max(len(kept), 1), 100.0)
+        return near, math.inf
+
+    def _split(self, near: Near, point: Float, reach: float) -> tuple[Int, Float, Int]:
+        """Rows within a distance of a kink, and the sums and counts with those of all others."""
+        find = passes_between(self.compiled)
+        planes = planes_of(self.design, point)
+        kept, _, counts, sums = find(self.design, near.rows, planes, near.leverage, reach, 0.0, math.inf, True)
+        return kept, near.sums + sums, near.counts + counts
+
+    # What sums contribute
+
+    def _value(self, sums: Float, point: Float) -> float:
+        """Loss of the groups, each on its side."""
+        loss, p = self.design.loss, self.design.n_variables
+        value = 0.0
+        for side, kink in zip(self.sides.T, loss.kinks, strict=True):
+            value += float(side @ (sums[:, p] - sums[:, :p] @ point - kink * sums[:, -1]))
+        return loss.scale * value
+
+    def _forces(self, sums: Float) -> Float:
+        """Minus the gradient of the same, in centred coordinates."""
+        p = self.design.n_variables
+        forces = self.design.loss.scale * (self.sides.sum(axis=1) @ sums[:, :p])
+        return self.design.centred_forces(forces if self.design.fit_intercept else np.append(forces, 0.0))
+
+    def objective(self, near: Near, point: Float) -> float:
+        """On near rows and groups, with the penalty."""
+        z = self.design.margins(near.rows, point)
+        return self.design.losses(near.rows, z) + self._value(near.sums, point) + self.design.penalty(point)
+
+    # Newton steps
+
+    def _width(self, near: Near, point: Float, widest: float) -> tuple[float, bool]:
+        """The smoothing width that the tolerance allows, and whether it leaves too few rows for that."""
+        design, n_least = self.design, FEWEST[0] * self.design.n_variables + FEWEST[1]
+        z = design.margins(near.rows, point)
+        objective = design.losses(near.rows, z) + self._value(near.sums, point) + design.penalty(point)
+        spread = np.asarray(near.leverage, dtype=np.float64)
+        used = near.rows.weight > 0
+        distance = design.loss.distance(z) / spread
+        distance = distance[used]
+        weight = (near.rows.weight * spread)[used] * design.loss.scale
+        if len(distance) <= n_least:
+            return max(float(distance.max(initial=0.0)), 1e-150), True
+        allowed = SMOOTHED * self.tol * abs(objective)
+        least = max(float(np.partition(distance, n_least)[n_least]), 1e-9 * float(distance.mean()), 1e-150)
+        width, widest, cost = least, max(least, widest), 0.0
+        for _ in range(20):
+            inside = distance < width
+            part = distance[inside]
+            cost = float(weight[inside] @ (0.5 * part * (1 - part / width)))
+            factor = math.sqrt(allowed / cost) if cost > 0 else 10.0
+            width = min(max(width * min(factor, 10.0), least), widest)
+            if width in (least, widest) or 0.8 < factor < 1.25:
+                break
+        n_most = MOST[0] * design.n_variables + MOST[1]
+        if np.count_nonzero(distance < width) > n_most:
+            # Rows that are tied at a kink say nothing of a width.
+            width = max(float(np.partition(distance, n_most)[n_most]), width / FINER, least)
+        few = width <= least and cost > allowed
+        return width, few or design.l1 > 0
+
+    def _model(self, near: Near, point: Float, kappa: float, smooth: bool) -> Model:
+        """The model at a point; with ``smooth`` its objective is that of the smoothed loss."""
+        design = self.design
+        sums = self.passes.model(design, near.rows, point, near.leverage, kappa)
+        model = local_model(design, near.rows, sums, near.leverage, thinning(len(sums.near), design.n_variables))
+        model.objective += self._value(near.sums, point) + design.penalty(point)
+        model.forces = model.forces + self._forces(near.sums)
+        if smooth:
+            inside = taken(near.rows, sums.near)
+            z = design.margins(inside, point)
+            h = kappa * np.asarray(_picked(near.leverage, sums.near), dtype=np.float64)
+            for kink in design.loss.kinks:
+                missing = np.maximum(h - np.abs(z - kink), 0.0)
+                model.objective += design.loss.scale * float(inside.weight @ (missing**2 / (4 * h)))
+        return model
+
+    def _descend(self, near: Near, point: Float, kappa: float, final: float) -> tuple[Float, float]:
+        """Newton steps on a width that shrinks to the final one; the point, and the length of the last step."""
+        design, damping = self.design, Damping(size=1e-6, least=1e-9)
+        model, length = self._model(near, point, kappa, kappa == final), kappa
+        for _ in range(MOST_STEPS):
+            step, length = bounded_step(design, point, model, kappa, damping, self.metric)
+            if kappa == final and length <= CLOSE * final and damping.negligible:
+                return point + design.step(step), length
+            trial = point + design.step(step)
+            narrower = max(final, kappa / 4, min(kappa, length / 2))
+            there = self._model(near, trial, narrower, narrower == final)
+            # Objectives of different widths are not comparable; on the way to the final one any progress will do.
+            if kappa == narrower and there.objective > model.objective * (1 + 1e-13):
+                damping.more()
+                continue
+            damping.less()
+            point, model, kappa = trial, there, narrower
+        return point, max(length, kappa)
+
+    # Bounds
+
+    def _aggregated(self, near: Near, point: Float, reach: float) -> tuple[HingeRows, Chunk, Any, Float, Int]:
+        """Rows within a distance alone, all others by region."""
+        kept, sums, counts = self._split(near, point, reach)
+        inside, leverage = taken(near.rows, kept), _picked(near.leverage, kept)
+        rows = self.design.aggregated_rows(Sums.of(sums, [self.design.sums_alone(inside)]), self.n_jobs)
+        return rows, inside, leverage, sums, counts
+
+    def _smoothed(self, near: Near, point: Float, kappa: float) -> Found | None:
+        """The bound that the slopes of the smoothed losses prove, if it is good enough."""
+        design, loss = self.design, self.design.loss
+        rows, inside, leverage, sums, counts = self._aggregated(near, point, kappa)
+        z = design.margins(inside, point)
+        h = kappa * np.asarray(leverage, dtype=np.float64)
+        used = np.append(sums[:, -1], inside.weight) > 0
+        weight = np.append(sums[:, -1], inside.weight)[used]
+        dual = []
+        for k, (kink, tilt) in enumerate(zip(loss.kinks, loss.tilts, strict=True)):
+            slopes = 0.5 - tilt + 0.5 * np.clip((z - kink) / h, -1, 1)
+            dual.append(loss.scale * weight * np.append(self.sides[:, k], slopes)[used])
+        basis = Basis.of(rows, point, design.fit_intercept)
+        scaled = basis.apply(rows)
+        proven = certify(scaled, np.concatenate(dual) / basis.mass, basis.to_coordinates(point))
+        bound = proven.bound * basis.unit * basis.mass
+        value = self.objective(near, point)
+        if value - bound > ENOUGH * self.tol * abs(value):
+            return None
+        return self._found(point, bound, z, counts)
+
+    def _exact(self, near: Near, point: Float, reach: float) -> Found:
+        """The aggregated problem of rows within a distance by an interior point, on more rows until it is enough."""
+        design = self.design
+        bound, found = -math.inf, None
+        for attempt in range(EXACT_ATTEMPTS):
+            rows, inside, _, _, counts = self._aggregated(near, point, reach)
+            if attempt and len(rows.e) > MOST_EXACT:
+                break
+            accuracy = Accuracy(0.1 * self.tol, math.inf, duals=False)
+            solution = solve_by_interior_point(rows, point, design.fit_intercept, accuracy, small=0)
+            bound = max(bound, solution.lower_bound)
+            value, before = self.objective(near, solution.point), self.objective(near, point)
+            if value <= before:
+                point, before = solution.point, value
+            found = self._found(point, bound, design.margins(inside, point), counts)
+            if before - bound <= ENOUGH * self.tol * abs(before) or inside.n_entries == near.rows.n_entries:
+                break
+            reach *= 3
+        assert found is not None
+        return found
+
+    def _found(self, point: Float, bound: float, z: Float, counts: Int) -> Found:
+        far = counts[counts > 0]
+        step = max(1, -(-len(z) // (MOST_CLUSTERS - len(far))))
+        shown = self.design.loss.distance(z[::step])
+        sizes = np.append(far, np.ones(len(shown), dtype=np.int64))
+        furthest = float(np.abs(z).max(initial=0.0))
+        profile = Profile(sizes, np.append(np.full(len(far), furthest), shown))
+        return Found(point, bound, 0.0, 0.0, len(z) + len(far), profile)
+
+
+def _picked(leverage: Any, rows: Any) -> Any:
+    return leverage if np.ndim(leverage) == 0 else leverage[rows]

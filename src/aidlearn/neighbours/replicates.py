@@ -1,0 +1,146 @@
+"""Many quantile regressions on the same few rows with other weights: from the vertex of one to that of the next.
+
+Aggregation saves little of a thousand rows, and what a fit of them takes is the overhead of its steps. Here the rows
+are had once, a replicate is a walk along edges in compiled code, and its dual is certified as any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.chunk import Chunk, join
+from aidlearn.data.rows.loading import load
+from aidlearn.linear.aggregated.certificate import certify
+from aidlearn.linear.aggregated.hinge_rows import EPS, Basis, HingeRows
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.rows.matrix import Dense
+from aidlearn.neighbours.batch import Solved
+from aidlearn.numerics import Float
+
+MOST_PIVOTED_CELLS, MOST_VARIABLES = 60_000, 32
+"""Of problems that take less time this way: pivots grow with the columns, and each reads all rows."""
+PIVOTS = (50, 30)
+"""At most, and for each variable; ties may need more, and are left to others."""
+SHAKEN = 1e-9
+"""How far tied margins are moved apart, in the median margin. Duals are as feasible; the gap is of this size then."""
+PROVEN = 1e-8
+"""Gap of a vertex whose dual is the right one."""
+INDEPENDENT = 1e-8
+"""Pivot, relative to the largest, of rows that make a vertex."""
+
+
+def suits(run: Run, design: Design) -> bool:
+    """Whether the problem is one of few rows, and a sum of tilted absolute values alone."""
+    return (
+        run.n_entries * design.n_variables <= MOST_PIVOTED_CELLS
+        and design.n_variables <= MOST_VARIABLES
+        and design.loss.kinks == (0.0,)
+        and not design.loss.classifies
+        and not np.any(design.ridge)
+        and design.l1 == 0
+        and design.region is None
+        and design.linear is None
+        and design.quadratic is None
+        and not design.constant.any()
+    )
+
+
+@dataclass(frozen=True)
+class Vertices:
+    """The rows in coordinates around a solution, and the vertex next to it."""
+
+    design: Design
+    chunk: Chunk
+    basis: Basis
+    rows: HingeRows
+    vertex: NDArray[np.int64]
+    """The rows on their kink."""
+    apart: Float
+    """The margins e at the origin, moved apart where walks among them went round in circles."""
+
+    @classmethod
+    def of(cls, run: Run, design: Design, point: Float) -> Vertices | None:
+        """By one pass; None where the rows do not tell all coefficients."""
+        parts: list[Chunk] = []
+        run.map(lambda chunk, state: (chunk.select(np.arange(chunk.n_entries)), None), collect=parts.append)
+        chunk = join(parts)
+        X = np.ascontiguousarray(chunk.X.toarray() if sparse.issparse(chunk.X) else chunk.X, dtype=np.float64)
+        A = np.column_stack([X, np.ones(len(X))]) if design.fit_intercept else X
+        tilt = np.full(len(X), design.loss.tilts[0])
+        used = np.where(chunk.weight > 0, chunk.weight, chunk.weight[chunk.weight > 0].min())
+        rows = HingeRows.of_array(A, np.asarray(chunk.y), design.loss.scale * used, tilt, np.zeros(A.shape[1]))
+        basis = Basis.of(rows, point, design.fit_intercept)
+        scaled = basis.apply(rows)
+        assert isinstance(scaled.A, Dense)
+        if not (basis.scale > 0).all():
+            return None
+        array = np.ascontiguousarray(scaled.A.array)
+        scaled = replace(scaled, A=Dense(array))
+        vertex = _independent(array, np.argsort(np.abs(scaled.e), kind="stable"))
+        if vertex is None:
+            return None
+        for apart in (scaled.e, _shaken(scaled.e)):
+            here = cls(design, chunk, basis, scaled, vertex, apart)
+            found = here._walk(chunk.weight)
+            if found is not None:
+                return replace(here, vertex=found)
+        return None
+
+    def solve(self, weight: Float) -> Solved | None:
+        """The optimum with other weights; None where it is not reached."""
+        vertex = self._walk(weight)
+        if vertex is None:
+            return None if self.apart is not self.rows.e else replace(self, apart=_shaken(self.rows.e)).solve(weight)
+        rows = self._weighing(weight)
+        A = rows.A.rows(vertex)
+        z = self.apart - rows.A @ linalg.solve(A, self.apart[vertex])
+        w = linalg.solve(A, rows.e[vertex])
+        lower, upper = rows.lower, rows.upper
+        dual = np.where(z > 0, upper, lower)
+        dual[vertex] = 0.0
+        dual[vertex] = np.clip(linalg.solve(A.T, -(rows.A.T @ dual)), lower[vertex], upper[vertex])
+        bound = certify(rows, dual, w).bound * self.basis.unit * self.basis.mass
+        point = self.basis.to_point(w)
+        chunk = replace(self.chunk, weight=weight)
+        found = Solved(point, self.design.losses(chunk, self.design.margins(chunk, point)), bound)
+        if found.gap > PROVEN and self.apart is self.rows.e:
+            # Rows tied with those of the vertex can have any side: apart, they have one.
+            return replace(self, apart=_shaken(self.rows.e)).solve(weight)
+        return found
+
+    def _weighing(self, weight: Float) -> HingeRows:
+        return replace(self.rows, weight=self.design.loss.scale * weight / self.basis.mass)
+
+    def _walk(self, weight: Float) -> NDArray[np.int64] | None:
+        """The optimal vertex, from that of these rows."""
+        rows = self._weighing(weight)
+        assert isinstance(rows.A, Dense)
+        array, vertex, p = rows.A.array, self.vertex.copy(), len(self.vertex)
+        inverse, most = np.ascontiguousarray(linalg.inv(array[vertex])), PIVOTS[0] + PIVOTS[1] * p
+        rounding = 64 * EPS * float(rows.weight.sum()) / float(np.sqrt(len(rows.e)))
+        w = inverse @ self.apart[vertex]
+        descend = load("aidlearn.neighbours.compiled_replicates").descend
+        ended = descend(array, self.apart, rows.lower, rows.upper, vertex, inverse, w, most, rounding)
+        return vertex if ended else None
+
+
+def _shaken(e: Float) -> Float:
+    """Margins that are tied, moved apart; always by the same."""
+    return np.asarray(e + SHAKEN * np.random.default_rng(0).uniform(-1, 1, len(e)))
+
+
+def _independent(A: Float, order: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The first rows of an order that are linearly independent, as many as there are columns."""
+    p = A.shape[1]
+    for count in (4 * p, 32 * p, len(order)):
+        some = order[:count]
+        R, pivots = linalg.qr(A[some].T, mode="r", pivoting=True)
+        size = np.abs(np.diagonal(R))
+        if len(size) == p and size[-1] > INDEPENDENT * size[0]:
+            return np.asarray(some[pivots[:p]], dtype=np.int64)
+    return None

@@ -1,0 +1,317 @@
+"""Many problems on one partition of the rows: Algorithm 1 for a batch.
+
+Where rows are piled up on a kink, or members differ by more than near rows allow for, members share clusters: those of
+one fit, summed with the weights of each. The aggregated optimum of a member is a lower bound for it (Jensen), one pass
+evaluates the solutions of all members on all rows, and rows that the solution of an open member puts on another side
+than the mean of their cluster are split off, for all members at once.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from aidlearn.data.passes.resampling import SideBySide, Weights
+from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.loading import load
+from aidlearn.engine.clusters import Clusters
+from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Moved, Problem, Solution, Start, Trial
+from aidlearn.engine.sums import Sums
+from aidlearn.linear.aggregated.certificate import certify
+from aidlearn.linear.aggregated.hinge_rows import Basis
+from aidlearn.linear.aggregated.solvers import solve_by_interior_point
+from aidlearn.linear.model.aggregated_problem import solve_aggregated
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.problem import PiecewiseLinear
+from aidlearn.neighbours.batch import Done, Member, Solved
+from aidlearn.neighbours.near_rows import planes_of
+from aidlearn.neighbours.segments import CODES, N_SPLIT, STEPS, segments
+from aidlearn.numerics import Float, Int
+
+MOST_ROUNDS = 8
+"""Of splits; members that are open after them are better off alone."""
+MARGINS = 1 << 16
+"""Margins (rows times members) that fit into a cache."""
+KEPT = 0.5
+"""Part of the tolerance up to which the solution of another member will do for the aggregated problem."""
+DOUBLED = 1.0
+"""Entries that may become clusters of their own in a split, relative to the clusters there are."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A point of a member."""
+
+    member: int
+    point: Float
+
+
+@dataclass(frozen=True)
+class Segments(Trial):
+    """A segment of each of some members, seen at all steps; ``points`` are ordered by step, then by member."""
+
+    members: Sequence[int] = ()
+    origins: Sequence[Float] = ()
+    homes: NDArray[np.int8] | None = None
+    """Region of each cluster's mean at the points of the split, shape (clusters, splits, members); None: no split."""
+    n_alone: float = 0.0
+    """Part of the entries of a chunk that may become clusters of their own."""
+
+    @classmethod
+    def of(cls, members: Sequence[int], origins: Sequence[Float], ends: Sequence[Float], **others: Any) -> Segments:
+        pairs = list(zip(members, origins, ends, strict=True))
+        places = [Place(k, end if t == 1 else origin + t * (end - origin)) for t in STEPS for k, origin, end in pairs]
+        return cls(places, members=members, origins=origins, **others)
+
+    @property
+    def ends(self) -> list[Float]:
+        return [place.point for place in self.points[: len(self.members)]]
+
+
+class Together(Problem):
+    """Members of a batch as one problem of the engine: its clusters have the sums of every replicate side by side.
+
+    ``design`` is that of a model of these rows with their own weights, ``partition`` that of a fit of it.
+    """
+
+    n_regions = CODES
+
+    def __init__(
+        self, run: Run, design: Design, members: Sequence[Member], weights: Weights, partition: Clusters
+    ) -> None:
+        self.replicates = sorted({member.replicate for member in members})
+        super().__init__(SideBySide(run, weights, self.replicates))
+        self.design, self.members, self.partition = design, members, partition
+        self.of = [self.replicates.index(member.replicate) for member in members]
+        self.compiled = run.compiled
+        self.designs: list[Design] = []
+        """Of the members, once their weights are summed."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pass needs where the entries are."""
+        return {**self.__dict__, "run": None, "partition": None, "designs": []}
+
+    # The four components
+
+    def aggregate(self, chunk: Chunk, labels: NDArray[Any], n_clusters: int) -> Float:
+        parts = [self.design.aggregate(own, labels, n_clusters) for own in _each_weight(chunk)]
+        return np.concatenate(parts, axis=1)
+
+    def sums_alone(self, chunk: Chunk) -> Any:
+        parts = [self.design.sums_alone(own) for own in _each_weight(chunk)]
+        return np.concatenate(parts, axis=1) if self.design.layout is None else sparse.hstack(parts, format="csr")
+
+    def start(self) -> Start:
+        """The partition that was given."""
+        clusters, _ = self.partition.summed_for(self)
+        known = [self._weighted(self._sums(clusters, k)) for k in range(len(self.replicates))]
+        self.designs = [self._design(member, *known[k]) for member, k in zip(self.members, self.of, strict=True)]
+        return Start(clusters)
+
+    def _weighted(self, sums: Sums) -> tuple[float, NDArray[np.bool_]]:
+        """The weight of a replicate, and the columns that it leaves empty."""
+        m = self.design.n_attributes
+        sizes = np.abs(sums.dense[:, :m]).sum(axis=0)
+        if sums.singles is not None:
+            sizes = sizes + np.asarray(abs(sums.singles[:, :m]).sum(axis=0)).ravel()
+        empty = np.zeros(self.design.n_variables, dtype=bool)
+        empty[:m] = sizes == 0
+        return float(sums.column(-1).sum()), empty
+
+    def _design(self, member: Member, weight: float, empty: NDArray[np.bool_]) -> Design:
+        design = self.design
+        l1 = design.l1 / design.weight if member.l1 is None else member.l1
+        return replace(design, loss=member.loss, l1=l1 * weight, weight=weight or 1.0, constant=design.constant | empty)
+
+    def _sums(self, clusters: Clusters, replicate: int) -> Sums:
+        store, width = clusters.store, self.design.n_variables + 2
+        columns = slice(replicate * width, (replicate + 1) * width)
+        singles = None if store.singles is None else store.singles[:, columns]
+        return Sums(store.dense[:, columns], singles, store.alone)
+
+    def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
+        """The aggregated problem of the member whose point the incumbent is."""
+        assert incumbent is not None
+        place: Place = incumbent.point
+        design, sums = self.designs[place.member], self._sums(clusters, self.of[place.member])
+        start = np.where(design.constant, 0.0, place.point)
+        return solve_aggregated(design, sums, start, accuracy, solve_by_interior_point, self.run.n_jobs)
+
+    def still_good(
+        self, clusters: Clusters, number: int, other: int, solution: Solution, tol: float
+    ) -> Solution | None:
+        """The solution of another member with the same weights, if it is good enough for this one as well.
+
+        Duals of losses are parts of their scales, so those of the other member are multiplied by the ratio.
+        """
+        design, sums = self.designs[number], self._sums(clusters, self.of[number])
+        rows = design.aggregated_rows(sums, self.run.n_jobs)
+        basis = Basis.of(rows, solution.point, design.fit_intercept)
+        dual = solution.dual * (design.loss.scale / self.designs[other].loss.scale)
+        value = rows.value(solution.point)
+        enough = value - KEPT * tol * abs(value)
+        w, unit = basis.to_coordinates(solution.point), basis.unit * basis.mass
+        proven = certify(basis.apply(rows), dual / basis.mass, w, enough=enough / unit)
+        bound = proven.bound * unit
+        return Solution(solution.point, bound, False, basis.to_dual(proven.dual)) if bound >= enough else None
+
+    def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
+        """Objectives of all points; the region of an entry says for which members it is apart from its cluster."""
+        assert isinstance(trial, Segments)
+        design, m = self.design, self.design.n_attributes
+        members = [self.members[number] for number in trial.members]
+        ends, origins = planes_of(design, *trial.ends), planes_of(design, *trial.origins)
+        if (origins == origins[0]).all():
+            origins = origins[:1]
+        of: Int = np.array([self.of[number] for number in trial.members])
+        kinks = np.array([member.loss.kinks for member in members]).T.copy()
+        tilts = np.array([member.loss.tilts for member in members]).T.copy()
+        positive = float(getattr(design.loss, "positive", math.nan))
+        homes = np.zeros((0, N_SPLIT, len(members)), dtype=np.int8) if trial.homes is None else trial.homes
+        see = load("aidlearn.neighbours.compiled").segments if self.compiled else segments
+        totals, codes = np.zeros((len(STEPS), len(members))), np.zeros(chunk.n_entries, dtype=np.int16)
+        at_once = max(256, MARGINS // len(members))
+        for first in range(0, chunk.n_entries, at_once):
+            rows = slice(first, min(first + at_once, chunk.n_entries))
+            X = chunk.X[rows]
+            at_end, at_origin = (
+                np.asarray(X @ planes[:, :m].T, dtype=np.float64) + planes[:, m] for planes in (ends, origins)
+            )
+            weight = np.ascontiguousarray(chunk.weight[rows])
+            labels = np.zeros(0, dtype=np.int32) if chunk.labels is None else chunk.labels[rows]
+            targets, here = chunk.y[rows], codes[rows]
+            totals += see(at_end, at_origin, targets, weight, of, positive, kinks, tilts, labels, homes, here)
+        scales = np.array([member.loss.scale for member in members])
+        return Evaluation((totals * scales).ravel(), codes[None])
+
+    def find_moved(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16]) -> Moved:
+        assert isinstance(trial, Segments)
+        assert chunk.labels is not None
+        found = self.evaluate(chunk, trial)
+        codes = found.regions[0]
+        rows = np.flatnonzero((codes != 0) & (homes[chunk.labels] >= 0))
+        few = len(rows) <= math.ceil(trial.n_alone * chunk.n_entries)
+        return Moved(found.objectives, rows, codes[rows], np.full(len(rows), few))
+
+    def penalty(self, point: Place) -> float:
+        return self.designs[point.member].penalty(point.point)
+
+    def homes(self, clusters: Clusters, trial: Segments) -> NDArray[np.int8]:
+        """Regions of the means of all clusters at the points of a split."""
+        n = len(trial.members)
+        homes = np.empty((clusters.n_clusters, N_SPLIT, n), dtype=np.int8)
+        for k, number in enumerate(trial.members):
+            design, sums = self.designs[number], self._sums(clusters, self.of[number])
+            for split in range(N_SPLIT):
+                z = design.mean_margins(sums, trial.points[split * n + k].point)
+                homes[:, split, k] = np.searchsorted(design.loss.kinks, z, side="left")
+        return homes
+
+
+@dataclass(frozen=True)
+class SamePartition:
+    """A start with the clusters of another problem on the same entries, at a point close to the solution."""
+
+    partition: Clusters
+    point: Float
+
+    def __call__(self, problem: PiecewiseLinear) -> Start:
+        design, point = problem.design, self.point
+
+        def objective(chunk: Chunk) -> float:
+            return design.objective_at(chunk, point, design.margins(chunk, point))
+
+        clusters, total = self.partition.summed_for(problem, objective)
+        return Start(clusters, Incumbent(point, total + design.penalty(point)))
+
+
+def solve_together(
+    problem: Together,
+    numbers: Sequence[int],
+    points: Mapping[int, Float],
+    tol: float,
+    done: Done | None = None,
+) -> dict[int, Solved]:
+    """Solve members to the tolerance, as far as rounds and time allow; ``points`` are where they begin."""
+    run = problem.run
+    clusters = problem.start().clusters
+
+    def ended() -> bool:
+        return run.stopped or time.monotonic() > run.end
+
+    best = {k: Solved(points[k], math.inf, -math.inf) for k in numbers}
+    left = list(numbers)
+    for attempt in range(MOST_ROUNDS):
+        ends: dict[int, Float] = {}
+        latest: dict[int, tuple[int, Solution]] = {}
+        for k in left:
+            if ended():
+                break
+            replicate, solution = problem.members[k].replicate, None
+            if replicate in latest:
+                solution = problem.still_good(clusters, k, *latest[replicate], tol)
+            if solution is None:
+                begin = Incumbent(Place(k, best[k].point), best[k].objective)
+                solution = problem.solve_aggregated(clusters, begin, Accuracy(0.1 * tol, run.end, duals=False))
+            latest[replicate], ends[k] = (k, solution), solution.point
+            bound = max(best[k].lower_bound, solution.lower_bound)
+            best[k] = replace(best[k], lower_bound=bound, n_clusters=clusters.n_clusters)
+        left = list(ends)
+        if not left:
+            break
+        # The first solutions are looked at alone: most of them are the last.
+        check = clusters.check(_trial(problem, clusters, left, best, ends, split=attempt > 0))
+        closed = _improve(best, left, ends, check.objectives, tol)
+        if done is not None and closed:
+            done({k: best[k] for k in closed})
+        left = [k for k in left if k not in closed]
+        if not left or ended():
+            break
+        if attempt == 0:
+            check = clusters.check(_trial(problem, clusters, left, best, ends, split=True))
+            _improve(best, left, ends, check.objectives, tol)
+        clusters.decluster(check)
+    return best
+
+
+def _trial(
+    problem: Together,
+    clusters: Clusters,
+    numbers: Sequence[int],
+    best: Mapping[int, Solved],
+    ends: Mapping[int, Float],
+    split: bool,
+) -> Segments:
+    trial = Segments.of(numbers, [best[k].point for k in numbers], [ends[k] for k in numbers])
+    if not split:
+        return trial
+    spare = problem.run.budget.clusters / (problem.design.n_variables * len(problem.replicates)) - clusters.n_clusters
+    n_alone = max(0.0, min(DOUBLED * clusters.n_clusters, spare)) / problem.run.n_entries
+    return replace(trial, homes=problem.homes(clusters, trial), n_alone=n_alone)
+
+
+def _improve(
+    best: dict[int, Solved], numbers: Sequence[int], ends: Mapping[int, Float], objectives: Float, tol: float
+) -> list[int]:
+    """Take up the best point of each segment; the members that are done."""
+    values = objectives.reshape(len(STEPS), -1)
+    for k, own in zip(numbers, values.T, strict=True):
+        step = int(own.argmin())
+        if own[step] < best[k].objective:
+            origin = best[k].point
+            point = ends[k] if step == 0 else origin + STEPS[step] * (ends[k] - origin)
+            best[k] = replace(best[k], point=point, objective=float(own[step]))
+    return [k for k in numbers if best[k].gap <= tol]
+
+
+def _each_weight(chunk: Chunk) -> list[Chunk]:
+    """The chunk with each of the weights that its entries have."""
+    return [replace(chunk, weight=weight) for weight in np.ascontiguousarray(chunk.weight.T)]

@@ -1,0 +1,22 @@
+"""Types of arrays and small linear algebra that every room uses."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+def regularised_cholesky(scaled: Float) -> Float:
+    """Upper Cholesky factor of a matrix with unit diagonal, with the smallest ridge with which it exists."""
+    diagonal = np.diag_indices_from(scaled)
+    for ridge in (1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4):
+        scaled[diagonal] = 1 + ridge
+        try:
+            return np.asarray(linalg.cholesky(scaled, check_finite=False))
+        except linalg.LinAlgError:
+            continue
+    return np.eye(len(scaled))
