@@ -78,7 +78,7 @@ def test_time_is_that_of_the_whole_fit(rows):
 
     class Spied(QuantileRegressor):
         def _fit_design(self, run, *given, **more):
-            seconds.append((run.end, more["n_left"]))
+            seconds.append((run.deadline, more["n_left"]))
             return original(self, run, *given, **more)
 
     Spied(**model.get_params()).fit(X, y)

@@ -305,11 +305,12 @@ def aid(
     >>> [record.n_clusters for record in result.history][0]
     5
     """
-    run, started = problem.run, time.monotonic()
+    started = time.monotonic()
+    run = problem.run
     stopped_before = run.stopped
     if stopped_before:
         limits = limits.at_once()
-    run.deadline = min(run.end, math.inf if limits.time_limit is None else started + limits.time_limit)
+    run = problem.limit_time(math.inf if limits.time_limit is None else started + limits.time_limit)
     progress = _Progress(
         problem, limits, run.deadline, started, callbacks, observer, checkpoint, passes_before=run.n_passes
     )

@@ -229,6 +229,11 @@ class Problem(ABC):
         """What travels where a pass runs elsewhere: the problem without its run."""
         return {**self.__dict__, "run": None}
 
+    def limit_time(self, deadline: float) -> Run:
+        """Settle for what there is after a deadline (``time.monotonic()``); the run that knows of it."""
+        self.run = self.run.until(deadline)
+        return self.run
+
     @property
     def source(self) -> DataSource:
         """The data of the run."""

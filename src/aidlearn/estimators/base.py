@@ -307,14 +307,13 @@ class AIDEstimator(BaseEstimator, ABC):
         """The one fit of this estimator to a source."""
         callbacks = self._callbacks()
         tell_of_fit(self, callbacks, source.n_entries)
-        run = Run(source, targets, self.n_jobs, pass_listener(callbacks))
-        run.end = math.inf if self.time_limit is None else time.monotonic() + self.time_limit
-        return run
+        deadline = math.inf if self.time_limit is None else time.monotonic() + self.time_limit
+        return Run(source, targets, self.n_jobs, pass_listener(callbacks), deadline=deadline)
 
     def _limits(self, run: Run, n_left: int = 1) -> Limits:
         """Of one of ``n_left`` problems that are still to be solved: its share of the time."""
         assert self.max_iter is not None
-        left = None if math.isinf(run.end) else max(run.end - time.monotonic(), 0.0) / n_left
+        left = None if math.isinf(run.deadline) else max(run.deadline - time.monotonic(), 0.0) / n_left
         return Limits(self.tol, int(self.max_iter), left)
 
     def _callbacks(self) -> list[Any]:

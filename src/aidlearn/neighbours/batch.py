@@ -210,7 +210,7 @@ class Batch:
 
     @property
     def _ended(self) -> bool:
-        return self.run.stopped or time.monotonic() > self.run.end
+        return self.run.stopped or time.monotonic() > self.run.deadline
 
     def _open(self, solved: Mapping[int, Solved]) -> list[int]:
         return [number for number in solved if not solved[number].gap <= self.tol]

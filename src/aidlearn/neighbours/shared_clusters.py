@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.passes.resampling import SideBySide, Weights
+from aidlearn.data.passes.resampling import Weights
 from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.transforms import SideBySide
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.loading import load
 from aidlearn.engine.clusters import Clusters
@@ -88,7 +89,7 @@ class Together(Problem):
         self, run: Run, design: Design, members: Sequence[Member], weights: Weights, partition: Clusters
     ) -> None:
         self.replicates = sorted({member.replicate for member in members})
-        super().__init__(SideBySide(run, weights, self.replicates))
+        super().__init__(run.part().changed(SideBySide(weights, self.replicates)))
         self.design, self.members, self.partition = design, members, partition
         self.of = [self.replicates.index(member.replicate) for member in members]
         self.compiled = run.compiled
@@ -245,7 +246,7 @@ def solve_together(
     clusters = problem.start().clusters
 
     def ended() -> bool:
-        return run.stopped or time.monotonic() > run.end
+        return run.stopped or time.monotonic() > run.deadline
 
     best = {k: Solved(points[k], math.inf, -math.inf) for k in numbers}
     left = list(numbers)
@@ -260,7 +261,7 @@ def solve_together(
                 solution = problem.still_good(clusters, k, *latest[replicate], tol)
             if solution is None:
                 begin = Incumbent(Place(k, best[k].point), best[k].objective)
-                solution = problem.solve_aggregated(clusters, begin, Accuracy(0.1 * tol, run.end, duals=False))
+                solution = problem.solve_aggregated(clusters, begin, Accuracy(0.1 * tol, run.deadline, duals=False))
             latest[replicate], ends[k] = (k, solution), solution.point
             bound = max(best[k].lower_bound, solution.lower_bound)
             best[k] = replace(best[k], lower_bound=bound, n_clusters=clusters.n_clusters)

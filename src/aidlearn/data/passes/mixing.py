@@ -9,7 +9,7 @@ rounded: :meth:`Mixing.to_original`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ OFFSET = 1e5
 class Mixing:
     """A change of columns that a run makes chunk by chunk."""
 
+    by_row: ClassVar[bool] = False
     centre: Float
     """Taken from each column; 0 for those that stay as they are."""
     weak: NDArray[np.intp]

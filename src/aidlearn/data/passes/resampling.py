@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.passes.run import Run
-from aidlearn.data.rows.chunk import Chunk
-from aidlearn.data.rows.mapping import PassFunction
 from aidlearn.numerics import Float
 
 BLOCK = 2048
@@ -124,40 +121,3 @@ class ByCluster(Weights):
         codes = self.codes[start:stop]
         factors = Exponential(self.seed)(0, self.n_clusters, replicates)
         return np.asarray(factors[:, codes])
-
-
-class Reweighted(Run):
-    """A run in which the weights of the rows are those of one replicate."""
-
-    def __init__(self, run: Run, weights: Weights, replicate: int) -> None:
-        self._weights, self._replicate = weights, replicate
-        super().__init__(run.source, run.targets, run.n_jobs, run.watch, run, run.compiled)
-
-    def _map(self, function: PassFunction, states: Sequence[Any], collect: Any) -> list[Any]:
-        weights, replicate = self._weights, self._replicate
-
-        def weighted(chunk: Chunk, state: Any) -> tuple[Any, Any]:
-            factor = weights(chunk.start, chunk.stop, [replicate])[0]
-            return function(replace(chunk, weight=chunk.weight * factor), state)
-
-        return super()._map(weighted, states, collect)
-
-    def _without_a_pass(self, wanted: Any) -> Chunk | None:
-        return None
-
-
-class SideBySide(Run):
-    """A run in which each row has the weights of several replicates: weights of chunks have a column for each."""
-
-    def __init__(self, run: Run, weights: Weights, replicates: Sequence[int]) -> None:
-        self._weights, self._replicates = weights, list(replicates)
-        super().__init__(run.source, run.targets, run.n_jobs, run.watch, run, run.compiled)
-
-    def _map(self, function: PassFunction, states: Sequence[Any], collect: Any) -> list[Any]:
-        weights, replicates = self._weights, self._replicates
-
-        def weighted(chunk: Chunk, state: Any) -> tuple[Any, Any]:
-            factors = weights(chunk.start, chunk.stop, replicates)
-            return function(replace(chunk, weight=(factors * chunk.weight).T), state)
-
-        return super()._map(weighted, states, collect)

@@ -6,17 +6,18 @@ function mapped over the chunks whose results are folded in chunk order.
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.passes.mixing import Mixing
+from aidlearn.data.passes.transforms import Scaling, Transform
 from aidlearn.data.rows.chunk import Chunk, join
 from aidlearn.data.rows.mapping import PassFunction
 from aidlearn.data.rows.memory import Budget, Need
@@ -60,6 +61,16 @@ class PassProgress:
         return self.rows / max(self.seconds, 1e-9)
 
 
+COMPILED_CELLS = 4_000_000
+"""Compiled passes are loaded for at least this many numbers in X: there, a fit without them takes about as long as
+loading them (0.6 s)."""
+
+
+def worth_compiling(source: DataSource) -> bool:
+    """Which path a fit takes follows from the shape of its data alone, so results do not depend on any cache."""
+    return source.n_entries * source.n_attributes >= COMPILED_CELLS
+
+
 @dataclass(frozen=True)
 class Systematic:
     """A systematic sample: the entries ``offset, offset + step, ...``."""
@@ -68,29 +79,27 @@ class Systematic:
     offset: int
 
 
-@dataclass(frozen=True)
-class Projection:
-    """Targets ``level - x'direction`` in place of the stored ones."""
+@dataclass
+class _Sample:
+    """The sample of a run, shared by all runs over the same rows of one fit."""
 
-    direction: Float
-    level: float
-
-    def __call__(self, chunk: Chunk) -> Chunk:
-        return replace(chunk, y=self.level - (chunk @ self.direction))
+    wanted: Systematic | None = None
+    rows: Chunk | None = None
 
 
-COMPILED_CELLS = 4_000_000
-"""Numbers in X from which on compiled passes are worth loading: there a fit without them takes about as long as
-loading them does (0.6 s)."""
+@dataclass
+class _Count:
+    """Passes of a fit so far, and whether the user has stopped it."""
 
-
-def worth_compiling(source: DataSource) -> bool:
-    """Which path a fit takes follows from the shape of its data alone, so results do not depend on any cache."""
-    return source.n_entries * source.n_attributes >= COMPILED_CELLS
+    n_passes: int = 0
+    stopped: bool = False
 
 
 class Run:
-    """What belongs to one fit, handed down to everything that reads its data.
+    """One fit over one source, handed down to everything that reads its data.
+
+    A run never changes. :meth:`changed`, :meth:`subtracted` and :meth:`until` return other runs of the same fit: their
+    passes are counted together, and what stops one stops all.
 
     Parameters
     ----------
@@ -98,13 +107,16 @@ class Run:
     targets : Targets
         How the stored targets become numbers.
     n_jobs : int, optional
-        Threads; what the source was opened with by default.
+        Threads; by default those that the source was opened with.
     watch : callable, optional
-        Told of the progress of passes.
+        Receives the progress of passes.
     whole : Run, optional
-        The fit that this is a part of (one class of several, say): its passes and its end are those of the whole.
+        The fit that this is a part of (one class of several, say): the part's passes count for the whole, and the part
+        ends when the whole does.
     compiled : bool, optional
         Whether passes are compiled code; by default this follows from the shape of the data.
+    deadline : float
+        ``time.monotonic()`` value after which the fit should settle for what it has.
     """
 
     def __init__(
@@ -115,31 +127,26 @@ class Run:
         watch: Callable[[PassProgress], None] | None = None,
         whole: Run | None = None,
         compiled: bool | None = None,
+        deadline: float = math.inf,
     ) -> None:
         self.source, self.watch, self.whole = source, watch, whole
         self.compiled = worth_compiling(source) if compiled is None else compiled
         self.targets = Targets(name=source.target_name) if targets is None else targets
         self.n_jobs = n_threads(source.n_jobs if n_jobs is None else n_jobs)
-        self.n_passes = 0
-        self.deadline = math.inf
-        """``time.monotonic()`` value after which the problem being solved should settle for what it has."""
-        self.end: float = math.inf if whole is None else whole.end
-        """The same of the whole fit, which may solve several problems."""
+        self.deadline: float = deadline if whole is None else min(deadline, whole.deadline)
+        self.changes: tuple[Transform, ...] = ()
+        """Applied to every chunk, in this order, before a pass sees it."""
         limit = source.memory_limit
         need = None if limit is None else Need.of(source, self.n_jobs)
         self.budget = Budget() if limit is None or need is None else need.budget(limit)
         """Memory for what a fit may choose the size of."""
         self.classes_at_once = None if limit is None or need is None else need.classes_at_once(limit)
-        """How many models of classes share passes, where memory is limited."""
+        """Number of classes whose models share passes, where memory is limited."""
         self.spare = math.inf if limit is None or need is None else need.spare(limit)
-        """Bytes for what is kept of the rows in the model."""
-        self._stopped = False
-        self._wanted: Systematic | None = None
-        self._sample: Chunk | None = None
+        """Bytes for what the model keeps of the rows."""
+        self._count = _Count()
+        self._sample = _Sample()
         self._passes = source.passes(self.targets, self.n_jobs)
-        self._factors: Float | None = None
-        self._projection: Projection | None = None
-        self._mixing: Mixing | None = None
 
     @property
     def n_entries(self) -> int:
@@ -150,43 +157,73 @@ class Run:
         return self.source.n_attributes
 
     @property
+    def n_passes(self) -> int:
+        """Passes of this fit, or of this part of one."""
+        return self._count.n_passes
+
+    @property
     def stopped(self) -> bool:
-        """Whether the user has stopped the fit, or a callback has."""
-        return self._stopped if self.whole is None else self.whole.stopped
+        """Whether the user, or a callback, has stopped the fit."""
+        return self._count.stopped if self.whole is None else self.whole.stopped
 
     def stop(self) -> None:
         """The user wants no more than what can be had at once."""
         if self.whole is None:
-            self._stopped = True
+            self._count.stopped = True
         else:
             self.whole.stop()
+
+    # Other runs of the same fit
 
     def of(self, source: DataSource) -> Run:
         """A part of this fit, on other rows; its threads are those of the source."""
         return Run(source, watch=self.watch, whole=self)
 
-    def subtract(self, offset: float) -> None:
-        """Take an offset from all targets from now on."""
-        self.targets = replace(self.targets, offset=offset)
-        self._passes = self.source.passes(self.targets, self.n_jobs)
-        if self._sample is not None:
-            self._sample = replace(self._sample, y=self._sample.y - offset)
+    def part(self) -> Run:
+        """A part of this fit on the same rows, whose passes are counted by themselves, too."""
+        run = Run(self.source, self.targets, self.n_jobs, self.watch, self, self.compiled)
+        run.changes = self.changes
+        return run
 
-    def scale(self, factors: Float) -> None:
-        """Multiply the columns by factors from now on, chunk by chunk where they are used."""
-        self._factors = factors
-        if self._sample is not None:
-            self._sample = self._sample.scaled(factors)
+    def until(self, deadline: float) -> Self:
+        """The same, with an earlier deadline."""
+        run = copy.copy(self)
+        run.deadline = min(deadline, self.deadline)
+        return run
 
-    def mix(self, mixing: Mixing | None) -> None:
-        """Change the columns (scaled, where they are) from now on, or no longer; the sample is chosen anew."""
-        self._mixing, self._sample, self._wanted = mixing, None, None
+    def changed(self, change: Transform) -> Self:
+        """The same fit over rows that a transformation changes, chunk by chunk where they are used."""
+        run = copy.copy(self)
+        run.changes = (*self.changes, change)
+        rows = self._sample.rows
+        keep = rows is not None and not change.by_row
+        run._sample = _Sample(self._sample.wanted, change(rows) if keep and rows is not None else None)
+        return run
 
-    def project(self, projection: Projection) -> None:
-        """Targets are a projection of the rows (scaled, where they are) from now on."""
-        self._projection = projection
-        if self._sample is not None:
-            self._sample = projection(self._sample)
+    def scaled(self, factors: Float) -> Self:
+        """The same with columns that are multiplied by factors."""
+        return self.changed(Scaling(factors))
+
+    def unscaled(self) -> Self:
+        """The same with the columns as they are stored."""
+        run = copy.copy(self)
+        run.changes = tuple(change for change in self.changes if not isinstance(change, Scaling))
+        run._sample = _Sample()
+        return run
+
+    def resampled(self) -> Self:
+        """The same without a sample: the next one is chosen anew."""
+        run = copy.copy(self)
+        run._sample = _Sample()
+        return run
+
+    def subtracted(self, offset: float) -> Self:
+        """The same with an offset that is taken from all targets."""
+        run, rows = copy.copy(self), self._sample.rows
+        run.targets = replace(self.targets, offset=offset)
+        run._passes = self.source.passes(run.targets, self.n_jobs)
+        run._sample = _Sample(self._sample.wanted, None if rows is None else replace(rows, y=rows.y - offset))
+        return run
 
     # Passes
 
@@ -202,9 +239,9 @@ class Run:
         The states stay with their chunk and are returned for the next pass.
         """
         given = [None] * self.source.n_chunks if states is None else states
-        if self._wanted is None or self._sample is not None:
+        wanted = self._sample.wanted
+        if wanted is None or self._sample.rows is not None:
             return self._map(function, given, collect)
-        wanted = self._wanted
         picked = _Picked(len(range(wanted.offset, self.n_entries, wanted.step)))
 
         def with_sample(chunk: Chunk, state: Any) -> tuple[Any, Any]:
@@ -216,20 +253,14 @@ class Run:
             picked.add(values[1])
 
         kept = self._map(with_sample, given, collect_both)
-        self._sample = picked.whole()
+        self._sample.rows = picked.whole()
         return kept
 
     def _map(self, function: PassFunction, states: Sequence[Any], collect: Callable[[Any], None]) -> list[Any]:
-        number = self._count_pass()
+        number = self.add_passes(1)
         kept: list[Any] = []
-        if self._projection is not None:
-            function = _on_changed(function, self._projection)
-        if self._mixing is not None:
-            function = _on_changed(function, self._mixing)
-        if self._factors is not None:
-            function = _on_scaled(function, self._factors)
         started = time.monotonic()
-        for value, state in self._passes.ordered(function, states):
+        for value, state in self._passes.ordered(self.on_changed(function), states):
             collect(value)
             kept.append(state)
             if self.watch is not None:
@@ -237,16 +268,23 @@ class Run:
                 self.watch(PassProgress(number, rows, self.n_entries, time.monotonic() - started))
         return kept
 
-    def add_passes(self, number: int) -> None:
-        """Count passes that an earlier part of the same fit has made."""
-        self.n_passes += number
-        if self.whole is not None:
-            self.whole.add_passes(number)
+    def on_changed(self, function: PassFunction) -> PassFunction:
+        """The same pass over chunks that the changes of this run are applied to first."""
+        changes = self.changes
+        if not changes:
+            return function
 
-    def _count_pass(self) -> int:
-        """One more pass of this part and of the whole; its number among those of the whole."""
-        self.n_passes += 1
-        return self.n_passes if self.whole is None else self.whole._count_pass()
+        def changed(chunk: Chunk, state: Any) -> tuple[Any, Any]:
+            for change in changes:
+                chunk = change(chunk)
+            return function(chunk, state)
+
+        return changed
+
+    def add_passes(self, number: int) -> int:
+        """Count passes of this part and of the whole; the number of the last one among those of the whole."""
+        self._count.n_passes += number
+        return self.n_passes if self.whole is None else self.whole.add_passes(number)
 
     def map_states(self, function: Callable[[Any], Any], states: Sequence[Any]) -> Iterator[Any]:
         """``function(state)`` of every chunk in order, without its entries (states may be elsewhere, as entries)."""
@@ -256,23 +294,23 @@ class Run:
 
     def plan_sample(self, wanted: Systematic) -> None:
         """Choose the sample of this fit; where it takes a pass, the next one brings it along."""
-        self._wanted, self._sample = wanted, self._without_a_pass(wanted)
+        self._sample.wanted, self._sample.rows = wanted, self._without_a_pass(wanted)
 
     def sample(self, plan: Callable[[], Systematic]) -> Chunk:
-        """The sample of this fit, by one pass at the most; ``plan`` chooses it where that was not done yet."""
-        if self._wanted is None:
+        """The sample of this fit, by one pass at most; ``plan`` chooses it where that was not done yet."""
+        if self._sample.wanted is None:
             self.plan_sample(plan())
-        if self._sample is None:
+        if self._sample.rows is None:
             self.map(lambda chunk, state: (None, None))
-        assert self._sample is not None
-        return self._sample
+        assert self._sample.rows is not None
+        return self._sample.rows
 
-    def let_go_sample(self) -> None:
-        """Nobody needs the sample any more (one that does takes a pass)."""
-        self._wanted = self._sample = None
+    def release_sample(self) -> None:
+        """Free the memory of the sample; whoever asks for it again takes a pass."""
+        self._sample.wanted = self._sample.rows = None
 
     def every(self, wanted: Systematic) -> Chunk:
-        """Another systematic sample, by one pass at the most."""
+        """Another systematic sample, by one pass at most."""
         found = self._without_a_pass(wanted)
         if found is not None:
             return found
@@ -281,31 +319,16 @@ class Run:
         return picked.whole()
 
     def _without_a_pass(self, wanted: Systematic) -> Chunk | None:
+        """The sample, if the source has it at hand and no change needs the numbers of its rows."""
+        if any(change.by_row for change in self.changes):
+            return None
         found = self.source.every(wanted.step, wanted.offset)
         if found is None:
             return None
-        coded = self.targets.code(found)
-        coded = coded if self._factors is None else coded.scaled(self._factors)
-        coded = coded if self._mixing is None else self._mixing(coded)
-        return coded if self._projection is None else self._projection(coded)
-
-
-def _on_scaled(function: PassFunction, factors: Float) -> PassFunction:
-    """The same pass over rows whose columns are multiplied by factors."""
-
-    def scaled(chunk: Chunk, state: Any) -> tuple[Any, Any]:
-        return function(chunk.scaled(factors), state)
-
-    return scaled
-
-
-def _on_changed(function: PassFunction, change: Callable[[Chunk], Chunk]) -> PassFunction:
-    """The same pass over chunks that are changed first."""
-
-    def changed(chunk: Chunk, state: Any) -> tuple[Any, Any]:
-        return function(change(chunk), state)
-
-    return changed
+        rows = self.targets.code(found)
+        for change in self.changes:
+            rows = change(rows)
+        return rows
 
 
 class _Picked:

@@ -49,7 +49,8 @@ class _Member(Run):
         states: Sequence[Any] | None = None,
         collect: Callable[[Any], None] = lambda value: None,
     ) -> list[Any]:
-        self.n_passes += 1
+        self._count.n_passes += 1
+        function = self.on_changed(function)
         if self._group.closed:  # the fits have ended: what comes after them waits for nobody
             return self._group.run.map(function, states, collect)
         return self._group.wait_for(_Request(function, states, collect))

@@ -11,8 +11,9 @@ import numpy as np
 from sklearn.base import clone
 
 from aidlearn.data.passes.moments import inspect
-from aidlearn.data.passes.resampling import ByCluster, Exponential, Multinomial, Reweighted, Weights
+from aidlearn.data.passes.resampling import ByCluster, Exponential, Multinomial, Weights
 from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.transforms import Reweighting
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.estimators.checks import check_number
@@ -259,7 +260,7 @@ class _Replicates:
     def _refit(self, number: int, member: Member, point: Float | None) -> Solved:
         """One replicate on all rows."""
         model = unfitted(self.model, tol=min(self.model.tol, GAP), init="auto", initial_rate=None)
-        run = Reweighted(self.run, self.weights, member.replicate)
+        run = self.run.part().changed(Reweighting(self.weights, member.replicate))
         moments = inspect(run, model.fit_intercept)
         start = Band()
         start.continue_from(self.points[-1] if point is None else point)

@@ -41,26 +41,23 @@ class Attempt:
     """Of several quantiles, where they were counted on the way."""
 
 
-Solve = Callable[[Moments, float, bool], Attempt]
+Solve = Callable[[Run, Moments, float, bool], Attempt]
 """Fits of columns with these moments, nearly collinear ones below a pivot refused; whether columns are as given."""
 
 
 def in_good_coordinates(run: Run, moments: Moments, solve: Solve, model: Any) -> Attempt:
     """Fit columns as they are, unless offsets or near dependencies would leave nothing to prove (no constraints)."""
     if moments.factors is not None:
-        found = solve(moments, 0.0, True)  # a mixing is one of the columns as they are
+        found = solve(run, moments, 0.0, True)  # a mixing is one of the columns as they are
         return replace(found, fits=as_reported(run, moments, found.designs, found.fits, model.tol))
     mixing = centring(moments.mean, _deviation(moments)) if model.fit_intercept else None
-    if mixing is not None:
-        run.mix(mixing)
     free = not model.alpha  # a penalty is one of the columns as they are
     try:
-        found = solve(_measured(run, mixing, moments, model), LEAST_PIVOT if free else 0.0, mixing is None)
+        found = solve(*_mixed(run, mixing, moments, model), LEAST_PIVOT if free else 0.0, mixing is None)
     except NearlyCollinear:
         better = _independent(run, moments, model.fit_intercept)
         mixing = mixing if better is None else better
-        run.mix(mixing)
-        found = solve(_measured(run, mixing, moments, model), 0.0, mixing is None)
+        found = solve(*_mixed(run, mixing, moments, model), 0.0, mixing is None)
     if mixing is None:
         fits = as_reported(run, moments, found.designs, found.fits, model.tol)
     else:
@@ -76,13 +73,12 @@ def _no_worse(run: Run, moments: Moments, solve: Solve, model: Any, fits: list[F
     The slopes of such columns are large, and rounding them may cost more than they gain.
     """
     sample = _sample(run)
-    if sample is None or time.monotonic() > run.end:
+    if sample is None or time.monotonic() > run.deadline:
         return fits
     mixing = leaving_out(sample, moments.mean, _deviation(moments), model.fit_intercept)
     if mixing is None:
         return fits
-    run.mix(mixing)
-    others = solve(_measured(run, mixing, moments, model), 0.0, False)
+    others = solve(*_mixed(run, mixing, moments, model), 0.0, False)
     found = []
     for fit, other in zip(fits, _in_original(run, mixing, others.fits, others.designs, model.tol), strict=True):
         if other.result.objective < fit.result.objective:
@@ -97,12 +93,13 @@ def _deviation(moments: Moments) -> Float:
     return np.asarray(np.sqrt(moments.squares / moments.weight))
 
 
-def _measured(run: Run, mixing: Mixing | None, moments: Moments, model: Any) -> Moments:
-    """The moments of mixed columns, with the targets of those before."""
+def _mixed(run: Run, mixing: Mixing | None, moments: Moments, model: Any) -> tuple[Run, Moments]:
+    """The run and the moments of mixed columns, with the targets of those before; the sample is chosen anew."""
     if mixing is None:
-        return moments
-    found = inspect(run, model.fit_intercept)
-    return replace(found, targets=moments.targets, exclusive=range(0))
+        return run, moments
+    mixed = run.resampled().changed(mixing)
+    found = inspect(mixed, model.fit_intercept)
+    return mixed, replace(found, targets=moments.targets, exclusive=range(0))
 
 
 def _independent(run: Run, moments: Moments, fit_intercept: bool) -> Mixing | None:
@@ -122,7 +119,6 @@ def _sample(run: Run) -> Chunk | None:
     wanted = max(SAMPLE_ROWS * m, 2000)
     if wanted * m > MOST_SAMPLED_CELLS:
         return None
-    run.mix(None)
     return run.every(Systematic(max(1, run.n_entries // wanted), 0))
 
 
@@ -131,7 +127,6 @@ def _in_original(run: Run, mixing: Mixing, fits: list[Fitted], designs: list[Des
 
     Coefficients of 1e9 are rounded by 1e-7, which objectives show; bounds are what was proven.
     """
-    run.mix(None)
     points = mixing.to_original(np.array([fit.result.point for fit in fits]), designs[0].fit_intercept)
     reached = objectives(run, designs, points, points[:, : run.n_attributes])
     found = [replace(fit, result=replace(fit.result, point=p), frames=[]) for fit, p in zip(fits, points, strict=True)]

@@ -21,7 +21,8 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import _num_samples
 
 from aidlearn.data.opening import is_elsewhere
-from aidlearn.data.passes.run import Projection, Run
+from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.transforms import Projection
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.targets import Targets
@@ -145,13 +146,13 @@ class LinearOneClassSVM(OutlierMixin, LinearEstimator):
             y = np.zeros(_num_samples(X))
         run = self._run(self._source(X, y, sample_weight), Targets(ignored=True))
         with one_blas_thread():
-            moments = self._measure(run)
+            run, moments = self._measure(run)
             mean = moments.mean
             level = float(mean @ mean)
             # Targets spread about 0 as their direction does, if columns are not too much alike.
             spread = float(np.sqrt(mean**2 @ moments.squares / moments.weight))
             moments = replace(moments, targets=np.array([-spread, spread]))
-            run.project(Projection(mean, level))
+            run = run.changed(Projection(mean, level))
             loss = one_class(float(self.nu), moments.weight)
             design = Design.of(loss, moments, ridge=1.0, base=-0.5 * level)
             fit = self._fit_design(run, design, self._start_method(), moments)

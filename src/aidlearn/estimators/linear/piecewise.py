@@ -159,7 +159,7 @@ class PiecewiseLinearModel(RegressorMixin, LinearEstimator):
         region, linear = self._region(run), self._linear_term(m, p)
         ridge, quadratic = self._quadratic_term(m)
         with one_blas_thread():
-            moments = self._measure(run)
+            run, moments = self._measure(run)
             design = Design.of(
                 loss,
                 moments,

@@ -73,10 +73,10 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         run = self._run(self._source(X, y, sample_weight))
         region = self._region(run)
         with one_blas_thread():
-            moments, offset = self._measure_and_centre(run)
+            run, moments, offset = self._measure_and_centre(run)
             region = self._in_units(region, moments, offset)
 
-            def solve(moments: Moments, least_pivot: float, as_given: bool) -> Attempt:
+            def solve(run: Run, moments: Moments, least_pivot: float, as_given: bool) -> Attempt:
                 designs = [self._design(loss, moments, offset, region, least_pivot) for loss in losses]
                 nowhere: list[Float | None] = [None] * len(losses)
                 warm = self._warm_points(len(losses), moments, offset) if as_given else nowhere
@@ -86,7 +86,7 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
                 return Attempt(self._one_by_one(run, designs, moments, warm, several), designs)
 
             plain = self.checkpoint is None and region is None
-            found = in_good_coordinates(run, moments, solve, self) if plain else solve(moments, 0.0, True)
+            found = in_good_coordinates(run, moments, solve, self) if plain else solve(run, moments, 0.0, True)
             fits, crossings = found.fits, found.crossings
             if not plain:
                 fits = as_reported(run, moments, found.designs, fits, self.tol)

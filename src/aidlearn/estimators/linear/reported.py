@@ -49,7 +49,7 @@ def as_reported(run: Run, moments: Moments, designs: list[Design], fits: list[Fi
         points = np.array([fits[k].result.point for k in doubtful])
         slopes = points[:, :m]
         if moments.factors is not None:
-            run.scale(np.ones(m))  # the rows as they are, and the slopes as they are rounded in their units
+            run = run.unscaled()  # the slopes are rounded in the units of the data
             slopes = slopes * moments.factors
         chosen = [designs[k] for k in doubtful]
         values = objectives(run, chosen, points, slopes).tolist()

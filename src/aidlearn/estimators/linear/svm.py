@@ -181,7 +181,7 @@ class LinearSVC(LinearClassifier):
         n_classes = len(self.classes_)
         with one_blas_thread():
             began = time.monotonic()
-            moments = self._measure(run)
+            run, moments = self._measure(run)
             one_pass = time.monotonic() - began
             region = self._in_units(region, moments)
             same = before is not None and np.array_equal(before, self.classes_)
@@ -384,7 +384,7 @@ class LinearSVR(RegressorMixin, LinearEstimator):
         run = self._run(self._source(X, y, sample_weight))
         region = self._region(run)
         with one_blas_thread():
-            moments, offset = self._measure_and_centre(run)
+            run, moments, offset = self._measure_and_centre(run)
             region = self._in_units(region, moments, offset)
             loss = epsilon_insensitive(float(self.C), float(self.epsilon))
             design = Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0, offset=offset, region=region)

@@ -113,8 +113,11 @@ class LinearEstimator(AIDEstimator):
         """Whether clusters are split below, on and above the kink (the paper's dual procedure)."""
         return False
 
-    def _measure(self, run: Run) -> Moments:
-        """Validate and measure the data, in one pass that brings the start's sample along where that takes a pass."""
+    def _measure(self, run: Run) -> tuple[Run, Moments]:
+        """Validate and measure the data, in one pass that brings the start's sample along where that takes a pass.
+
+        The run that is returned has standardized columns where the model asks for them.
+        """
         sharpened = isinstance(self.init, str) and self.init in ("auto", "band")
         if sharpened:
             Band.plan_sample(run, run.n_attributes + self.fit_intercept, partial(generator, self.random_state))
@@ -123,12 +126,11 @@ class LinearEstimator(AIDEstimator):
             # Groups of rows span levels: only a start that leaves every row alone can eliminate a factor.
             moments = replace(moments, exclusive=range(0))
         if not self.standardize:
-            return moments
+            return run, moments
         # Without an intercept columns are scaled and not centred: a centre would be one.
         deviation = np.sqrt(moments.squares / moments.weight)
         factors = 1.0 / np.where(deviation > 0, deviation, 1.0)
-        run.scale(factors)
-        return scaled(moments, factors)
+        return run.scaled(factors), scaled(moments, factors)
 
     @staticmethod
     def _slopes(points: Float, moments: Moments) -> Float:
@@ -136,18 +138,17 @@ class LinearEstimator(AIDEstimator):
         slopes = points[..., : len(moments.mean)]
         return slopes if moments.factors is None else slopes * moments.factors
 
-    def _measure_and_centre(self, run: Run) -> tuple[Moments, float]:
+    def _measure_and_centre(self, run: Run) -> tuple[Run, Moments, float]:
         """The same for a regression: a large common offset of the targets belongs to the intercept alone.
 
         Sums of y around 1e9 lose the digits of residuals around 1; sums of y minus its median do not.
         """
-        moments = self._measure(run)
+        run, moments = self._measure(run)
         low, middle, high = ranked(moments.targets, 0.25, 0.5, 0.75)
         if not self.fit_intercept or abs(middle) / LARGE_OFFSET <= high - low:
-            return moments, 0.0
+            return run, moments, 0.0
         middle = float(np.median(moments.targets))
-        run.subtract(middle)
-        return moments, middle
+        return run.subtracted(middle), moments, middle
 
     def _procedure(self, start: StartMethod) -> Procedure:
         return Procedure(
@@ -162,7 +163,7 @@ class LinearEstimator(AIDEstimator):
     @staticmethod
     def _is_late(run: Run, design: Design, needed: float = 0.0) -> bool:
         """Whether less time is left than needed before anything was solved (and rows can be grouped)."""
-        return time.monotonic() + needed > run.end and not (design.layout is not None and design.layout.levels)
+        return time.monotonic() + needed > run.deadline and not (design.layout is not None and design.layout.levels)
 
     def _fit_design(
         self,

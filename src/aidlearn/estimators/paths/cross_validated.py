@@ -114,11 +114,12 @@ class LinearSVCCV(LinearClassifier, CrossValidated):
         run = probe._classified(X, y, sample_weight)
         classes = probe.classes_
         with one_blas_thread():
-            probe._measure(run)
+            run, _ = probe._measure(run)
             folds = self._weighted(self._fold_weights(run, X, classifies=True), run, classes)
             everything = weighted_run(run, folds)
             n_fits = 1 if len(classes) == 2 else len(classes)
-            rows = Rows(run, folds, everything, self._measure(everything), n_fits=n_fits)
+            everything, moments = self._measure(everything)
+            rows = Rows(run, folds, everything, moments, n_fits=n_fits)
         points = self._validate(rows, values)
         self.Cs_ = np.array(values)
         self.C_ = self._finish(rows, values, points, probe, X, y, sample_weight)
@@ -246,7 +247,7 @@ class QuantileRegressorCV(RegressorMixin, CrossValidated):
         probe = self._single(0.0)
         run = probe._run(probe._source(X, y, sample_weight))
         with one_blas_thread():
-            moments, offset = probe._measure_and_centre(run)
+            run, moments, offset = probe._measure_and_centre(run)
             rows = Rows(run, self._fold_weights(run, X, classifies=False), run, moments, offset)
             values = self._values(rows) if given is None else given
         points = self._validate(rows, values)

@@ -24,8 +24,8 @@ from sklearn.utils import _safe_indexing
 from aidlearn.data.opening import is_elsewhere
 from aidlearn.data.passes.folds import Folds
 from aidlearn.data.passes.moments import Moments, inspect
-from aidlearn.data.passes.resampling import Reweighted
 from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.transforms import Reweighting
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
@@ -205,9 +205,8 @@ class CrossValidated(LinearEstimator):
 
     def _refitted(self, rows: Rows, value: float, number: int, member: Member, point: Float | None) -> Solved:
         """One fold on all rows, from a point close to it if there is one."""
-        run = Reweighted(rows.run, rows.folds, member.replicate)
+        run = rows.run.part().changed(Reweighting(rows.folds, member.replicate))
         moments = inspect(run, self.fit_intercept)
-        run.end = rows.run.end
         own = replace(rows, all=run, moments=moments)
         start = Band()
         if point is not None:
@@ -313,8 +312,8 @@ class CrossValidated(LinearEstimator):
             final = self._single(values[best])
             if np.isinf(self.gaps_).any():  # another penalty may be chosen when the rest is done
                 final.set_params(checkpoint=None)
-            if math.isfinite(rows.run.end):
-                final.set_params(time_limit=max(rows.run.end - time.monotonic(), LEAST_TIME))
+            if math.isfinite(rows.run.deadline):
+                final.set_params(time_limit=max(rows.run.deadline - time.monotonic(), LEAST_TIME))
             if rows.partition is not None and rows.n_fits == 1:
                 final._begin_with(SamePartition(rows.partition, points[0, 0, best]))
             final.fit(X, y, sample_weight)
@@ -376,4 +375,4 @@ def checked_path(name: str, given: Any) -> list[float]:
 
 def weighted_run(run: Run, folds: Folds) -> Run:
     """The run of the fit on all rows: the same, unless classes have factors."""
-    return run if folds.factors is None else Reweighted(run, folds, folds.n)
+    return run if folds.factors is None else run.part().changed(Reweighting(folds, folds.n))

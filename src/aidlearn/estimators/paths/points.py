@@ -72,7 +72,7 @@ class Told:
     @property
     def ended(self) -> bool:
         """Whether time is over, or the user has stopped the fit."""
-        return self.run.stopped or time.monotonic() > self.run.end
+        return self.run.stopped or time.monotonic() > self.run.deadline
 
     def left(self, tol: float) -> list[int]:
         """Members that are not done."""

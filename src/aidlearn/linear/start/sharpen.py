@@ -114,7 +114,7 @@ class Band:
     @staticmethod
     def plan_sample(run: Run, n_variables: int, random: Callable[[], np.random.Generator]) -> None:
         """Choose the sample, so that the next pass can bring it along."""
-        if time.monotonic() + HURRY > run.end:
+        if time.monotonic() + HURRY > run.deadline:
             run.plan_sample(few_rows(run, n_variables))
         elif not few_entries(run.n_entries, n_variables):
             run.plan_sample(largest_sample(run, n_variables, random()))
@@ -256,7 +256,7 @@ class _Sharpening:
     def let_go(self) -> None:
         """No more steps on samples: keep the rows that are viewed."""
         self.samples = []
-        self.run.let_go_sample()
+        self.run.release_sample()
 
     def _thinned(self, step: int) -> Chunk:
         return self.samples[0].select(slice(None, None, step)).weighing(self.design.weight)
