@@ -28,7 +28,7 @@ def unfitted():
         "quantiles": (QuantileRegressor(quantile=[0.1, 0.5, 0.9]), 1),
         "quantiles-array": (QuantileRegressor(quantile=np.array([0.2, 0.8])), 1),
         "linear-svc": (LinearSVC(class_weight={False: 2.0, True: 1.0}), 4),
-        "linear-svc-names": (LinearSVC(dual=True, class_weight="balanced"), 2),
+        "linear-svc-names": (LinearSVC(row_duals=True, class_weight="balanced"), 2),
         "linear-svr": (LinearSVR(epsilon=0.2), 1),
         "svc-rbf": (SVC(C=2.0), 2),
         "svc-poly": (SVC(kernel="poly", degree=2, coef0=1.0, gamma=0.5), 4),

@@ -14,7 +14,15 @@ ROOT = Path(aidlearn.__file__).parent
 
 DATA = {"data.encoding", "data.rows", "data.tables", "data.passes", "numerics"}
 LINEAR = {"linear.rows", "linear.aggregated", "linear.constraints", "linear.model", "linear.passes", "linear.problem"}
-SHARED = {"data.opening", "engine", "trace", "estimators.checks", "estimators.fits", "estimators.fitting"}
+SHARED = {
+    "data.opening",
+    "engine",
+    "trace",
+    "estimators.checks",
+    "estimators.declared",
+    "estimators.fits",
+    "estimators.fitting",
+}
 
 BELOW = {
     "numerics": set(),
@@ -47,7 +55,8 @@ BELOW = {
     "kernel": {*DATA, "engine", "trace", *LINEAR, "linear.start", "linear.svm"},
     "semisupervised": {*DATA, "engine", "trace", "linear.aggregated", "linear.start", "linear.svm", "kernel"},
     "estimators": set(),
-    "estimators.registry": set(),
+    "estimators.declared": set(),
+    "estimators.registry": {"estimators.declared"},
     "estimators.checks": DATA,
     "estimators.fits": {"engine", "trace", "estimators.registry", "numerics"},
     "estimators.fitting": {"data.passes", "engine", "trace", "estimators.registry"},
@@ -55,7 +64,7 @@ BELOW = {
     "estimators.notebook": {"engine", "estimators.fits", "estimators.certificate"},
     "estimators.batch_file": {"engine", "trace", "neighbours"},
     "estimators.base": {*DATA, *SHARED, "estimators.notebook"},
-    "estimators.parameters": {"kernel", "estimators.checks", "estimators.registry"},
+    "estimators.parameters": {"kernel", "estimators.checks", "estimators.declared", "estimators.registry"},
     "estimators.linear": {
         *DATA,
         *LINEAR,
@@ -110,6 +119,7 @@ BELOW = {
         "data.opening",
         "engine",
         "inference",
+        "estimators.declared",
         "estimators.registry",
         "estimators.parameters",
         "estimators.fits",

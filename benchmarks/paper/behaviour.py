@@ -203,9 +203,9 @@ def dual_fit(kind: str, n: int, m: int, seed: int) -> Row:
     for name, dual in (("two-way", False), ("three-way", True)):
         before = time.process_time()
         C = measured.PENALTY
-        model = LinearSVC(C=C, init="kmeans", tol=1e-8, max_iter=measured.MOST_ITERATIONS, dual=dual, n_jobs=1).fit(
-            X, y
-        )
+        model = LinearSVC(
+            C=C, init="kmeans", tol=1e-8, max_iter=measured.MOST_ITERATIONS, row_duals=dual, n_jobs=1
+        ).fit(X, y)
         row[f"{name} cpu"] = time.process_time() - before
         row[f"{name} T"], row[f"{name} rate"] = int(model.n_iter_), float(model.aggregation_rate_)
     alpha = np.zeros(n)

@@ -9,7 +9,13 @@ from cli_support import COLUMNS
 
 from aidlearn import LADRegressor, load_model
 from aidlearn.cli.commands import fit
-from aidlearn.estimators.registry import MODELS, Model, Option
+from aidlearn.estimators.declared import FitParameters, PenaltyParameters, parameters
+from aidlearn.estimators.registry import MODELS, Model
+
+
+@parameters
+class MedianParameters(PenaltyParameters, FitParameters):
+    """What its command offers."""
 
 
 class MedianRegressor(LADRegressor):
@@ -22,7 +28,7 @@ def declared(monkeypatch):
     home.MedianRegressor = MedianRegressor
     monkeypatch.setitem(sys.modules, "family_of_its_own", home)
     monkeypatch.setattr(MedianRegressor, "__module__", "family_of_its_own")
-    model = Model("family_of_its_own:MedianRegressor", "median", "Medians.", options=(Option("alpha"),))
+    model = Model("family_of_its_own:MedianRegressor", "median", "Medians.", MedianParameters)
     monkeypatch.setitem(MODELS, "MedianRegressor", model)
     monkeypatch.setattr(fit.app, "registered_commands", list(fit.app.registered_commands))
     fit.add_command(model)

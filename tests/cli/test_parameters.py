@@ -7,7 +7,7 @@ from inspect import signature
 import pytest
 
 from aidlearn.cli.errors import CliError
-from aidlearn.cli.parameters import OF_ALL_MODELS, PARAMETERS, described, options_of, parameters_from
+from aidlearn.cli.parameters import ASKED, OF_ALL_MODELS, described, options_of, parameters_from
 from aidlearn.estimators.registry import MODELS
 
 OF_THE_COMMAND_LINE = {"n_jobs": -1}
@@ -18,7 +18,7 @@ each_model = pytest.mark.parametrize("model", MODELS.values(), ids=list(MODELS))
 
 def defaults(model):
     """What a command is given when nothing is said."""
-    own = {offered.parameter: described(offered) for offered in options_of(model)}
+    own = {name: described(name, known) for name, known in options_of(model).items()}
     return {name: default for name, (_, default) in (own | OF_ALL_MODELS).items()}
 
 
@@ -32,16 +32,14 @@ def test_defaults_are_those_of_the_estimator(model):
 
 @each_model
 def test_every_option_is_described_and_named_once(model):
-    names = [offered.parameter for offered in options_of(model)]
-    assert len(set(names)) == len(names)
-    assert set(names) <= set(PARAMETERS)
-    assert not set(names) & set(OF_ALL_MODELS)
+    names = options_of(model).keys()
+    assert not names & OF_ALL_MODELS.keys()
     assert "checkpoint" in names
 
 
 def test_no_description_is_left_over():
-    offered = {option.parameter for model in MODELS.values() for option in options_of(model)}
-    assert offered == set(PARAMETERS)
+    offered = {name for model in MODELS.values() for name in options_of(model)}
+    assert offered >= set(ASKED)
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_svm_has_the_bits_of_memory(client, folder, data, labels, frame):
         assert model.classes_.tolist() == ["no", "yes"]
         assert np.array_equal(model.support_, memory.support_)
         assert np.array_equal(model.dual_coef_, memory.dual_coef_)
-    settings = {"C": 0.1, "class_weight": "balanced", "dual": True}
+    settings = {"C": 0.1, "class_weight": "balanced", "row_duals": True}
     memory = LinearSVC(**settings).fit(X, labels, weight)
     same_bits(LinearSVC(**settings).fit(array(folder), vector(labels), vector(weight)), memory)
     memory = LinearSVR(C=0.1, epsilon=0.5).fit(X, y)

@@ -100,7 +100,7 @@ def test_passes_for_linear_svms(problem_of, init, dual):
     oracle = svm.SVC(kernel="linear", C=0.1, tol=1e-10).fit(X, label)
     w, b = oracle.coef_[0], oracle.intercept_[0]
     optimum = 0.5 * w @ w + 0.1 * np.maximum(0, 1 - label * (X @ w + b)).sum()
-    check_problem(problem_of(LinearSVC(C=0.1, init=init, dual=dual), X, label), optimum=optimum)
+    check_problem(problem_of(LinearSVC(C=0.1, init=init, row_duals=dual), X, label), optimum=optimum)
     check_problem(problem_of(LinearSVR(C=0.1, epsilon=0.5, init=init), X, y))
 
 

@@ -12,6 +12,7 @@ import pytest
 import aidlearn
 from aidlearn import SVC, LADRegressor, LinearSVC, QuantileRegressor, SemiSupervisedSVC
 from aidlearn.estimators.base import AIDEstimator
+from aidlearn.estimators.declared import declared
 from aidlearn.estimators.fits import fits_of
 from aidlearn.estimators.paths.path import CrossValidated
 from aidlearn.estimators.registry import MODELS, model_of
@@ -45,11 +46,12 @@ def test_every_public_estimator_is_declared():
 def test_a_declaration_is_true_of_its_estimator(model, tmp_path):
     assert model.estimator is getattr(aidlearn, model.name)
     assert model_of(model.estimator()) is model
-    parameters = signature(model.estimator).parameters
-    for option in model.options:
-        assert option.parameter in parameters
-        if option.choices:
-            assert parameters[option.parameter].default == option.choices[0]
+    given = signature(model.estimator).parameters
+    assert list(given) == [name for name, _ in declared(model.parameters)]
+    for name, known in declared(model.parameters):
+        assert given[name].default is known.default
+        if known.declaration.choices and known.default is not None:
+            assert known.default == known.declaration.choices[0]
     X, y = four_classes(60)
     target = np.arange(60.0) if not model.classifies else y
     estimator = model.estimator(checkpoint=tmp_path / "run.ckpt")

@@ -225,7 +225,7 @@ def test_a_compiled_classifier_solves_the_same_problem(n_classes, monkeypatch):
     expected = LinearSVC(C=0.1, tol=1e-6).fit(X, label)
     monkeypatch.setattr("aidlearn.data.passes.run.COMPILED_CELLS", 0)
     for dual in (False, True):
-        found = LinearSVC(C=0.1, tol=1e-6, dual=dual).fit(X, label)
+        found = LinearSVC(C=0.1, tol=1e-6, row_duals=dual).fit(X, label)
         assert np.allclose(found.objective_, expected.objective_, rtol=2e-6)
         assert np.all(found.lower_bound_ <= expected.objective_ * (1 + 1e-12))
 

@@ -25,7 +25,7 @@ WEIGHTS = {
 }
 LINEAR = {
     "svc": LinearSVC(),
-    "svc-dual": LinearSVC(dual=True),
+    "svc-dual": LinearSVC(row_duals=True),
     "svc-through-zero": LinearSVC(fit_intercept=False),
     "lad": LADRegressor(),
     "lad-through-zero": LADRegressor(fit_intercept=False),

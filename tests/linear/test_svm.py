@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from aidlearn import LADRegressor, LinearSVC, LinearSVR, Status
 
 
-@parametrize_with_checks([LinearSVC(), LinearSVC(dual=True), LinearSVR(), LinearSVR(epsilon=0.1)])
+@parametrize_with_checks([LinearSVC(), LinearSVC(row_duals=True), LinearSVR(), LinearSVR(epsilon=0.1)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -106,7 +106,7 @@ def data():
 def test_dual_procedure_satisfies_the_optimality_conditions(data):
     X, y = data
     for init in ("band", "kmeans"):
-        model = LinearSVC(C=0.3, dual=True, tol=0, init=init).fit(X, y)
+        model = LinearSVC(C=0.3, row_duals=True, tol=0, init=init).fit(X, y)
         assert model.status_ is Status.optimal
         label = 2 * y - 1
         margin = label * model.decision_function(X)
@@ -328,3 +328,10 @@ def test_weights_of_very_different_size_are_certified(seed):
     assert model.gap_ <= 1e-4
     # Without slopes only the rows of one class have a loss, of two each.
     assert model.lower_bound_ <= 0.2 * min(weight[y].sum(), weight[~y].sum())
+
+
+def test_the_dual_of_scikit_learn_is_refused_in_a_sentence():
+    with pytest.raises(TypeError, match=r"LinearSVC has no parameter dual: .* use row_duals=True"):
+        LinearSVC(dual=False)
+    with pytest.raises(ValueError, match="row_duals"):
+        LinearSVC(row_duals="foo").fit(np.eye(4), [0, 1, 0, 1])

@@ -1,4 +1,4 @@
-"""Options that set parameters of estimators, each described once; the registry says which model has which.
+"""Options that set parameters of estimators, which :mod:`aidlearn.estimators.declared` describes.
 
 A value of None leaves a parameter at the estimator's default.
 """
@@ -11,23 +11,8 @@ from typing import Any
 
 from aidlearn.cli.errors import CliError, option_name
 from aidlearn.cli.options import Described, Jobs, MaxIter, Seed, TimeLimit, option
-from aidlearn.estimators.registry import Model, Option
-
-
-@dataclass(frozen=True)
-class ParameterOption:
-    """How the command line asks for a parameter."""
-
-    kind: Any
-    default: Any
-    help: str
-    """``{choices}`` stands for the values that a model knows by name."""
-    choices: tuple[str, ...] = ()
-    flag: str = ""
-    """By default the name of the parameter; several are separated by spaces."""
-    parameters: Callable[[Any], dict[str, Any]] | None = None
-    """What a value sets; by default the parameter to the value."""
-
+from aidlearn.estimators.declared import Declared, declared
+from aidlearn.estimators.registry import Model
 
 MOST_IN_RANGE = 100_000
 """Numbers that a range may hold."""
@@ -83,77 +68,34 @@ def _kernel(name: str) -> dict[str, Any]:
     return {"kernel": name}
 
 
-PARAMETERS = {
-    "nu": ParameterOption(float, 0.5, "Part of the rows that may be outliers, at most; above 0, up to 1."),
-    "C": ParameterOption(float, 1.0, "Weight of the losses."),
-    "C_unlabeled": ParameterOption(float, 1.0, "Weight of the losses of rows without a label."),
-    "alpha": ParameterOption(float, 0.0, "L1 penalty on the coefficients, scikit-learn's meaning."),
-    "approximation": ParameterOption(
-        int | None,
-        None,
-        "Approximate the kernel by this many rows.",
-        flag="--nystroem",
-        parameters=lambda rows: {"approximation": "nystroem", "n_components": rows},
+@dataclass(frozen=True)
+class Asked:
+    """How the command line asks for a parameter whose value is no plain number, truth value or name."""
+
+    kind: Any
+    default: Any
+    sets: Callable[[Any], dict[str, Any]] | None = None
+    """The parameters that a value sets; by default the parameter to the value."""
+    flag: str = ""
+    """Names of the option, separated by spaces; by default the name of the parameter."""
+
+
+ASKED = {
+    "approximation": Asked(
+        int | None, None, lambda rows: {"approximation": "nystroem", "n_components": rows}, "--nystroem"
     ),
-    "balance": ParameterOption(
-        str | None,
-        None,
-        "constraint: rows without a label are split as the labelled ones; cost: weigh classes alike.",
-        choices=("constraint", "cost"),
-    ),
-    "certify": ParameterOption(bool, False, "Prove the global optimum; for small data."),
-    "checkpoint": ParameterOption(
-        str | None, None, "Save the fit here after every iteration, and go on from it if it is there."
-    ),
-    "class_weight": ParameterOption(
-        str | None,
-        None,
-        "balanced, or factors as in yes=2,no=1.",
-        choices=("balanced",),
-        parameters=lambda text: {},  # set when the data are open: its labels have the type of the target
-    ),
-    "coef0": ParameterOption(float, 0.0, "Of the kernel poly."),
-    "degree": ParameterOption(int, 3, "Of the kernel poly."),
-    "epsilon": ParameterOption(float, 0.0, "Half width of the tube in which errors are free."),
-    "fit_intercept": ParameterOption(
-        bool,
-        False,
-        "Fit without an intercept.",
-        flag="--no-intercept",
-        parameters=lambda without: {"fit_intercept": not without},
-    ),
-    "gamma": ParameterOption(str, "scale", "Of the kernels rbf and poly: scale, auto or a number.", parameters=_gamma),
-    "init": ParameterOption(str, "auto", "Initial clusters: {choices}."),
-    "kernel": ParameterOption(str, "rbf", "{choices}.", parameters=_kernel),
-    "kinks": ParameterOption(
-        str, "0", "Margins at which the slope of the loss changes, as in 0,10.", parameters=_listed("kinks")
-    ),
-    "l1": ParameterOption(float, 0.0, "Weight of the L1 penalty on the coefficients."),
-    "l1_ratio": ParameterOption(float, 1.0, "Part of the L1 penalty in alpha: below 1 an elastic net, 0 is ridge."),
-    "memory_limit": ParameterOption(str, "2GB", "Memory for kernel values, as in 500MB."),
-    "missing": ParameterOption(
-        str, "error", "Missing cells: {choices}: refuse, leave out their rows, or a level of their own in factors."
-    ),
-    "positive": ParameterOption(bool, False, "Keep the coefficients (not the intercept) at 0 or above."),
-    "quantile": ParameterOption(
-        str,
-        "0.5",
-        "One quantile or several, as in 0.1,0.5 or 0.01:0.99:0.01.",
-        flag="--quantile --quantiles",
-        parameters=_quantile,
-    ),
-    "refine": ParameterOption(bool, False, "Local search on the true objective at the end."),
-    "slopes": ParameterOption(
-        str,
-        "-1,1",
-        "Of the loss between its kinks, one more than kinks, as in --slopes=-1,4,9.",
-        parameters=_listed("slopes"),
-    ),
-    "standardize": ParameterOption(bool, False, "Scale columns to standard deviation 1; coefficients are unscaled."),
-    "unknown": ParameterOption(
-        str, "error", "Levels that the fit has not seen: {choices}: refuse, or take for the reference level."
-    ),
-    "solver": ParameterOption(str, "auto", "Of the aggregated problems: {choices}."),
+    "balance": Asked(str | None, None),
+    "checkpoint": Asked(str | None, None),
+    # Set when the data are open: its labels have the type of the target.
+    "class_weight": Asked(str | None, None, lambda text: {}),
+    "fit_intercept": Asked(bool, False, lambda without: {"fit_intercept": not without}, "--no-intercept"),
+    "gamma": Asked(str, "scale", _gamma),
+    "init": Asked(str, "auto"),
+    "kernel": Asked(str, None, _kernel),
+    "kinks": Asked(str, "0", _listed("kinks")),
+    "memory_limit": Asked(str, "2GB"),
+    "quantile": Asked(str, "0.5", _quantile, "--quantile --quantiles"),
+    "slopes": Asked(str, "-1,1", _listed("slopes")),
 }
 OF_ALL_MODELS: dict[str, Described] = {
     "tol": option(float, 1e-4, "--tol", help="Certified relative gap to stop at; 0 asks for a verified optimum."),
@@ -164,27 +106,26 @@ OF_ALL_MODELS: dict[str, Described] = {
 }
 
 
-def options_of(model: Model) -> list[Option]:
+def options_of(model: Model) -> dict[str, Declared]:
     """The parameters that the command of a model offers, beyond those of all models."""
-    return [*model.options, Option("checkpoint")]
+    return {name: known for name, known in declared(model.parameters) if known.declaration.help}
 
 
-def described(offered: Option) -> Described:
+def described(name: str, known: Declared) -> Described:
     """A parameter as an option for typer: its type with a description, and the default."""
-    known = PARAMETERS[offered.parameter]
-    choices = offered.choices or known.choices
-    default = offered.choices[0] if offered.choices else offered.default or known.default
-    text = (offered.help or known.help).format(choices=", ".join(choices))
-    flags = known.flag.split() or [option_name(offered.parameter)]
-    return option(known.kind, default, *flags, help=text, complete=choices)
+    asked = ASKED.get(name, Asked(type(known.default), known.default))
+    choices = known.declaration.choices
+    default = known.default if asked.default is None else asked.default
+    text = known.declaration.help.format(choices=", ".join(choices))
+    return option(asked.kind, default, *(asked.flag.split() or [option_name(name)]), help=text, complete=choices)
 
 
 def parameters_from(model: Model, given: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of the estimator from what was given on the command line."""
     found = {name: given[name] for name in OF_ALL_MODELS if given[name] is not None}
-    for offered in options_of(model):
-        name, value = offered.parameter, given[offered.parameter]
+    for name in options_of(model):
+        value = given[name]
         if value is not None:
-            sets = PARAMETERS[name].parameters
+            sets = ASKED[name].sets if name in ASKED else None
             found |= sets(value) if sets else {name: value}
     return found

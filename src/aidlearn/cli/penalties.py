@@ -24,8 +24,8 @@ NOT_OFFERED = ("se", "clusters", "memory_limit")
 def cross_validated(model: Model, options: dict[str, Any], defaults: dict[str, Any]) -> tuple[Model, Any]:
     """The declaration and the estimator that ``--cv`` asks for; options that it does not know are refused."""
     chosen = CROSS_VALIDATED[model.cross_validated]
-    known = {offered.parameter for offered in chosen.options}
-    own = [offered.parameter for offered in options_of(model) if offered.parameter not in known]
+    known = options_of(chosen).keys() - {"checkpoint"}
+    own = [name for name in options_of(model) if name not in known]
     for name in (*own, *NOT_OFFERED):
         if name in options and options[name] != defaults.get(name):
             raise CliError(f"{option_name(name)} is not for --cv: leave it out.")

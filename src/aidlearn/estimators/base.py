@@ -36,63 +36,6 @@ from aidlearn.estimators.fitting import Fitted, listed_callbacks, pass_listener,
 from aidlearn.estimators.notebook import certificate_html
 from aidlearn.numerics import Float
 
-ENGINE_PARAMETERS = """
-    fit_intercept : bool, default=True
-    tol : float, default=1e-4
-        Certified relative gap at which to stop; 0 asks for a verified optimum.
-    max_iter : int, default=100
-        Limit on iterations (aggregated problems solved).
-    time_limit : float, optional
-        Seconds of the whole fit after which the best solution so far is returned. Several models share them; checking
-        the rows and evaluating a model, which every fit has to, may take longer.
-    init : {"auto", "band", "kmeans", "birch"}, array of labels or callable, default="auto"
-        Initial clusters. "band" sharpens a start on all rows; "kmeans" is the paper's procedure.
-    initial_rate : float, optional
-        Initial clusters over rows (r^0).
-    solver : {"auto", "interior-point", "highs", "libsvm", "liblinear"}, default="auto"
-        Solver of the aggregated problems: our interior point, or HiGHS (LAD and quantiles), libsvm, liblinear (SVM).
-    n_jobs : int, optional
-        Threads; by default every core that the process may use (one inside a worker of joblib). Results do not depend
-        on it.
-    random_state : int, default=0
-    verbose : int, default=0
-        1 logs every iteration.
-    callbacks : callable or list of callables, optional
-        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit. A method ``on_pass`` of a
-        callback is called with a :class:`~aidlearn.PassProgress` after every chunk of the data.
-    categorical_features : "from_dtype", list, mask, dict or None, default="from_dtype"
-        Columns of a table that are factors: those of texts, categories and truth values, or exactly the named ones; a
-        dict gives their reference levels (None: the first in the order of texts). A factor has one coefficient per
-        level, called ``origin[LAS]``; with an intercept its reference level has none.
-    missing : {"error", "drop", "level"}, default="error"
-        What missing cells do: refuse the table, leave out their rows (``n_dropped_`` counts them), or, in factors, be
-        a level of their own.
-    unknown : {"error", "reference"}, default="error"
-        What a level does that the fit has not seen: refuse the prediction, or count as the reference level.
-    standardize : bool, default=False
-        Divide every column by its standard deviation, without a copy. Coefficients come back in the units of the data;
-        objective, bound and penalty are those of the scaled problem.
-    checkpoint : path, optional
-        File that the fit is saved to after every iteration, and continued from if it is there. Of several models
-        (quantiles, classes) each has its own file, with a number appended."""
-
-TABLE_PARAMETERS = """
-    n_jobs : int, optional
-        Threads; by default every core that the process may use. Results do not depend on it.
-    random_state : int, default=0
-    verbose : int, default=0
-        1 logs every iteration.
-    callbacks : callable or list of callables, optional
-        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit.
-    categorical_features : "from_dtype", list, mask, dict or None, default="from_dtype"
-        Columns of a table that are factors: those of texts, categories and truth values, or exactly the named ones (a
-        dict gives their reference levels). A factor has one column per level except its reference level.
-    missing : {"error", "drop", "level"}, default="error"
-        What missing cells do: refuse the table, leave out their rows (``n_dropped_`` counts them), or, in factors, be
-        a level of their own.
-    unknown : {"error", "reference"}, default="error"
-        What a level does that the fit has not seen: refuse the prediction, or count as the reference level."""
-
 FITTED_ATTRIBUTES = """
     objective_ : float
         Objective of the returned coefficients on all rows (E); residuals below their own rounding count as 0.

@@ -38,6 +38,8 @@ LATER = {
     "constraints": None,
 }
 """Parameters that checkpoints of older versions do not know, and the values that say what was done then."""
+RENAMED = {"row_duals": "dual"}
+"""Parameters by the names that checkpoints know them by."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ def checkpoint_of(
     parameters = {name: value for name, value in model.get_params().items() if name not in FREE_TO_CHANGE}
     name = type(model).__name__
     told = {key: value for key, value in parameters.items() if not (key in LATER and _same(value, LATER[key]))}
-    described = {key: _described(value) for key, value in told.items()}
+    described = {RENAMED.get(key, key): _described(value) for key, value in told.items()}
     fingerprint = {"model": name, "number": str(number), "data": digest, **described, **also}
     source = model.rows_from if recipe is None else recipe
     origin: dict[str, Any] | None = {"estimator": name, "parameters": parameters, "source": source}

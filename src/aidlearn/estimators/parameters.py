@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.declared import declared
 from aidlearn.estimators.registry import model_of
 from aidlearn.kernel.functions import NAMES, kernel_from
 
@@ -28,9 +29,9 @@ def check_parameters(estimator: Any) -> None:
 
 def _check_kernel(estimator: Any) -> None:
     """Make the kernel on a row of nothing, which checks its constants."""
-    declared = model_of(estimator)
-    options = declared.options if declared else ()
-    offered = [name for option in options if option.parameter == "kernel" for name in option.choices]
+    model = model_of(estimator)
+    known = dict(declared(model.parameters)) if model else {}
+    offered = known["kernel"].declaration.choices if "kernel" in known else ()
     names = tuple(dict.fromkeys([*NAMES, *offered]))
     row, weight = np.zeros((1, 1)), np.ones(1)
     kernel_from(estimator.kernel, estimator.gamma, estimator.degree, estimator.coef0, row, weight, names)

@@ -13,6 +13,20 @@ from importlib import import_module
 from itertools import combinations
 from typing import Any
 
+from aidlearn.estimators.declared import (
+    LADParameters,
+    LinearOneClassParameters,
+    LinearSVCCVParameters,
+    LinearSVCParameters,
+    LinearSVRParameters,
+    PiecewiseParameters,
+    QuantileCVParameters,
+    QuantileParameters,
+    SemiSupervisedParameters,
+    SVCParameters,
+    SVRParameters,
+)
+
 FitNames = Callable[[Any, Sequence[Any]], list[str]]
 """From the estimator and its classes (none of a regression): a name for each of its fits, "" for the only one."""
 
@@ -26,19 +40,6 @@ def resolve(where: str) -> Any:
 def imported(where: str) -> Callable[..., Any]:
     """The function ``"module:name"``, which is imported when it is called."""
     return lambda *arguments: resolve(where)(*arguments)
-
-
-@dataclass(frozen=True)
-class Option:
-    """A parameter of the estimator that ``aidlearn fit`` offers; :mod:`aidlearn.cli.parameters` describes it."""
-
-    parameter: str
-    choices: tuple[str, ...] = ()
-    """Values that are names, the default first."""
-    help: str = ""
-    """In place of the description that the parameter has in all models."""
-    default: Any = None
-    """In place of the default that the parameter has in the other models."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,8 @@ class Model:
     command: str
     """Its name in ``aidlearn fit``."""
     help: str
-    options: tuple[Option, ...]
-    """Parameters that the command offers beyond those of all models (tolerance, limits, threads, seed)."""
+    parameters: type
+    """Its parameters, as :mod:`aidlearn.estimators.declared` declares them; the command offers those with a help."""
     fit_names: FitNames = one_fit
     file_state: FileState | None = None
     certified_kernel: Callable[[Any], str] = _certified_kernel
@@ -120,19 +121,6 @@ class Model:
         return self.fit_names in (one_against_rest, one_against_one)
 
 
-_INTERCEPT = Option("fit_intercept")
-_TABLE = (Option("missing", ("error", "drop", "level")), Option("unknown", ("error", "reference")))
-_LINEAR = (*_TABLE, Option("standardize"))
-_LINEAR_INIT = Option("init", ("auto", "band", "kmeans", "birch"))
-_KERNEL_INIT = Option("init", ("auto", "band", "kmeans", "kernel-kmeans", "rows"))
-_POSITIVE = Option("positive")
-_KERNEL = (Option("gamma"), Option("degree"), Option("coef0"))
-
-
-def _solver(*names: str) -> Option:
-    return Option("solver", ("auto", *names))
-
-
 def _file_state(module: str, kernel_machine: bool = False) -> FileState:
     of = "aidlearn.estimators.kernel.machine" if kernel_machine else module
     return FileState(imported(f"{of}:file_state"), imported(f"{module}:restore_file_state"))
@@ -143,31 +131,14 @@ _DECLARED = (
         "aidlearn.estimators.linear.regression:LADRegressor",
         command="lad",
         help="Least absolute deviation regression.",
-        options=(
-            Option("alpha"),
-            Option("l1_ratio"),
-            _POSITIVE,
-            _INTERCEPT,
-            _LINEAR_INIT,
-            _solver("interior-point", "highs"),
-            *_LINEAR,
-        ),
+        parameters=LADParameters,
         standard_errors=True,
     ),
     Model(
         "aidlearn.estimators.linear.regression:QuantileRegressor",
         command="quantile",
         help="Quantile regression, of one or several quantiles.",
-        options=(
-            Option("quantile"),
-            Option("alpha"),
-            Option("l1_ratio"),
-            _POSITIVE,
-            _INTERCEPT,
-            _LINEAR_INIT,
-            _solver("interior-point", "highs"),
-            *_LINEAR,
-        ),
+        parameters=QuantileParameters,
         fit_names=each_quantile,
         standard_errors=True,
         cross_validated="QuantileRegressorCV",
@@ -176,15 +147,7 @@ _DECLARED = (
         "aidlearn.estimators.linear.svm:LinearSVC",
         command="svm",
         help="Linear support vector machine; the target is a class.",
-        options=(
-            Option("C"),
-            Option("class_weight"),
-            _POSITIVE,
-            _INTERCEPT,
-            _LINEAR_INIT,
-            _solver("interior-point", "libsvm", "liblinear"),
-            *_LINEAR,
-        ),
+        parameters=LinearSVCParameters,
         fit_names=one_against_rest,
         cross_validated="LinearSVCCV",
     ),
@@ -192,53 +155,26 @@ _DECLARED = (
         "aidlearn.estimators.linear.svm:LinearSVR",
         command="svr",
         help="Linear support vector regression.",
-        options=(
-            Option("C"),
-            Option("epsilon"),
-            _POSITIVE,
-            _INTERCEPT,
-            _LINEAR_INIT,
-            _solver("interior-point"),
-            *_LINEAR,
-        ),
+        parameters=LinearSVRParameters,
     ),
     Model(
         "aidlearn.estimators.linear.piecewise:PiecewiseLinearModel",
         command="piecewise",
         help="A convex piecewise-linear loss of your own: its kinks, and its slopes between them.",
-        options=(
-            Option("kinks"),
-            Option("slopes"),
-            Option("l1"),
-            _POSITIVE,
-            _INTERCEPT,
-            _LINEAR_INIT,
-            _solver("interior-point", "highs"),
-            *_TABLE,
-        ),
+        parameters=PiecewiseParameters,
     ),
     Model(
         "aidlearn.estimators.linear.one_class:LinearOneClassSVM",
         command="one-class",
         help="Linear one-class SVM: which rows are unlike the others; a column named as target is left out.",
-        options=(Option("nu"), _LINEAR_INIT, _solver("interior-point"), *_LINEAR),
+        parameters=LinearOneClassParameters,
         needs_target=False,
     ),
     Model(
         "aidlearn.estimators.kernel.svm:SVC",
         command="kernel-svm",
         help="Kernel support vector machine; rows are loaded into memory.",
-        options=(
-            Option("C"),
-            Option("kernel", ("rbf", "poly", "linear")),
-            *_KERNEL,
-            Option("class_weight"),
-            Option("approximation"),
-            _KERNEL_INIT,
-            _solver("smo", "libsvm"),
-            Option("memory_limit"),
-            *_TABLE,
-        ),
+        parameters=SVCParameters,
         fit_names=one_against_one,
         file_state=_file_state("aidlearn.estimators.kernel.svm", kernel_machine=True),
         in_memory=True,
@@ -247,17 +183,7 @@ _DECLARED = (
         "aidlearn.estimators.kernel.svr:SVR",
         command="kernel-svr",
         help="Kernel support vector regression; rows are loaded into memory.",
-        options=(
-            Option("C"),
-            Option("epsilon", default=0.1),
-            Option("kernel", ("rbf", "poly", "linear")),
-            *_KERNEL,
-            Option("approximation"),
-            _KERNEL_INIT,
-            _solver("smo"),
-            Option("memory_limit"),
-            *_TABLE,
-        ),
+        parameters=SVRParameters,
         file_state=_file_state("aidlearn.estimators.kernel.svr", kernel_machine=True),
         in_memory=True,
     ),
@@ -265,17 +191,7 @@ _DECLARED = (
         "aidlearn.estimators.kernel.semi_supervised:SemiSupervisedSVC",
         command="s3vm",
         help="Semi-supervised SVM: rows with an empty target (in a file without any: -1) have no label.",
-        options=(
-            Option("C", help="Weight of the losses of labelled rows."),
-            Option("C_unlabeled"),
-            Option("balance"),
-            Option("kernel", ("linear", "rbf", "poly", "graph", "auto")),
-            *_KERNEL,
-            Option("certify"),
-            Option("refine"),
-            Option("init", ("auto", "kmeans")),
-            *_TABLE,
-        ),
+        parameters=SemiSupervisedParameters,
         fit_names=one_against_rest,
         file_state=_file_state("aidlearn.estimators.kernel.representation"),
         certified_kernel=imported("aidlearn.estimators.kernel.representation:certified_kernel"),
@@ -292,14 +208,14 @@ CROSS_VALIDATED: dict[str, Model] = {
             "aidlearn.estimators.paths.cross_validated:LinearSVCCV",
             command="svm",
             help="C by cross-validation: aidlearn fit svm --cv 5.",
-            options=(Option("class_weight"), _INTERCEPT, *_TABLE),
+            parameters=LinearSVCCVParameters,
             fit_names=one_against_rest,
         ),
         Model(
             "aidlearn.estimators.paths.cross_validated:QuantileRegressorCV",
             command="quantile",
             help="alpha by cross-validation: aidlearn fit quantile --cv 5.",
-            options=(Option("quantile"), _INTERCEPT, *_TABLE),
+            parameters=QuantileCVParameters,
         ),
     )
 }

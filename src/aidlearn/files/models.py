@@ -26,7 +26,7 @@ from aidlearn.estimators.fits import fits_of
 from aidlearn.estimators.registry import IN_FILES
 from aidlearn.files.encoding import TYPE, EncodingError, decode, encode
 
-KIND, VERSION = "aidlearn model", 2
+KIND, VERSION = "aidlearn model", 3
 
 NOT_SAVED = ("callbacks", "checkpoint")
 """Parameters of a fit on its machine: a loaded model has their defaults."""
@@ -57,7 +57,15 @@ def _with_rates(value: Any) -> Any:
     return {key: _with_rates(item) for key, item in value.items()}
 
 
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_version_1}
+def _from_version_2(content: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 called ``row_duals`` of a LinearSVC ``dual``."""
+    given = content["parameters"]
+    if content["estimator"] == "LinearSVC" and "dual" in given:
+        given["row_duals"] = given.pop("dual")
+    return content
+
+
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_version_1, 2: _from_version_2}
 """How the content of a file of version k becomes that of version k + 1."""
 
 

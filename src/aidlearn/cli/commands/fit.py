@@ -236,7 +236,7 @@ def prepare_in_memory(model: Model, estimator: Any, source: FileSource, facts: d
 
 def _options(model: Model) -> dict[str, Any]:
     """All options of the command of a model."""
-    own = {offered.parameter: described(offered) for offered in options_of(model)}
+    own = {name: described(name, known) for name, known in options_of(model).items()}
     reading = {} if model.in_memory else READING_OPTIONS
     if model.standard_errors:
         reading = reading | SE_OPTIONS

@@ -42,42 +42,10 @@ from aidlearn.numerics import Float, Int
 
 LONGEST = 1e75
 """Length of a row in the space of the kernel: fourth powers of it are finite."""
-COMPONENTS = 300
-"""Landmarks of the approximated kernel by default."""
 LARGE_BOX = 300.0
 """From this C (times weight, over the size of targets) on kernel values are float64 throughout."""
 UNRELIABLE = 1e-2
 """Part of the objective that rounding may reach before a fit warns."""
-
-KERNEL_PARAMETERS = """
-    kernel : {"rbf", "poly", "linear", "precomputed"} or callable, default="rbf"
-        A callable takes two arrays of rows and returns their kernel matrix. It must be positive semidefinite; "sigmoid"
-        is not.
-    gamma : {"scale", "auto"} or float, default="scale"
-        Of the kernels rbf and poly, as in scikit-learn.
-    degree : int, default=3
-    coef0 : float, default=0.0
-        Of the kernel poly; not negative."""
-MACHINE_PARAMETERS = """
-    approximation : {None, "nystroem"}, default=None
-        "nystroem" solves the problem of the kernel's approximation by ``n_components`` rows with the linear machinery,
-        for millions of rows. The certificate is then one for the approximated kernel (see ``certified_kernel_``).
-    n_components : int, default=300
-        Rows that represent the kernel if it is approximated.
-    memory_limit : float or str, default="2GB"
-        Memory for kernel values, in bytes or as in "500MB".
-    tol : float, default=1e-4
-        Certified relative gap at which to stop.
-    max_iter : int, default=100
-        Limit on iterations (aggregated problems solved).
-    time_limit : float, optional
-        Seconds after which the best solution so far is returned (of each pair of classes, where there are several).
-    init : {"auto", "band", "kmeans", "kernel-kmeans", "rows"}, array of labels or callable, default="auto"
-        Initial clusters: "band" around a linear machine on Nystroem features; "kmeans" (distances to a sample's
-        hyperplane) and "kernel-kmeans" are the paper's procedures; "rows" does without clusters. "auto" is "rows"
-        for few rows or few support vectors, else "band".
-    initial_rate : float, optional
-        Initial clusters over rows (r^0)."""
 
 
 class KernelMachine(AIDEstimator):

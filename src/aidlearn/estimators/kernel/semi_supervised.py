@@ -24,8 +24,9 @@ from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.engine.loop import Limits
 from aidlearn.engine.problem import Incumbent
 from aidlearn.engine.result import Status
-from aidlearn.estimators.base import FITTED_ATTRIBUTES, TABLE_PARAMETERS, AIDEstimator
+from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator
 from aidlearn.estimators.checks import check_number, class_of, generator
+from aidlearn.estimators.declared import SemiSupervisedParameters, documented
 from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
 from aidlearn.estimators.kernel.partial_labels import UNLABELLED, balancing, check_classes, encode_labels, known_labels
 from aidlearn.kernel.functions import NAMES, kernel_from
@@ -48,7 +49,7 @@ FEATURES_SHARE = 0.7
 """Part of a time limit after which features of a graph are made do with what there is."""
 
 
-class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
+class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator):
     __doc__ = f"""Semi-supervised support vector classifier (S3VM) with an honest certificate.
 
     Minimises ``1/2 |w|^2 + C sum_l s_i max(0, 1 - y_i z_i) + C_unlabeled sum_u s_i max(0, 1 - |z_i|)`` with
@@ -61,56 +62,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
     More than two classes are fitted one against the rest.
 
     Parameters
-    ----------
-    C : float, default=1.0
-        Weight of the losses of labelled rows (M_l in the paper).
-    C_unlabeled : float, default=1.0
-        Weight of the losses of unlabelled rows (M_u); 0 gives the supervised machine.
-    balance : {{None, "constraint", "cost"}}, default=None
-        "constraint": the mean decision value of the unlabelled rows is the mean label of the labelled rows, which
-        excludes that all unlabelled rows end on one side. "cost": larger weights for the smaller labelled class.
-    kernel : {{"linear", "rbf", "poly", "precomputed", "graph", "auto"}} or callable, default="linear"
-        "graph" is the heat kernel of a nearest-neighbour graph of all training rows. "auto" chooses among some sixty
-        kernels, and with the kernel also C, C_unlabeled and balance, whatever is given for them: the ones that predict
-        labelled rows best that are left out (see ``choice_``).
-    gamma : {{"scale", "auto"}} or float, default="scale"
-        Of the kernels rbf and poly, as in scikit-learn.
-    degree : int, default=3
-    coef0 : float, default=0.0
-        Of the kernel poly.
-    n_components : int, optional
-        Rows that represent the kernel (Nystroem); by default all of up to 3,000 rows, 1,000 of more.
-    n_neighbors : int, default=10
-    diffusion : float, default=30.0
-        Neighbours of a row, and diffusion time, of the graph kernel.
-    certify : bool, default=False
-        Bound the original problem by branch and bound over three states of each cluster, and go on until that bound
-        meets the objective. Feasible for small or low-dimensional data.
-    refine : bool, default=False
-        Local search on the true objective after AID; never worse than its start.
-    n_init : int, default=1
-        Runs from different initial clusters; the best is kept.
-    node_limit : int, optional
-        Nodes of the branch and bound of one aggregated problem; by default 30 to 2,000, fewer for more clusters.
-    tol : float, default=1e-4
-        Certified relative gap at which to stop.
-    max_iter : int, optional
-        Limit on iterations: 1 and 5 are AID1 and AID5 of the paper. By default 5, or 1,000 with ``certify``.
-    time_limit : float, optional
-        Seconds after which the best solution so far is returned.
-    init : {{"auto", "kmeans"}}, array of labels or callable, default="auto"
-        Initial clusters of the unlabelled rows: "auto" is k-means++ with ten Lloyd iterations, "kmeans" one iteration
-        from random rows as in the paper. A callable gets the features and the targets (1, -1,
-        and 0 for unlabelled rows).
-    initial_rate : float, optional
-        Initial unlabelled clusters over rows; by default 0.01 (0.0001 above 10,000 rows), at least 10 clusters.
-    solver : {{"auto", "miqp"}}, default="auto"
-        Of aggregated problems. "auto" is our branch and bound; its nodes are solved by DAQP if it is installed (``pip
-        install aidlearn[s3vm]``), else by our interior point. "miqp" is the paper's mixed-integer program, solved by
-        SCIP (``pip install aidlearn[miqp]``) without a limit on nodes: give a ``time_limit``.{TABLE_PARAMETERS}
-    checkpoint : path, optional
-        File that the fit is saved to after every iteration, and continued from if it is there. Of several classes or
-        runs (``n_init``) each has its own file, with a number appended.
+    ----------{documented(SemiSupervisedParameters)}
 
     Attributes
     ----------
@@ -139,67 +91,6 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
 
     _solvers = ("auto", "miqp")
     _max_iter_optional = True
-
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        C_unlabeled: float = 1.0,
-        balance: str | None = None,
-        kernel: Any = "linear",
-        gamma: Any = "scale",
-        degree: float = 3,
-        coef0: float = 0.0,
-        n_components: int | None = None,
-        n_neighbors: int = 10,
-        diffusion: float = 30.0,
-        certify: bool = False,
-        refine: bool = False,
-        n_init: int = 1,
-        node_limit: int | None = None,
-        tol: float = 1e-4,
-        max_iter: int | None = None,
-        time_limit: float | None = None,
-        init: Any = "auto",
-        initial_rate: float | None = None,
-        solver: str = "auto",
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callbacks: Any = None,
-        categorical_features: Any = "from_dtype",
-        missing: str = "error",
-        unknown: str = "error",
-        checkpoint: Any = None,
-    ) -> None:
-        self.C = C
-        self.C_unlabeled = C_unlabeled
-        self.balance = balance
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.diffusion = diffusion
-        self.certify = certify
-        self.refine = refine
-        self.n_init = n_init
-        self.node_limit = node_limit
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.init = init
-        self.initial_rate = initial_rate
-        self.solver = solver
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.categorical_features = categorical_features
-        self.missing = missing
-        self.unknown = unknown
-        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SemiSupervisedSVC:
         """Fit the model.

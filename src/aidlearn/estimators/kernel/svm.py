@@ -15,13 +15,11 @@ from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.data.rows.targets import Classes, check_labels
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.engine.checkpoint import Checkpoint
-from aidlearn.estimators.base import FITTED_ATTRIBUTES, TABLE_PARAMETERS
+from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import class_of, generator
+from aidlearn.estimators.declared import SVCParameters, documented
 from aidlearn.estimators.fitting import checkpoint_of
 from aidlearn.estimators.kernel.machine import (
-    COMPONENTS,
-    KERNEL_PARAMETERS,
-    MACHINE_PARAMETERS,
     KernelMachine,
     restored_kernel,
 )
@@ -32,7 +30,7 @@ from aidlearn.linear.svm import svm_problem
 from aidlearn.numerics import Float, Int
 
 
-class SVC(ClassifierMixin, KernelMachine):
+class SVC(SVCParameters, ClassifierMixin, KernelMachine):
     __doc__ = f"""Kernel support vector classifier with a certified optimality gap.
 
     Minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i (<w, phi(x_i)> + b))``, the problem of
@@ -41,18 +39,7 @@ class SVC(ClassifierMixin, KernelMachine):
     point computed in float64. More than two classes are fitted one against one.
 
     Parameters
-    ----------
-    C : float, default=1.0
-        Weight of the losses.{KERNEL_PARAMETERS}
-    class_weight : dict or "balanced", optional
-        Factors on the weights of the rows of each class.
-    decision_function_shape : {{"ovr", "ovo"}}, default="ovr"
-        Of :meth:`decision_function` for more than two classes.{MACHINE_PARAMETERS}
-    solver : {{"auto", "smo", "libsvm"}}, default="auto"
-        Of the aggregated problems: our compiled SMO, or libsvm; "auto" is libsvm for few rows.{TABLE_PARAMETERS}
-    checkpoint : path, optional
-        File that the fit is saved to after every iteration, and continued from if it is there. Of several pairs of
-        classes each has its own file, with a number appended.
+    ----------{documented(SVCParameters)}
 
     Attributes
     ----------
@@ -86,59 +73,6 @@ class SVC(ClassifierMixin, KernelMachine):
     """
 
     _solvers = ("auto", "smo", "libsvm")
-
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        class_weight: Any = None,
-        decision_function_shape: str = "ovr",
-        approximation: str | None = None,
-        n_components: int = COMPONENTS,
-        memory_limit: float | str = "2GB",
-        tol: float = 1e-4,
-        max_iter: int = 100,
-        time_limit: float | None = None,
-        init: Any = "auto",
-        initial_rate: float | None = None,
-        solver: str = "auto",
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callbacks: Any = None,
-        categorical_features: Any = "from_dtype",
-        missing: str = "error",
-        unknown: str = "error",
-        checkpoint: Any = None,
-    ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.class_weight = class_weight
-        self.decision_function_shape = decision_function_shape
-        self.approximation = approximation
-        self.n_components = n_components
-        self.memory_limit = memory_limit
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.init = init
-        self.initial_rate = initial_rate
-        self.solver = solver
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.categorical_features = categorical_features
-        self.missing = missing
-        self.unknown = unknown
-        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SVC:
         """Fit the model.

@@ -12,13 +12,11 @@ from aidlearn.data.passes.moments import checked_rows
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.engine.checkpoint import Checkpoint
-from aidlearn.estimators.base import FITTED_ATTRIBUTES, TABLE_PARAMETERS
+from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number, generator
+from aidlearn.estimators.declared import SVRParameters, documented
 from aidlearn.estimators.fitting import Fitted, checkpoint_of
 from aidlearn.estimators.kernel.machine import (
-    COMPONENTS,
-    KERNEL_PARAMETERS,
-    MACHINE_PARAMETERS,
     KernelMachine,
     restored_kernel,
 )
@@ -30,7 +28,7 @@ from aidlearn.linear.aggregated.hinge_rows import EPS
 from aidlearn.numerics import Float
 
 
-class SVR(RegressorMixin, KernelMachine):
+class SVR(SVRParameters, RegressorMixin, KernelMachine):
     __doc__ = f"""Kernel support vector regression with a certified optimality gap.
 
     Minimises ``1/2 |w|^2 + C sum_i s_i max(0, |y_i - <w, phi(x_i)> - b| - epsilon)``, the problem of
@@ -39,15 +37,7 @@ class SVR(RegressorMixin, KernelMachine):
     matter. ``lower_bound_`` is the value of a dual-feasible point computed in float64.
 
     Parameters
-    ----------
-    C : float, default=1.0
-        Weight of the losses.
-    epsilon : float, default=0.1
-        Half width of the tube in which errors are free.{KERNEL_PARAMETERS}{MACHINE_PARAMETERS}
-    solver : {{"auto", "smo"}}, default="auto"
-        Of the aggregated problems: our compiled SMO.{TABLE_PARAMETERS}
-    checkpoint : path, optional
-        File that the fit is saved to after every iteration, and continued from if it is there.
+    ----------{documented(SVRParameters)}
 
     Attributes
     ----------
@@ -77,57 +67,6 @@ class SVR(RegressorMixin, KernelMachine):
     """
 
     _solvers = ("auto", "smo")
-
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        epsilon: float = 0.1,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        approximation: str | None = None,
-        n_components: int = COMPONENTS,
-        memory_limit: float | str = "2GB",
-        tol: float = 1e-4,
-        max_iter: int = 100,
-        time_limit: float | None = None,
-        init: Any = "auto",
-        initial_rate: float | None = None,
-        solver: str = "auto",
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callbacks: Any = None,
-        categorical_features: Any = "from_dtype",
-        missing: str = "error",
-        unknown: str = "error",
-        checkpoint: Any = None,
-    ) -> None:
-        self.C = C
-        self.epsilon = epsilon
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.approximation = approximation
-        self.n_components = n_components
-        self.memory_limit = memory_limit
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.init = init
-        self.initial_rate = initial_rate
-        self.solver = solver
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.categorical_features = categorical_features
-        self.missing = missing
-        self.unknown = unknown
-        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SVR:
         """Fit the model.

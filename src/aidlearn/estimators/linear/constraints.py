@@ -14,16 +14,6 @@ from aidlearn.estimators.checks import check_flag
 from aidlearn.linear.constraints.region import Region
 from aidlearn.numerics import Float
 
-CONSTRAINTS = """
-    positive : bool, default=False
-        Coefficients (not the intercept) are at least 0.
-    bounds : scipy.optimize.Bounds, optional
-        Bounds on the coefficients, in the units of the data: one number for all, or one for each. With one more, the
-        last is that of the intercept.
-    constraints : scipy.optimize.LinearConstraint or list of them, optional
-        ``lb <= A @ coef <= ub``; equal numbers make an equation. With one column more than there are coefficients, the
-        last is that of the intercept. With several models (classes, quantiles) each meets bounds and constraints."""
-
 
 def is_constrained(model: Any) -> bool:
     return bool(model.positive) or model.bounds is not None or len(listed(model.constraints)) > 0

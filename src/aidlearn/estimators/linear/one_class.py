@@ -28,8 +28,9 @@ from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.targets import Targets
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.engine.result import Result, Status
-from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
+from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.declared import LinearOneClassParameters, documented
 from aidlearn.estimators.linear.template import LinearEstimator
 from aidlearn.linear.aggregated.hinge_rows import EPS
 from aidlearn.linear.model.design import Design
@@ -42,10 +43,9 @@ ROUNDING = 16 * EPS
 """Of a score, relative to a typical one."""
 SAME_WEIGHT = 1e-12
 """Relative difference up to which sums of weights are the same."""
-_PARAMETERS = ENGINE_PARAMETERS.replace("\n    fit_intercept : bool, default=True", "")
 
 
-class LinearOneClassSVM(OutlierMixin, LinearEstimator):
+class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator):
     __doc__ = f"""Linear one-class support vector machine with a certified optimality gap.
 
     Minimises ``1/2 |w|^2 - rho + 1/(nu S) sum_i s_i max(0, rho - w'x_i)`` with S the sum of the weights s_i: a
@@ -53,9 +53,7 @@ class LinearOneClassSVM(OutlierMixin, LinearEstimator):
     of :class:`sklearn.svm.OneClassSVM` with a linear kernel: ``coef_`` and ``offset_`` are w and rho times ``nu S``.
 
     Parameters
-    ----------
-    nu : float, default=0.5
-        Upper bound on the part of outliers, lower bound on the part of support vectors; above 0, up to 1.{_PARAMETERS}
+    ----------{documented(LinearOneClassParameters)}
 
     Attributes
     ----------
@@ -87,43 +85,6 @@ class LinearOneClassSVM(OutlierMixin, LinearEstimator):
     _ridge = 1.0
     _needs_target = False
     _drawn = False
-
-    def __init__(
-        self,
-        *,
-        nu: float = 0.5,
-        tol: float = 1e-4,
-        max_iter: int = 100,
-        time_limit: float | None = None,
-        init: Any = "auto",
-        initial_rate: float | None = None,
-        solver: str = "auto",
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callbacks: Any = None,
-        categorical_features: Any = "from_dtype",
-        missing: str = "error",
-        unknown: str = "error",
-        standardize: bool = False,
-        checkpoint: Any = None,
-    ) -> None:
-        self.nu = nu
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.init = init
-        self.initial_rate = initial_rate
-        self.solver = solver
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.categorical_features = categorical_features
-        self.missing = missing
-        self.unknown = unknown
-        self.standardize = standardize
-        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearOneClassSVM:
         """Fit the model.

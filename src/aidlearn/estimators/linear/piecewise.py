@@ -8,30 +8,20 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from aidlearn.data.rows.threads import one_blas_thread
-from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
+from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
-from aidlearn.estimators.linear.constraints import CONSTRAINTS, each
-from aidlearn.estimators.linear.template import WARM_START, LinearEstimator
+from aidlearn.estimators.declared import PiecewiseParameters, documented
+from aidlearn.estimators.linear.constraints import each
+from aidlearn.estimators.linear.template import LinearEstimator
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss, piecewise_linear
 from aidlearn.numerics import Float
 
-LATER_PARAMETERS = (
-    CONSTRAINTS
-    + WARM_START
-    + ENGINE_PARAMETERS.replace(
-        """
-    standardize : bool, default=False
-        Divide every column by its standard deviation, without a copy. Coefficients come back in the units of the data;
-        objective, bound and penalty are those of the scaled problem.""",
-        "",
-    )
-)
 NEGATIVE = 1e-10
 """Eigenvalue of ``quadratic``, relative to the largest, below which it is not convex."""
 
 
-class PiecewiseLinearModel(RegressorMixin, LinearEstimator):
+class PiecewiseLinearModel(PiecewiseParameters, RegressorMixin, LinearEstimator):
     __doc__ = f"""A convex piecewise-linear problem over rows, solved to a certified optimality gap.
 
     Minimises over ``v = (coef_, intercept_)``::
@@ -43,19 +33,7 @@ class PiecewiseLinearModel(RegressorMixin, LinearEstimator):
     bound is proven. See the guide "A problem of your own" for how to put a problem into this form.
 
     Parameters
-    ----------
-    kinks : sequence of floats, default=(0.0,)
-        Where the slope of the loss changes, ascending.
-    slopes : sequence of floats, default=(-1.0, 1.0)
-        Of the loss left of the first kink, between kinks, and right of the last: one more than kinks, ascending, the
-        first at most 0 and the last at least 0. The smallest value of the loss is 0.
-    quadratic : float, array of shape (n_features,) or (n_features, n_features), optional
-        P, or its diagonal; symmetric and positive semidefinite. The intercept has no quadratic term.
-    linear : array of shape (n_features,) or (n_features + 1,), optional
-        q; with one more number, the last is that of the intercept. Optima may be negative then, and a problem whose
-        objective falls without end is refused in a sentence.
-    l1 : float, default=0.0
-        Weight of the L1 penalty on the coefficients.{LATER_PARAMETERS}
+    ----------{documented(PiecewiseParameters)}
 
     Attributes
     ----------
@@ -77,59 +55,6 @@ class PiecewiseLinearModel(RegressorMixin, LinearEstimator):
     """
 
     _solvers = ("auto", "interior-point", "highs")
-
-    def __init__(
-        self,
-        *,
-        kinks: Any = (0.0,),
-        slopes: Any = (-1.0, 1.0),
-        quadratic: Any = None,
-        linear: Any = None,
-        l1: float = 0.0,
-        positive: bool = False,
-        bounds: Any = None,
-        constraints: Any = None,
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 100,
-        time_limit: float | None = None,
-        init: Any = "auto",
-        initial_rate: float | None = None,
-        solver: str = "auto",
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callbacks: Any = None,
-        categorical_features: Any = "from_dtype",
-        missing: str = "error",
-        unknown: str = "error",
-        warm_start: bool = False,
-        checkpoint: Any = None,
-    ) -> None:
-        self.kinks = kinks
-        self.slopes = slopes
-        self.quadratic = quadratic
-        self.linear = linear
-        self.l1 = l1
-        self.positive = positive
-        self.bounds = bounds
-        self.constraints = constraints
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.init = init
-        self.initial_rate = initial_rate
-        self.solver = solver
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.categorical_features = categorical_features
-        self.missing = missing
-        self.unknown = unknown
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PiecewiseLinearModel:
         """Solve the problem.

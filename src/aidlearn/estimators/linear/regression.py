@@ -12,16 +12,16 @@ from sklearn.base import RegressorMixin
 from aidlearn.data.passes.moments import Moments
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.threads import one_blas_thread
-from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
+from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_flag, check_number
+from aidlearn.estimators.declared import LADParameters, QuantileParameters, documented
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.linear.conditioning import Attempt, in_good_coordinates
-from aidlearn.estimators.linear.constraints import CONSTRAINTS
 from aidlearn.estimators.linear.late import hasty_quantiles
 from aidlearn.estimators.linear.many_quantiles import ManyQuantiles
 from aidlearn.estimators.linear.reported import as_reported
 from aidlearn.estimators.linear.standard_errors import Request, summarise
-from aidlearn.estimators.linear.template import WARM_START, LinearEstimator
+from aidlearn.estimators.linear.template import LinearEstimator
 from aidlearn.inference.summary import Summary
 from aidlearn.linear.constraints.region import Region
 from aidlearn.linear.model.design import Design
@@ -34,9 +34,6 @@ from aidlearn.numerics import Float
 
 OWN = ("auto", "interior-point")
 """Solvers of aggregated problems that neighbours are solved by."""
-
-
-LATER_PARAMETERS = CONSTRAINTS + WARM_START + ENGINE_PARAMETERS
 
 
 class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
@@ -199,7 +196,7 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         return summarise(self, X, y, sample_weight, Request(se, clusters, alpha, bandwidth, n_replicates, random_state))
 
 
-class LADRegressor(_LinearQuantile):
+class LADRegressor(LADParameters, _LinearQuantile):
     __doc__ = f"""Least absolute deviation regression with a certified optimality gap.
 
     Minimises ``sum_i sample_weight_i |y_i - x_i'coef - intercept|`` by AID: rows are aggregated into clusters,
@@ -207,12 +204,7 @@ class LADRegressor(_LinearQuantile):
     bound is within ``tol`` of the objective on all rows.
 
     Parameters
-    ----------
-    alpha : float, default=0.0
-        Penalty ``alpha * sum(sample_weight) * (l1_ratio |coef|_1 + (1 - l1_ratio) / 2 |coef|^2)``; with the default
-        ``l1_ratio`` that of scikit-learn's QuantileRegressor.
-    l1_ratio : float, default=1.0
-        Part of the L1 penalty, from 0 (ridge) to 1 (L1 only); between them it is an elastic net.{LATER_PARAMETERS}
+    ----------{documented(LADParameters)}
 
     Attributes
     ----------
@@ -231,60 +223,11 @@ class LADRegressor(_LinearQuantile):
     (array([2.]), 1.0, 'optimal')
     """
 
-    def __init__(
-        self,
-        *,
-        alpha: float = 0.0,
-        l1_ratio: float = 1.0,
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 100,
-        time_limit: float | None = None,
-        init: Any = "auto",
-        initial_rate: float | None = None,
-        solver: str = "auto",
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callbacks: Any = None,
-        categorical_features: Any = "from_dtype",
-        missing: str = "error",
-        unknown: str = "error",
-        standardize: bool = False,
-        warm_start: bool = False,
-        positive: bool = False,
-        bounds: Any = None,
-        constraints: Any = None,
-        checkpoint: Any = None,
-    ) -> None:
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.init = init
-        self.initial_rate = initial_rate
-        self.solver = solver
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.categorical_features = categorical_features
-        self.missing = missing
-        self.unknown = unknown
-        self.standardize = standardize
-        self.warm_start = warm_start
-        self.positive = positive
-        self.bounds = bounds
-        self.constraints = constraints
-        self.checkpoint = checkpoint
-
     def _losses(self) -> tuple[list[Loss], bool]:
         return [absolute()], False
 
 
-class QuantileRegressor(_LinearQuantile):
+class QuantileRegressor(QuantileParameters, _LinearQuantile):
     __doc__ = f"""Linear quantile regression with a certified optimality gap.
 
     Minimises the weighted sum of the check function ``max(tau z, (tau - 1) z)`` of the residuals
@@ -292,18 +235,7 @@ class QuantileRegressor(_LinearQuantile):
     :class:`sklearn.linear_model.QuantileRegressor` (whose objective is this one divided by the sum of weights).
 
     Parameters
-    ----------
-    quantile : float or sequence of floats, default=0.5
-        Each strictly between 0 and 1. With several, ``coef_`` has one row and ``predict`` one column for each, and
-        attributes such as ``gap_`` one element.
-    rearrange : bool, default=False
-        Sort the predictions of several quantiles in each row, so that they never cross (Chernozhukov, Fernandez-Val
-        and Galichon 2010).
-    alpha : float, default=0.0
-        Penalty ``alpha * sum(sample_weight) * (l1_ratio |coef|_1 + (1 - l1_ratio) / 2 |coef|^2)``; with the default
-        ``l1_ratio`` that of scikit-learn's QuantileRegressor.
-    l1_ratio : float, default=1.0
-        Part of the L1 penalty, from 0 (ridge) to 1 (L1 only); between them it is an elastic net.{LATER_PARAMETERS}
+    ----------{documented(QuantileParameters)}
 
     Attributes
     ----------
@@ -324,59 +256,6 @@ class QuantileRegressor(_LinearQuantile):
     >>> model.coef_.shape, bool((model.gap_ <= 1e-4).all())
     ((2, 3), True)
     """
-
-    def __init__(
-        self,
-        *,
-        quantile: Any = 0.5,
-        rearrange: bool = False,
-        alpha: float = 0.0,
-        l1_ratio: float = 1.0,
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 100,
-        time_limit: float | None = None,
-        init: Any = "auto",
-        initial_rate: float | None = None,
-        solver: str = "auto",
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callbacks: Any = None,
-        categorical_features: Any = "from_dtype",
-        missing: str = "error",
-        unknown: str = "error",
-        standardize: bool = False,
-        warm_start: bool = False,
-        positive: bool = False,
-        bounds: Any = None,
-        constraints: Any = None,
-        checkpoint: Any = None,
-    ) -> None:
-        self.quantile = quantile
-        self.rearrange = rearrange
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.init = init
-        self.initial_rate = initial_rate
-        self.solver = solver
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.categorical_features = categorical_features
-        self.missing = missing
-        self.unknown = unknown
-        self.standardize = standardize
-        self.warm_start = warm_start
-        self.positive = positive
-        self.bounds = bounds
-        self.constraints = constraints
-        self.checkpoint = checkpoint
 
     def _losses(self) -> tuple[list[Loss], bool]:
         several = np.ndim(self.quantile) > 0

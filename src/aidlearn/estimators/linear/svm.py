@@ -20,13 +20,13 @@ from aidlearn.data.rows.targets import Classes, Targets, check_labels
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.data.tables.conversion import check_weight
 from aidlearn.engine.result import Result
-from aidlearn.estimators.base import ENGINE_PARAMETERS, FITTED_ATTRIBUTES
-from aidlearn.estimators.checks import check_number, class_of
+from aidlearn.estimators.base import FITTED_ATTRIBUTES
+from aidlearn.estimators.checks import check_flag, check_number, class_of
+from aidlearn.estimators.declared import LinearSVCParameters, LinearSVRParameters, documented
 from aidlearn.estimators.fitting import Fitted
-from aidlearn.estimators.linear.constraints import CONSTRAINTS
 from aidlearn.estimators.linear.late import hasty_classes
 from aidlearn.estimators.linear.reported import as_reported
-from aidlearn.estimators.linear.template import WARM_START, LinearEstimator
+from aidlearn.estimators.linear.template import LinearEstimator
 from aidlearn.linear.constraints.region import Region
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss, epsilon_insensitive, hinge
@@ -60,7 +60,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         return self._decided(X, lambda scores: class_of(classes, scores))
 
 
-class LinearSVC(LinearClassifier):
+class LinearSVC(LinearSVCParameters, LinearClassifier):
     __doc__ = f"""Linear support vector classifier with a certified optimality gap.
 
     Minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i (x_i'w + b))`` by AID. The intercept b is not penalised (that
@@ -68,14 +68,7 @@ class LinearSVC(LinearClassifier):
     here). More than two classes are fitted one against the rest, in shared passes over the data.
 
     Parameters
-    ----------
-    C : float, default=1.0
-        Weight of the losses.
-    class_weight : dict or "balanced", optional
-        Factors on the weights of the rows of each class.
-    dual : bool, default=False
-        Split clusters below, on and above the margin (the paper's dual procedure), so that ``dual_coef_`` satisfies
-        the optimality conditions row by row and not only in sum.{CONSTRAINTS}{WARM_START}{ENGINE_PARAMETERS}
+    ----------{documented(LinearSVCParameters)}
 
     Attributes
     ----------
@@ -102,60 +95,14 @@ class LinearSVC(LinearClassifier):
     _solvers = ("auto", "interior-point", "libsvm", "liblinear")
     _ridge = 1.0
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number("C", self.C, low=0)
+        check_flag("row_duals", self.row_duals)
+
     def _fitted_losses(self) -> list[Loss]:
         n_classes = len(self.classes_)
         return [hinge(float(self.C), float(k)) for k in ([1] if n_classes == 2 else range(n_classes))]
-
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        class_weight: Any = None,
-        dual: bool = False,
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 100,
-        time_limit: float | None = None,
-        init: Any = "auto",
-        initial_rate: float | None = None,
-        solver: str = "auto",
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callbacks: Any = None,
-        categorical_features: Any = "from_dtype",
-        missing: str = "error",
-        unknown: str = "error",
-        standardize: bool = False,
-        warm_start: bool = False,
-        positive: bool = False,
-        bounds: Any = None,
-        constraints: Any = None,
-        checkpoint: Any = None,
-    ) -> None:
-        self.C = C
-        self.class_weight = class_weight
-        self.dual = dual
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.init = init
-        self.initial_rate = initial_rate
-        self.solver = solver
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.categorical_features = categorical_features
-        self.missing = missing
-        self.unknown = unknown
-        self.standardize = standardize
-        self.warm_start = warm_start
-        self.positive = positive
-        self.bounds = bounds
-        self.constraints = constraints
-        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVC:
         """Fit the model.
@@ -174,7 +121,6 @@ class LinearSVC(LinearClassifier):
         self
         """
         self._check_parameters()
-        check_number("C", self.C, low=0)
         before = getattr(self, "classes_", None)
         run = self._classified(X, y, sample_weight)
         region = self._region(run)
@@ -229,7 +175,7 @@ class LinearSVC(LinearClassifier):
         return self._run(self._source(X, codes, sample_weight, used.rows))
 
     def _three_way(self) -> bool:
-        return bool(self.dual)
+        return self.row_duals
 
     def _design(self, positive: float, moments: Moments, region: Region | None) -> Design:
         """One class against the rest."""
@@ -294,17 +240,13 @@ class LinearSVC(LinearClassifier):
             row[np.searchsorted(self.support_, entries)] = duals
 
 
-class LinearSVR(RegressorMixin, LinearEstimator):
+class LinearSVR(LinearSVRParameters, RegressorMixin, LinearEstimator):
     __doc__ = f"""Linear support vector regression with a certified optimality gap.
 
     Minimises ``1/2 |w|^2 + C sum_i s_i max(0, |y_i - x_i'w - b| - epsilon)`` by AID; the intercept b is not penalised.
 
     Parameters
-    ----------
-    epsilon : float, default=0.0
-        Half width of the tube in which errors are free.
-    C : float, default=1.0
-        Weight of the losses.{CONSTRAINTS}{WARM_START}{ENGINE_PARAMETERS}
+    ----------{documented(LinearSVRParameters)}
 
     Attributes
     ----------
@@ -326,55 +268,6 @@ class LinearSVR(RegressorMixin, LinearEstimator):
 
     def _fitted_losses(self) -> list[Loss]:
         return [epsilon_insensitive(float(self.C), float(self.epsilon))]
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 0.0,
-        C: float = 1.0,
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 100,
-        time_limit: float | None = None,
-        init: Any = "auto",
-        initial_rate: float | None = None,
-        solver: str = "auto",
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callbacks: Any = None,
-        categorical_features: Any = "from_dtype",
-        missing: str = "error",
-        unknown: str = "error",
-        standardize: bool = False,
-        warm_start: bool = False,
-        positive: bool = False,
-        bounds: Any = None,
-        constraints: Any = None,
-        checkpoint: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.init = init
-        self.initial_rate = initial_rate
-        self.solver = solver
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.categorical_features = categorical_features
-        self.missing = missing
-        self.unknown = unknown
-        self.standardize = standardize
-        self.warm_start = warm_start
-        self.positive = positive
-        self.bounds = bounds
-        self.constraints = constraints
-        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVR:
         """Fit the model (see :meth:`LinearSVC.fit`; y holds numbers)."""

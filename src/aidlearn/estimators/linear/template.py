@@ -38,10 +38,6 @@ UNCONSTRAINED = ("libsvm", "liblinear")
 """Solvers of aggregated problems without constraints."""
 LARGE_OFFSET = 100
 """Targets whose middle is this many times their spread away from 0 lose digits in sums."""
-WARM_START = """
-    warm_start : bool, default=False
-        Start a further fit from ``coef_`` and ``intercept_`` (with init="auto" or "band", and where there are as many
-        of them). What comes out is certified as ever."""
 
 
 class LinearEstimator(AIDEstimator):

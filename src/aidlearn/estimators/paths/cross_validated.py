@@ -14,12 +14,11 @@ from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.targets import Classes
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.estimators.checks import check_number
+from aidlearn.estimators.declared import LinearSVCCVParameters, QuantileCVParameters, documented
 from aidlearn.estimators.linear.regression import QuantileRegressor
 from aidlearn.estimators.linear.svm import LinearClassifier, LinearSVC
 from aidlearn.estimators.paths.path import (
     CV_ATTRIBUTES,
-    CV_ENGINE,
-    CV_PARAMETERS,
     CrossValidated,
     Rows,
     checked_path,
@@ -33,17 +32,11 @@ SMALLEST_ALPHA = 1e-3
 """Of a path of alphas, relative to the largest, at which all slopes are 0."""
 
 
-class LinearSVCCV(LinearClassifier, CrossValidated):
+class LinearSVCCV(LinearSVCCVParameters, LinearClassifier, CrossValidated):
     __doc__ = f"""Linear support vector classifier with C chosen by cross-validation, every point certified.
 
     Parameters
-    ----------
-    Cs : int or sequence of floats, default=10
-        Values of C, or how many on a logarithmic scale from 1e-4 to 1e4.{CV_PARAMETERS}
-    scoring : str or callable, optional
-        Score of the test rows; by default the accuracy, weighted by ``sample_weight``.
-    class_weight : dict or "balanced", optional
-        Factors on the weights of the rows of each class ("balanced": from the rows that a fold trains on).{CV_ENGINE}
+    ----------{documented(LinearSVCCVParameters)}
 
     Attributes
     ----------
@@ -66,45 +59,6 @@ class LinearSVCCV(LinearClassifier, CrossValidated):
     >>> model.scores_.shape, bool(model.gaps_.max() <= 1e-4)
     ((5, 2), True)
     """
-
-    def __init__(
-        self,
-        *,
-        Cs: Any = 10,
-        cv: Any = 5,
-        scoring: Any = None,
-        refit: bool = True,
-        class_weight: Any = None,
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 100,
-        time_limit: float | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callbacks: Any = None,
-        categorical_features: Any = "from_dtype",
-        missing: str = "error",
-        unknown: str = "error",
-        checkpoint: Any = None,
-    ) -> None:
-        self.Cs = Cs
-        self.cv = cv
-        self.scoring = scoring
-        self.refit = refit
-        self.class_weight = class_weight
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.categorical_features = categorical_features
-        self.missing = missing
-        self.unknown = unknown
-        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVCCV:
         """Fit the model (see :meth:`LinearSVC.fit`)."""
@@ -163,17 +117,11 @@ class LinearSVCCV(LinearClassifier, CrossValidated):
         return (decided == chunk.y).astype(np.float64)
 
 
-class QuantileRegressorCV(RegressorMixin, CrossValidated):
+class QuantileRegressorCV(QuantileCVParameters, RegressorMixin, CrossValidated):
     __doc__ = f"""Linear quantile regression with its L1 penalty chosen by cross-validation, every point certified.
 
     Parameters
-    ----------
-    quantile : float, default=0.5
-    alphas : int or sequence of floats, default=10
-        Penalties, or how many on a logarithmic scale down from the smallest that leaves all slopes 0.{CV_PARAMETERS}
-    scoring : str or callable, optional
-        Score of the test rows; by default minus the mean pinball loss of the quantile, weighted by
-        ``sample_weight``.{CV_ENGINE}
+    ----------{documented(QuantileCVParameters)}
 
     Attributes
     ----------
@@ -195,45 +143,6 @@ class QuantileRegressorCV(RegressorMixin, CrossValidated):
     >>> model.scores_.shape, bool(model.gaps_.max() <= 1e-4), model.alpha_ < 10
     ((5, 3), True, True)
     """
-
-    def __init__(
-        self,
-        *,
-        quantile: float = 0.5,
-        alphas: Any = 10,
-        cv: Any = 5,
-        scoring: Any = None,
-        refit: bool = True,
-        fit_intercept: bool = True,
-        tol: float = 1e-4,
-        max_iter: int = 100,
-        time_limit: float | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        callbacks: Any = None,
-        categorical_features: Any = "from_dtype",
-        missing: str = "error",
-        unknown: str = "error",
-        checkpoint: Any = None,
-    ) -> None:
-        self.quantile = quantile
-        self.alphas = alphas
-        self.cv = cv
-        self.scoring = scoring
-        self.refit = refit
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.categorical_features = categorical_features
-        self.missing = missing
-        self.unknown = unknown
-        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> QuantileRegressorCV:
         """Fit the model (see :meth:`QuantileRegressor.fit`)."""

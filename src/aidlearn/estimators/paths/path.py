@@ -51,26 +51,6 @@ FEW = 0.25
 LEAST_TIME = 1e-3
 """Seconds for the last fit where the points have taken all of them: a hasty one."""
 
-CV_PARAMETERS = """
-    cv : int, splitter or iterable of (train, test), default=5
-        scikit-learn's meaning. Folds are weights of the rows: nothing is copied."""
-CV_ENGINE = """
-    refit : bool, default=True
-        Fit all rows with the best penalty. Otherwise the coefficients are the means of those of the folds, without a
-        certificate.
-    fit_intercept : bool, default=True
-    tol : float, default=1e-4
-        Certified relative gap of every point of every fold, and of the refit.
-    max_iter : int, default=100
-        Limit on iterations of a fit.
-    time_limit : float, optional
-        Seconds for all of it. Points that time was short of have infinite ``gaps_`` and NaN scores, and the penalty is
-        chosen among those that all folds have (a warning says so); where there is none, ``TimeoutError``.
-    checkpoint : str or path, optional
-        Where points are saved as they are done (with ``.batch`` behind its name), and the refit; the same fit goes on
-        from there.
-    n_jobs, random_state, verbose, callbacks, categorical_features, missing, unknown
-        As in the single model."""
 CV_ATTRIBUTES = """
     gaps_ : ndarray of shape (n_folds, n_penalties)
         Certified relative gap of each point{worst}.
