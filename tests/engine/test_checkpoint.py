@@ -128,6 +128,26 @@ def test_a_damaged_checkpoint_never_gives_a_wrong_result(tmp_path, data, whole):
         model(path).fit(*data)
 
 
+@pytest.mark.parametrize("objective", [0.0, 100.0, 1e9, float("nan")])
+def test_an_objective_is_not_believed(tmp_path, data, objective):
+    """A file with a sound checksum and an objective that its point does not have."""
+    path = tmp_path / "run.ckpt"
+    model(path, max_iter=2).fit(*data)
+    snapshot, origin = read(path)
+    Checkpoint(path, origin).save(replace(snapshot, objective=objective))
+    with pytest.raises(CheckpointError, match="holds an objective of"):
+        model(path).fit(*data)
+
+
+def test_a_bound_is_proven_again(tmp_path, data, whole):
+    """A bound that no pass can tell from a proven one is not reported."""
+    path = tmp_path / "run.ckpt"
+    model(path, max_iter=2).fit(*data)
+    snapshot, origin = read(path)
+    Checkpoint(path, origin).save(replace(snapshot, lower_bound=(1 - 1e-8) * whole.objective_))
+    same(model(path, max_iter=3).fit(*data), model(max_iter=3).fit(*data))
+
+
 def test_files_are_not_trusted(tmp_path):
     path = tmp_path / "run.ckpt"
     path.write_bytes(b"\x80\x04cos\nsystem\n(S'touch pwned'\ntR.")

@@ -144,6 +144,21 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path):
             fitted("kmeans", path)
 
 
+@pytest.mark.parametrize("name", ["kmeans", "svr-kmeans", "semi"])
+def test_objectives_and_bounds_are_not_believed(tmp_path, name):
+    """A file with a sound checksum, and an objective or a bound that is not that of its point."""
+    path = tmp_path / "run.ckpt"
+    fitted(name, path, max_iter=2)
+    [file] = [p for p in tmp_path.iterdir() if not p.name.endswith(".previous")]
+    sound = archive.read(file, KIND, VERSION)
+    archive.write(file, KIND, VERSION, {**sound.meta, "lower_bound": sound.meta["objective"]}, sound.arrays)
+    # The last bits of the bound that was overwritten are lost.
+    np.testing.assert_allclose(bits(fitted(name, path)), whole(name), rtol=1e-12)
+    archive.write(file, KIND, VERSION, {**sound.meta, "objective": 0.0}, sound.arrays)
+    with pytest.raises(CheckpointError, match="holds an objective of 0"):
+        fitted(name, path)
+
+
 KILLED = """
 import sys, numpy as np
 sys.path.insert(0, sys.argv[4])

@@ -1,6 +1,7 @@
 """The one-class SVM against libsvm, and what it shares with the other linear models."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -187,3 +188,77 @@ def test_is_a_sound_problem(monkeypatch, init):
 def test_bad_nu_is_named(nu):
     with pytest.raises(ValueError, match="nu must be a number > 0 and <= 1"):
         LinearOneClassSVM(nu=nu).fit(cloud(20))
+
+
+def uneven(seed, low, high, weights=None):
+    """Rows whose columns have sizes from 10^low to 10^high, and weights."""
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(20, 400)), int(rng.integers(1, 7))
+    sizes = 10 ** rng.uniform(low, high, m)
+    X = (rng.normal(size=(n, m)) + rng.uniform(-3, 3, m) * (rng.random(m) > 0.2)) * sizes
+    nu = float(rng.choice([rng.uniform(0.01, 1), 0.1, 0.5, 0.25]))
+    return X, nu, np.ones(n) if weights is None else 10 ** rng.uniform(*weights, n)
+
+
+def exact_objective(X, coef, offset, nu, weight):
+    """From the definition, in fractions."""
+    size = Fraction(nu) * sum(map(Fraction, weight.tolist()))
+    w, rho = [Fraction(c) / size for c in coef.ravel().tolist()], Fraction(float(offset[0])) / size
+    margins = [rho - sum(Fraction(a) * b for a, b in zip(x, w, strict=True)) for x in X.tolist()]
+    losses = sum(Fraction(s) * z for s, z in zip(weight.tolist(), margins, strict=True) if z > 0)
+    return float(sum(c * c for c in w) / 2 - rho + losses / size)
+
+
+@pytest.mark.parametrize(("low", "high", "weights"), [(-2, 4, None), (-3.5, 6.5, (-6, 6))])
+def test_objectives_are_those_of_coefficients_and_offset(low, high, weights):
+    """Columns of very different sizes: the best rho is chosen at the scale of the scores, and told as it is."""
+    n_proven = 0
+    for seed in range(40):
+        X, nu, weight = uneven(seed, low, high, weights)
+        model = LinearOneClassSVM(nu=nu, tol=1e-6).fit(X, sample_weight=weight)
+        own = exact_objective(X, model.coef_, model.offset_, nu, weight)
+        assert model.objective_ == pytest.approx(own, rel=1e-9, abs=0), seed
+        assert model.lower_bound_ <= model.objective_, seed
+        assert model.gap_ == relative_gap(model.objective_, model.lower_bound_), seed
+        assert model.status_.reached_tolerance == (model.gap_ <= 1e-6), seed
+        outliers = weight[model.predict(X) < 0].sum() / weight.sum()
+        assert outliers <= nu * (1 + 1e-12), seed
+        if model.objective_ < 0:
+            on_or_below = weight[model.decision_function(X) <= 1e-6 * abs(model.offset_)].sum() / weight.sum()
+            assert on_or_below >= nu * (1 - 1e-12), seed
+        n_proven += model.gap_ <= 1e-6
+    assert n_proven >= 30
+
+
+@pytest.mark.parametrize(("seed", "tol"), [(168, 1e-4), (372, 1e-6)])
+def test_nothing_is_not_claimed_where_something_is_better(seed, tol):
+    """Columns from 3e-4 to 3e6: the regression loses the digits of an objective that is small beside its constant."""
+    clarabel = pytest.importorskip("clarabel")
+    X, nu, weight = uneven(seed, -3.5, 6.5, (-6, 6))
+    (n, m), size, cap = X.shape, np.abs(X).max(axis=0), weight / (nu * weight.sum())
+    # The dual over (a, v): the least |v|^2 / 2 with v = X'a, sum a = 1 and 0 <= a <= cap.
+    A = np.block(
+        [
+            [np.ones((1, n)), np.zeros((1, m))],
+            [(X / size).T, -np.diag(1 / size)],
+            [np.eye(n), np.zeros((n, m))],
+            [-np.eye(n), np.zeros((n, m))],
+        ]
+    )
+    P = np.diag(np.repeat([0.0, 1.0], [n, m]))
+    settings = clarabel.DefaultSettings()
+    settings.verbose, settings.tol_gap_abs, settings.tol_gap_rel, settings.tol_feas = False, 1e-13, 1e-11, 1e-12
+    cones = [clarabel.ZeroConeT(1 + m), clarabel.NonnegativeConeT(2 * n)]
+    right = np.concatenate([[1.0], np.zeros(m), cap, np.zeros(n)])
+    matrices = sparse.csc_array(P), np.zeros(n + m), sparse.csc_array(A)
+    w = np.array(clarabel.DefaultSolver(*matrices, right, cones, settings).solve().x[n:])
+    scores = X @ w
+    order = np.argsort(scores)
+    rho = scores[order][np.searchsorted(np.cumsum(weight[order]), nu * weight.sum())]
+    scale = nu * weight.sum()
+    better = exact_objective(X, scale * w, [scale * rho], nu, weight)
+    assert better < -1e-7
+    model = LinearOneClassSVM(nu=nu, tol=tol).fit(X, sample_weight=weight)
+    assert model.lower_bound_ <= better * (1 - 1e-9)
+    assert model.gap_ >= relative_gap(model.objective_, better) * (1 - 1e-9)
+    assert model.status_.reached_tolerance == (model.gap_ <= tol)

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.engine.checkpoint import Checkpoint, Snapshot
+from aidlearn.engine.checkpoint import Checkpoint, CheckpointError, Snapshot
 from aidlearn.engine.clusters import Clusters, near_and_far
 from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution, Trial
-from aidlearn.engine.result import Iteration, Result, StartStep, Status, below, relative_gap
+from aidlearn.engine.result import CROSSING, Iteration, Result, StartStep, Status, below, relative_gap
 from aidlearn.engine.splits import Check, Values
 
 logger = logging.getLogger("aidlearn")
@@ -67,6 +67,8 @@ class _Progress:
     incumbent: Incumbent | None = None
     proven: float = -math.inf
     """The best bound as it was proven; what it is worth beside the incumbent is ``lower_bound``."""
+    told: float = -math.inf
+    """The bound of a file, which proves nothing without its dual: the next solution of its clusters proves it again."""
     stalled: bool = False
     in_time: bool = True
     """Whether there was time left after the start."""
@@ -120,13 +122,29 @@ class _Progress:
             return start.clusters
         logger.info("going on from a checkpoint, after iteration %d", len(saved.history))
         point = problem.resume(saved.arrays)
-        self.incumbent = None if saved.objective is None else Incumbent(point, saved.objective)
-        self.proven, self.stalled = saved.lower_bound, saved.stalled
+        if saved.objective is not None:
+            self.incumbent = Incumbent(point, saved.objective)
+            self._compare()
+        self.proven, self.told, self.stalled = problem.trivial_bound, saved.lower_bound, saved.stalled
         self.steps, self.plan, self.first_is_last = saved.steps, saved.plan, saved.first_is_last
         self.history = list(saved.history)
         self.started -= saved.seconds
         problem.run.add_passes(saved.n_passes)
         return Clusters.restore(problem, saved.arrays)
+
+    def _compare(self) -> None:
+        """Evaluate the incumbent of a file on all entries, by a pass that is not one of the fit that goes on."""
+        assert self.incumbent is not None
+        run = self.problem.run
+        n_passes = run.n_passes
+        objective = self.problem.objective(self.incumbent.point)
+        run.add_passes(n_passes - run.n_passes)
+        # What agrees is kept to its last bits, so that the fit goes on to the same ones.
+        if not abs(objective - self.objective) <= max(CROSSING * abs(objective), self._error()):
+            raise CheckpointError(
+                f"The checkpoint holds an objective of {self.objective:.10g}, its point has {objective:.10g}: it is "
+                "damaged. Delete it to start anew, or give another file."
+            )
 
     def accuracy(self) -> Accuracy:
         """A tenth of the tolerance, so that the split and not the solver decides the gap."""
@@ -182,6 +200,8 @@ class _Progress:
             logger.warning("bound %.17g above the objective %.17g discarded", solution.lower_bound, self.objective)
         elif self.kept(self.proven) == -math.inf or solution.lower_bound > self.proven:
             self.proven = solution.lower_bound
+        if proven < self.told <= proven + CROSSING * abs(proven):
+            self.proven = max(self.proven, self.told)  # it is proven up to rounding, and kept to its last bits
         return proven
 
     def record(self, clusters: Clusters, solution: Solution, check: Values) -> bool:

@@ -301,6 +301,16 @@ class Problem(ABC):
         """How far rounding may have moved the objective of a point, where predictions lose digits (0: hardly)."""
         return 0.0
 
+    def objective(self, point: Any) -> float:
+        """That of a point on all entries, by one pass at the most."""
+        parts = [self.penalty(point)]
+
+        def measure(chunk: Chunk, state: Any) -> tuple[float, None]:
+            return float(self.evaluate(chunk, Trial([point])).objectives[0]), None
+
+        self.run.map(measure, collect=parts.append)
+        return math.fsum(parts)
+
     def penalty(self, point: Any) -> float:
         """The part of the objective that does not depend on the entries."""
         return 0.0

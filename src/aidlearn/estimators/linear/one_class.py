@@ -13,6 +13,7 @@ with the check function of the quantile 1 - nu: the one core, its start and its 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import _num_samples
 
 from aidlearn.data.opening import is_elsewhere
+from aidlearn.data.passes.moments import Moments
 from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.transforms import Projection
 from aidlearn.data.rows.chunk import Chunk
@@ -31,16 +33,21 @@ from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.declared import LinearOneClassParameters, documented
+from aidlearn.estimators.fitting import Fitted
+from aidlearn.estimators.linear.reported import as_reported, with_objective
 from aidlearn.estimators.linear.template import LinearEstimator
+from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import EPS
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss, one_class
 from aidlearn.numerics import Float
 
-ON_HYPERPLANE = 1e-9
-"""Distance from the hyperplane, relative to a typical one, at which a row counts as on it."""
+ON_HYPERPLANE = 1e-10
+"""Distance of a score from the hyperplane, relative to the objective, up to which a row counts as on it."""
+KEPT = 10_000
+"""Rows nearest to the hyperplane among which the best offset is looked for."""
 ROUNDING = 16 * EPS
-"""Of a score, relative to a typical one."""
+"""Of a score, relative to the sizes of its terms."""
 SAME_WEIGHT = 1e-12
 """Relative difference up to which sums of weights are the same."""
 
@@ -113,20 +120,37 @@ class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator)
             # Targets spread about 0 as their direction does, if columns are not too much alike.
             spread = float(np.sqrt(mean**2 @ moments.squares / moments.weight))
             moments = replace(moments, targets=np.array([-spread, spread]))
-            run = run.changed(Projection(mean, level))
+            rows, run = run, run.changed(Projection(mean, level))
             loss = one_class(float(self.nu), moments.weight)
             design = Design.of(loss, moments, ridge=1.0, base=-0.5 * level)
             fit = self._fit_design(run, design, self._start_method(), moments)
-            fit = replace(fit, result=_or_nothing(fit.result, design, mean, level))
-            shift = 0.0
-            if not (run.stopped or fit.result.objective == 0):
-                shift = _settled(run, design, fit.result.point, float(self.nu), ROUNDING * level)
-        point, scale = fit.result.point, float(self.nu) * moments.weight
-        self.coef_ = scale * self._slopes(point[None, : run.n_attributes] + mean, moments)
-        self.offset_ = np.array([scale * (level - float(point[-1]) - shift)])
-        self.intercept_ = -self.offset_
+            fit = self._as_stated(rows.changed(Projection(np.zeros_like(mean), 0.0)), moments, design, fit)
+        self.coef_ = self._slopes(fit.result.point[None], moments)
+        self.intercept_ = fit.result.point[-1:]
+        self.offset_ = 0.0 - self.intercept_
         self._store_certificate([fit], False, run)
         return self
+
+    def _as_stated(self, run: Run, moments: Moments, design: Design, fit: Fitted) -> Fitted:
+        """The fit with ``(coef_, intercept_)`` as its point, the objective of these, and what is proven of it."""
+        nu, mean, result = float(self.nu), moments.mean, fit.result
+        stated, level, rounding = _stated(design), float(mean @ mean), design.objective_error(result.point)
+        point = (result.point + np.append(mean, -level)) / design.loss.scale
+        bound, nothing = _proven(result, stated, point, design.loss, rounding)
+        if nothing:
+            result = replace(result, point=np.zeros_like(point), lower_bound=0.0, status=Status.optimal)
+            return with_objective(replace(fit, result=result), 0.0, 0.0, self.tol)
+        objective = result.objective + rounding
+        if not run.stopped:
+            near = ON_HYPERPLANE * abs(objective) / design.loss.scale
+            point, objective = _settled(run, stated, point, nu, near)
+        fit = replace(fit, result=replace(result, point=point, lower_bound=bound))
+        fit = with_objective(fit, objective, design.trivial_bound, self.tol)
+        [fit] = as_reported(run, moments, [stated], [fit], self.tol)
+        if fit.result.objective < 0:
+            return fit
+        fit = replace(fit, result=replace(fit.result, point=np.zeros_like(point)))
+        return with_objective(fit, 0.0, design.trivial_bound, self.tol)
 
     def _fitted_losses(self) -> list[Loss]:
         raise ValueError("LinearOneClassSVM has no bootstrap: its loss depends on the mean of the rows.")
@@ -145,51 +169,90 @@ class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator)
         return self._decided(X, lambda scores: np.where(scores[:, 0] >= 0, 1, -1))
 
 
-def _or_nothing(result: Result, design: Design, mean: Float, level: float) -> Result:
-    """The result, or w = rho = 0 if that is no worse up to rounding: its objective is 0 exactly.
+def _stated(design: Design) -> Design:
+    """The problem as it is stated, over ``(coef_, -offset_)`` in the units of the rows that are fitted.
 
-    A bound that is 0 up to the same rounding then proves it.
+    Nothing large cancels in it: its targets are 0, while those of the regression and its constant grow with the square
+    of the rows. A constant column is no part of an intercept here.
     """
-    rounding = design.objective_error(result.point)
-    if result.objective < -rounding:
-        return result
-    proven = result.lower_bound >= -rounding
+    scale = design.loss.scale
     return replace(
-        result,
-        point=np.append(-mean, level),
-        objective=0.0,
-        lower_bound=0.0 if proven else result.lower_bound,
-        status=Status.optimal if proven else result.status,
+        design,
+        loss=Loss(scale**2, (0.0,), (0.0,)),
+        ridge=scale**2,
+        linear=np.append(np.zeros(design.n_attributes), scale),
+        base=0.0,
+        constant=np.zeros_like(design.constant),
     )
 
 
-def _settled(run: Run, design: Design, point: Float, nu: float, rounding: float) -> float:
-    """What to take from rho where the objective leaves the choice.
+def _proven(result: Result, stated: Design, point: Float, loss: Loss, rounding: float) -> tuple[float, bool]:
+    """A bound of the problem as it is stated, solved by ``point``, and whether it is 0 up to rounding.
 
-    It is flat in rho between two scores if the rows below have exactly nu of the weight: then rho goes to the middle
-    (as libsvm's). Otherwise rows are on the hyperplane up to rounding, and are to be no outliers. Margins
-    ``z = rho - w'x`` that are nearly 0 may belong to either side.
+    The dual ``a`` of the last clusters proves ``-1/2 |sum_k a_k x_k|^2`` with x_k their means, which has all digits; it
+    is 0 where rows have room to make that sum 0. ``loss`` is that of the regression, ``rounding`` that of its bounds.
     """
-    near = ON_HYPERPLANE * design.typical_margin
-    wanted, cuts = nu * design.weight, (near, -near)
-    above = np.zeros(2)
-    ends = np.array([[np.inf, -np.inf]] * 2)
+    bound = result.lower_bound - rounding
+    if result.solution is None or result.solution.dual is None:
+        return bound, False
+    rows = stated.aggregated_rows(result.clusters.store)
+    rows = replace(rows, e=np.zeros_like(rows.e))
+    # The regression has taken the mean of all rows out of the sum.
+    dual = loss.scale * result.solution.dual + loss.tilts[0] * rows.weight
+    bound = max(bound, certify(rows, dual, point, enough=bound).bound)
+    if bound < -rounding:
+        return bound, False
+    exactly = replace(rows, ridge=np.zeros_like(rows.ridge))
+    return bound, certify(exactly, dual, np.zeros_like(point)).bound > -math.inf
+
+
+def _nearest(rows: Float) -> Float:
+    """Of columns, those that begin with the smallest numbers."""
+    if rows.shape[1] <= KEPT:
+        return rows
+    return rows[:, np.argpartition(np.abs(rows[0]), KEPT)[:KEPT]]
+
+
+def _settled(run: Run, design: Design, point: Float, nu: float, near: float) -> tuple[Float, float]:
+    """The point with the best rho beside its w, a quantile of the scores, and its objective, by one pass.
+
+    The objective is flat in rho between two scores if the rows below have exactly nu of the weight: then rho goes to
+    the middle (as libsvm's). Rows up to ``near`` below it are on the hyperplane, and are to be no outliers. A quantile
+    beyond the nearest rows is approached only.
+    """
+    outliers = np.zeros(2)  # their weight, and the sum of their margins z = rho - w'x
+    kept = [np.empty((3, 0))]  # margins, weights and sizes of the scores of the nearest rows
 
     def measure(chunk: Chunk, state: Any) -> tuple[tuple[Float, Float], None]:
-        used = chunk.weight > 0
+        used = np.flatnonzero(chunk.weight > 0)
         z, weight = design.margins(chunk, point)[used], chunk.weight[used]
-        sides = [z > cut for cut in cuts]
-        found = [[z[side].min(initial=np.inf), z[~side].max(initial=-np.inf)] for side in sides]
-        return (np.array([weight[side].sum() for side in sides]), np.array(found)), None
+        nearest = _nearest(np.stack([z, weight, used]))
+        few = chunk.select(nearest[2].astype(np.int64))
+        nearest[2] = replace(few, X=abs(few.X)) @ np.abs(point[:-1])
+        return (_beyond(z, weight), nearest), None
 
     def collect(part: tuple[Float, Float]) -> None:
-        above[:] += part[0]
-        ends[:, 0] = np.minimum(ends[:, 0], part[1][:, 0])
-        ends[:, 1] = np.maximum(ends[:, 1], part[1][:, 1])
+        outliers[:] += part[0]
+        kept[0] = _nearest(np.concatenate([kept[0], part[1]], axis=1))
 
     run.map(measure, collect=collect)
-    for weight, (least, most) in zip(above, ends, strict=True):
-        if abs(weight - wanted) <= SAME_WEIGHT * wanted and np.isfinite(least + most):
-            return float(least + most) / 2
-    furthest = float(ends[0, 1])
-    return max(furthest, 0.0) + rounding if furthest >= -near else 0.0
+    z, weight, size = kept[0][:, np.argsort(-kept[0][0], kind="stable")]
+    elsewhere = outliers - _beyond(z, weight)
+    wanted = nu * design.weight
+    reached = elsewhere[0] + np.cumsum(weight)
+    last = min(int(np.searchsorted(reached, wanted * (1 - SAME_WEIGHT))), len(z) - 1)
+    follows = float(z[last + 1]) if last + 1 < len(z) else -math.inf
+    near = max(near, ROUNDING * float(size[last]))
+    if reached[last] <= wanted * (1 + SAME_WEIGHT) and near < z[last] - follows < math.inf:
+        shift = float(z[last] + follows) / 2
+    else:
+        tied = int(np.flatnonzero(z <= z[last] + near)[0])
+        shift = float(z[tied] + ROUNDING * size[tied])
+    settled = np.append(point[:-1], point[-1] + shift)
+    losses = elsewhere[1] - shift * elsewhere[0] + _beyond(z - shift, weight)[1]
+    return settled, design.penalty(settled) + design.loss.scale * float(losses)
+
+
+def _beyond(z: Float, weight: Float) -> Float:
+    """Weight of the outliers, and the weighted sum of their margins."""
+    return np.array([weight[z > 0].sum(), weight @ np.maximum(z, 0.0)])
