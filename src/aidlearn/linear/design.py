@@ -188,10 +188,12 @@ class Design:
 
     @cached_property
     def ignored(self) -> NDArray[np.bool_]:
-        """Variables without information that no constraint and no linear term knows either."""
+        """Variables without information that no constraint, no linear term and no other variable knows either."""
         told = np.zeros(self.n_variables, dtype=bool) if self.linear is None else self.linear != 0
         if self.region is not None:
             told |= (abs(self.region.G).sum(axis=0) > 0) | self.region.E.any(axis=0)
+        if self.quadratic is not None:
+            told[: self.n_attributes] |= np.count_nonzero(self.quadratic, axis=0) > 1
         return self.constant & ~told
 
     def inside(self, point: Float) -> Float:
