@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 EXACT_FIT = 1e-10
 """Part of the targets' size below which an objective may be that of an exact fit, spoilt by rounding."""
+SINGULAR = 8 * EPS
+"""Eigenvalue of a matrix with unit diagonal, for each of its rows and over the largest, up to which it may be 0."""
 NOISE = 8 * EPS
 """Rounding of a margin, relative to the numbers it is the difference of."""
 
@@ -141,7 +143,7 @@ class Design:
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to where the rows are: they know nothing of terms of the point alone."""
-        return {**self.__dict__, "quadratic": None, "linear": None, "region": None, "frame": None}
+        return {**self.__dict__, "quadratic": None, "_root": None, "linear": None, "region": None, "frame": None}
 
     @property
     def n_attributes(self) -> int:
@@ -188,8 +190,26 @@ class Design:
         slopes = point[: self.n_attributes]
         penalty = float(0.5 * self.ridge * slopes @ slopes + self.l1 * np.abs(slopes).sum() + self.base)
         if self.quadratic is not None:
-            penalty += 0.5 * float(slopes @ self.quadratic @ slopes)
+            penalty += 0.5 * self._curved(self.quadratic, slopes)
         return penalty if self.linear is None else penalty + float(self.linear @ point)
+
+    def _curved(self, P: Float, slopes: Float) -> float:
+        """``w'Pw``; of a singular P as a sum of squares, which is never negative, without those that are rounding."""
+        if self._root is None:
+            return float(slopes @ P @ slopes)
+        parts = self._root @ slopes
+        parts[np.abs(parts) <= NOISE * len(slopes) * (np.abs(self._root) @ np.abs(slopes))] = 0.0
+        return float(parts @ parts)
+
+    @cached_property
+    def _root(self) -> Float | None:
+        """R with P = R'R, where P is singular up to rounding."""
+        assert self.quadratic is not None
+        size = np.sqrt(np.maximum(self.quadratic.diagonal(), 0.0))
+        inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+        values, vectors = np.linalg.eigh(self.quadratic * np.outer(inverse, inverse))
+        known = values > SINGULAR * len(values) * values[-1]
+        return None if known.all() else np.asarray(np.sqrt(values[known])[:, None] * vectors[:, known].T * size)
 
     def penalty_gradient(self, point: Float) -> Float:
         """That of the quadratic and the linear term."""
