@@ -340,3 +340,14 @@ def test_monotone_quantiles():
     rises = [(np.eye(15)[j + 1] - np.eye(15)[j], 0.0, np.inf) for j in range(14)]
     optimum, _ = solve_by_highs(program(X, y, slopes=(-0.2, 0.8), rows=rises, intercept=False))
     assert model.objective_ == pytest.approx(optimum, rel=1e-7)
+
+
+def test_a_constant_column_that_the_quadratic_term_ties_to_another():
+    pytest.importorskip("clarabel")
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.normal(size=500), np.full(500, 5.0)]
+    y, P = 10 + X[:, 0] + rng.laplace(size=500), np.array([[200.0, 100.0], [100.0, 200.0]])
+    model = PiecewiseLinearModel(quadratic=P, tol=1e-7).fit(X, y)
+    optimum, _ = solve_by_clarabel(program(X, y, P=P))
+    assert model.objective_ == pytest.approx(optimum, rel=1e-7)
+    assert model.gap_ <= 1e-7

@@ -90,7 +90,7 @@ class _Progress:
     @property
     def lower_bound(self) -> float:
         """The proven bound, below the objective."""
-        return max(self.kept(self.proven), self.problem.trivial_bound)
+        return max(self.kept(self.proven), self.kept(self.problem.trivial_bound))
 
     def kept(self, bound: float) -> float:
         """What a bound is worth beside the incumbent."""
@@ -158,7 +158,7 @@ class _Progress:
         """
         several = bool(self.history)
         if self.incumbent is not None and not several:
-            gap = relative_gap(self.objective, max(solution.lower_bound, self.problem.trivial_bound))
+            gap = relative_gap(self.objective, self.kept(max(solution.lower_bound, self.problem.trivial_bound)))
             several = gap > (UNLIKELY if self.first_is_last else 1.0) * self.limits.tol
         trial = self.problem.split_trial(solution, self.incumbent, clusters) if several else None
         return trial if trial and trial.points[0] is solution.point else Trial([solution.point])
@@ -186,7 +186,7 @@ class _Progress:
         self.late = time.monotonic() >= self.deadline
         # A start that ended too late has looked at that case.
         new = bool(self.history) or self.in_time or solution.point is not (before and before.point)
-        gap = relative_gap(self.objective, max(self.proven, solution.lower_bound))
+        gap = relative_gap(self.objective, self.kept(max(self.proven, solution.lower_bound)))
         enough = USELESS if self.late else self.limits.tol
         if (self.late or self.stalled) and new and gap > enough:
             cheap = self.problem.last_resort()
@@ -252,7 +252,9 @@ class _Progress:
 
     def status(self, problem: Problem, solution: Solution, check: Values) -> Status | None:
         """Why to stop after this iteration, or None to go on."""
-        in_one_region = problem.one_region(solution, self.gap, self.limits.tol) if check.n_violated == 0 else None
+        discarded = self.kept(solution.lower_bound) == -math.inf < solution.lower_bound
+        settled = check.n_violated == 0 and not discarded
+        in_one_region = problem.one_region(solution, self.gap, self.limits.tol) if settled else None
         if in_one_region is not None:
             return in_one_region
         if self.gap <= self.limits.tol:

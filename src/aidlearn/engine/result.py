@@ -67,7 +67,11 @@ def below(lower_bound: float, objective: float, rounding: float = 0.0) -> float:
 
 
 def relative_gap(objective: float, lower_bound: float) -> float:
-    """``(E - F) / |E|``, the paper's optimality gap; an objective of 0 is closed if the bound is 0, too."""
+    """``(E - F) / |E|``, the paper's optimality gap; an objective of 0 is closed if the bound is 0, too.
+
+    It is never negative: a bound above the objective is worth what :func:`below` leaves of it.
+    """
+    lower_bound = below(lower_bound, objective)
     if objective == 0:
         return 0.0 if lower_bound >= -NOTHING else math.inf
     return (objective - lower_bound) / abs(objective)
@@ -166,6 +170,16 @@ class Result:
     """What the start evaluated before the first iteration, where it tells."""
     plan: Mapping[str, Any] = field(default_factory=dict)
     """What the initial clusters follow from, by name, where the start tells."""
+
+    def __post_init__(self) -> None:
+        self.judge()
+
+    def judge(self) -> None:
+        """Hold the bound against the objective, when either is new: a success whose bound is discarded is none."""
+        kept = below(self.lower_bound, self.objective)
+        if kept == -math.inf < self.lower_bound and self.status.reached_tolerance:
+            self.status = Status.numerical
+        self.lower_bound = kept
 
     @property
     def gap(self) -> float:

@@ -272,6 +272,8 @@ class AIDEstimator(BaseEstimator, ABC):
             return (np.asarray(values) if array else values) if several else values[0]
 
         results = [fit.result for fit in fits]
+        for result in results:
+            result.judge()
         self.objective_ = keep([r.objective for r in results])
         self.lower_bound_ = keep([r.lower_bound for r in results])
         self.gap_ = keep([r.gap for r in results])

@@ -20,7 +20,7 @@ from aidlearn.data.rows.threads import n_threads, one_blas_thread
 from aidlearn.data.tables.conversion import feature_rows, linear_scores
 from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.engine.problem import Problem
-from aidlearn.engine.result import Result, Status, below
+from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import AIDEstimator
 from aidlearn.estimators.checks import check_number, generator
 from aidlearn.estimators.fitting import Fitted, fit_problem
@@ -121,7 +121,8 @@ class KernelMachine(AIDEstimator):
 
     def _reconsider(self, result: Result) -> None:
         """Bound and status beside the objective that was computed last."""
-        result.lower_bound = max(below(result.lower_bound, result.objective), 0.0)
+        result.judge()
+        result.lower_bound = max(result.lower_bound, 0.0)
         if result.status in (Status.gap, Status.numerical):
             result.status = Status.gap if result.gap <= self.tol else Status.numerical
 

@@ -276,7 +276,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         if self.refine and not run.stopped:
             better = refine(problem, Incumbent(result.point, result.objective), deadline)
             result.point, result.objective = better.point, better.objective
-            result.lower_bound = min(result.lower_bound, result.objective)
+            result.judge()
         return fit
 
     @property

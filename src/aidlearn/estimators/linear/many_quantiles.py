@@ -195,4 +195,4 @@ class ManyQuantiles:
         for k, solved in saved.solved.items():
             self.solved[k] = solved
             if solved.gap <= self.model.tol:
-                self._take(k, replace(solved, lower_bound=below(solved.lower_bound, solved.objective)), next(history))
+                self._take(k, solved, next(history))

@@ -64,7 +64,7 @@ def as_reported(run: Run, moments: Moments, designs: list[Design], fits: list[Fi
 def with_objective(fit: Fitted, objective: float, trivial_bound: float, tol: float) -> Fitted:
     """A fit with the objective that its point has; the bound is what was proven, or a trivial one."""
     before = fit.result
-    bound = max(below(before.lower_bound, objective), trivial_bound)
+    bound = max(below(before.lower_bound, objective), below(trivial_bound, objective))
     gap = relative_gap(objective, bound)
     status = before.status
     if status is Status.numerical and gap <= tol:

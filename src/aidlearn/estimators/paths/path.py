@@ -35,7 +35,7 @@ from aidlearn.estimators.batch_file import PART, BatchFile
 from aidlearn.estimators.checks import check_flag, check_number
 from aidlearn.estimators.fitting import checkpoint_of
 from aidlearn.estimators.linear.template import LinearEstimator
-from aidlearn.estimators.paths.points import DOUBT, Path, Told, proven_gap
+from aidlearn.estimators.paths.points import DOUBT, Path, Told
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.sharpen import Band, few_entries
@@ -209,7 +209,7 @@ class CrossValidated(LinearEstimator):
         paths = [[path[k] for k in back] for path in paths]
         missing = np.full(rows.run.n_attributes + self.fit_intercept, np.nan)
         points = np.array([[[missing if s is None else s.point for s in at] for at in path] for path in paths])
-        gaps = np.array([[[np.inf if s is None else proven_gap(s) for s in at] for at in path] for path in paths])
+        gaps = np.array([[[np.inf if s is None else s.gap for s in at] for at in path] for path in paths])
         self.gaps_ = gaps.swapaxes(1, 2).max(axis=0)
         return points.swapaxes(1, 2)
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aidlearn.data.passes.run import Run
-from aidlearn.engine.result import below, relative_gap
 from aidlearn.estimators.batch_file import BatchFile
 from aidlearn.estimators.fitting import BatchProgress, tell_batch
 from aidlearn.linear.model.design import Design
@@ -84,11 +83,6 @@ class Told:
             self.solved[k] = better(self.solved[k], solved) if k in self.solved else solved
         if not seen:
             return
-        seconds, worst = time.monotonic() - self.started, max(proven_gap(solved) for solved in self.solved.values())
+        seconds, worst = time.monotonic() - self.started, max(solved.gap for solved in self.solved.values())
         self.file.save(self.solved, self.run.n_passes, seconds)
         tell_batch(self.callbacks, BatchProgress(len(self.solved), self.file.n_members, worst, seconds))
-
-
-def proven_gap(solved: Solved) -> float:
-    """The gap, with a bound that rounding has lifted above the objective lowered again."""
-    return relative_gap(solved.objective, below(solved.lower_bound, solved.objective))

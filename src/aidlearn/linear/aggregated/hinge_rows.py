@@ -35,6 +35,8 @@ NO_INTERCEPT = 1e-14
 """Up to this mean of signs (of at most 1) no cluster says anything about the intercept."""
 
 
+NOTHING_LEFT = 1e-14
+"""Part of its numbers up to which what centring leaves of a column is rounding."""
 ROUNDED = 1e-9
 """Part of the larger margins below which others are rounding errors beside them."""
 LEAST_UNIT = 1e-4
@@ -189,18 +191,22 @@ class Basis:
         safe = np.where(spread > 0, spread, 1.0)
         rms = np.sqrt(columns.weighted_squares(s, safe) / s.sum())
         # A column that centring has turned into rounding noise carries nothing: scale 0 fixes its variable.
-        scale = np.where(spread > 1e-14 * largest, safe * np.maximum(rms, 1e-4), 0.0)
+        scale = np.where(spread > NOTHING_LEFT * largest, safe * np.maximum(rms, 1e-4), 0.0)
         row_units = None
         if n < K:
-            limits = rows.A.part(n, K).centred(centre)
+            given = rows.A.part(n, K)
+            limits = given.centred(centre)
             # What no other row tells of a variable its constraints do.
-            scale = np.where(scale > 0, scale, limits.maxima())
+            sizes = limits.maxima()
+            scale = np.where(scale > 0, scale, np.where(sizes > NOTHING_LEFT * given.maxima(), sizes, 0.0))
             inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
             sizes = abs(limits) @ inverse
             row_units = np.divide(1.0, sizes, out=np.ones_like(sizes), where=sizes > 0)
             columns = joined([columns, limits.scaled_rows(row_units)])
         if rows.linear is not None:
-            scale = np.where(scale > 0, scale, (rows.linear != 0).astype(np.float64))
+            pull, size = np.abs(rows.linear - centre * rows.linear[-1]), np.abs(rows.linear)
+            pulled = pull > NOTHING_LEFT * (size + np.abs(centre) * size[-1])
+            scale = np.where(scale > 0, scale, pulled.astype(np.float64))
         weakest = 1.0
         if not rows.ridge.any():
             dependent, weakest = columns.dependent(scale)

@@ -20,7 +20,7 @@ from scipy import sparse
 from aidlearn.data.passes.moments import Moments
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.sums import Sums
-from aidlearn.linear.aggregated.hinge_rows import EPS, HingeRows, power_of_two, ranked
+from aidlearn.linear.aggregated.hinge_rows import EPS, NO_INTERCEPT, HingeRows, power_of_two, ranked
 from aidlearn.linear.constraints.coordinates import Coordinates
 from aidlearn.linear.constraints.region import Region
 from aidlearn.linear.model.losses import Loss
@@ -31,6 +31,8 @@ from aidlearn.numerics import Float
 
 EXACT_FIT = 1e-10
 """Part of the targets' size below which an objective may be that of an exact fit, spoilt by rounding."""
+SINGULAR = 8 * EPS
+"""Eigenvalue of a matrix with unit diagonal, for each of its rows and over the largest, up to which it may be 0."""
 NOISE = 8 * EPS
 """Rounding of a margin, relative to the numbers it is the difference of."""
 
@@ -55,6 +57,12 @@ class Design:
     """Weighted sum of squares of each variable's (centred) column."""
     constant: NDArray[np.bool_]
     """Variables without information (constant columns, next to an intercept): their coefficients stay 0."""
+    levels: Float
+    """Constant columns beside an intercept that is told: the number in each of them, 0 for all other variables.
+
+    An intercept that no constraint and no linear term knows does what a constant column does. One with bounds or a
+    price does not: then a constant column is what lets predictions move together, and is no more centred.
+    """
     weight: float
     """Sum of the weights."""
     effective: float
@@ -106,6 +114,11 @@ class Design:
             centre = centre.copy()
             centre[layout.sparse] = 0.0
             squares[layout.sparse] = moments.raw_squares[layout.sparse]
+        levels = np.zeros(len(squares))
+        if fit_intercept and _told(linear, region, len(squares))[-1]:
+            single = np.flatnonzero(squares[:-1] == 0)
+            levels[single] = centre[single]
+            centre, squares[single] = np.where(squares[:-1] > 0, centre, 0.0), moments.raw_squares[single]
         return cls(
             loss=loss,
             fit_intercept=fit_intercept,
@@ -114,6 +127,7 @@ class Design:
             centre=centre,
             column_squares=squares,
             constant=squares == 0,
+            levels=levels,
             weight=moments.weight,
             effective=moments.effective,
             raw_squares=moments.raw_squares,
@@ -128,7 +142,7 @@ class Design:
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to where the rows are: they know nothing of terms of the point alone."""
-        return {**self.__dict__, "quadratic": None, "linear": None, "region": None, "coordinates": None}
+        return {**self.__dict__, "quadratic": None, "_root": None, "linear": None, "region": None, "coordinates": None}
 
     @property
     def n_attributes(self) -> int:
@@ -177,8 +191,26 @@ class Design:
         slopes = point[: self.n_attributes]
         penalty = float(0.5 * self.ridge * slopes @ slopes + self.l1 * np.abs(slopes).sum() + self.base)
         if self.quadratic is not None:
-            penalty += 0.5 * float(slopes @ self.quadratic @ slopes)
+            penalty += 0.5 * self._curved(self.quadratic, slopes)
         return penalty if self.linear is None else penalty + float(self.linear @ point)
+
+    def _curved(self, P: Float, slopes: Float) -> float:
+        """``w'Pw``; of a singular P as a sum of squares, which is never negative, without those that are rounding."""
+        if self._root is None:
+            return float(slopes @ P @ slopes)
+        parts = self._root @ slopes
+        parts[np.abs(parts) <= NOISE * len(slopes) * (np.abs(self._root) @ np.abs(slopes))] = 0.0
+        return float(parts @ parts)
+
+    @cached_property
+    def _root(self) -> Float | None:
+        """R with P = R'R, where P is singular up to rounding."""
+        assert self.quadratic is not None
+        size = np.sqrt(np.maximum(self.quadratic.diagonal(), 0.0))
+        inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+        values, vectors = np.linalg.eigh(self.quadratic * np.outer(inverse, inverse))
+        known = values > SINGULAR * len(values) * values[-1]
+        return None if known.all() else np.asarray(np.sqrt(values[known])[:, None] * vectors[:, known].T * size)
 
     def penalty_gradient(self, point: Float) -> Float:
         """That of the quadratic and the linear term."""
@@ -189,10 +221,10 @@ class Design:
 
     @cached_property
     def ignored(self) -> NDArray[np.bool_]:
-        """Variables without information that no constraint and no linear term knows either."""
-        told = np.zeros(self.n_variables, dtype=bool) if self.linear is None else self.linear != 0
-        if self.region is not None:
-            told |= (abs(self.region.G).sum(axis=0) > 0) | self.region.E.any(axis=0)
+        """Variables without information that no constraint, no linear term and no other variable knows either."""
+        told = _told(self.linear, self.region, self.n_variables)
+        if self.quadratic is not None:
+            told[: self.n_attributes] |= np.count_nonzero(self.quadratic, axis=0) > 1
         return self.constant & ~told
 
     def inside(self, point: Float) -> Float:
@@ -363,8 +395,7 @@ class Design:
         layout = self.layout
         if layout is None or sums.singles is None:
             means = sums.dense[used, :-2] / sums.dense[used, -1:]
-            means[:, self.ignored] = 0.0
-            return Dense(means)
+            return Dense(self._with_constants(means, self.ignored, self.levels))
         from aidlearn.linear.rows.compiled import split_columns
 
         alone = sums.alone
@@ -382,8 +413,17 @@ class Design:
         dense = np.empty((int(used.sum()), q))
         here = alone[used]
         dense[here], dense[~here] = cells[:, :q], groups[:, layout.dense]
-        dense[:, self.ignored[layout.dense]] = 0.0
+        dense = self._with_constants(dense, self.ignored[layout.dense], self.levels[layout.dense])
         return Hybrid.of_parts(dense, others, groups[:, layout.sparse], np.flatnonzero(~here), layout)
+
+    def _with_constants(self, means: Float, ignored: NDArray[np.bool_], levels: Float) -> Float:
+        """The same with columns that are ignored 0, and constant ones what they are: sums of many rows round them."""
+        means[:, ignored] = 0.0
+        told = np.flatnonzero(levels)
+        if len(told):
+            one = means[:, -1] if np.abs(means[:, -1]).max() > NO_INTERCEPT else np.zeros(len(means))
+            means[:, told] = np.outer(one, levels[told])
+        return means
 
     def _extra_rows(self, rows: Any, sums: Sums) -> Matrix:
         """Rows of penalties and constraints (a CSR matrix), stored like those of the clusters."""
@@ -403,6 +443,12 @@ class Design:
 def _no_groups(layout: Layout) -> tuple[Float, NDArray[np.intp], Any]:
     """What a hybrid matrix without full rows has of them."""
     return np.zeros((0, len(layout.sparse))), np.empty(0, dtype=np.intp), (layout.dense, layout.sparse)
+
+
+def _told(linear: Float | None, region: Region | None, n_variables: int) -> NDArray[np.bool_]:
+    """Variables that a constraint or the linear term knows."""
+    told = np.zeros(n_variables, dtype=bool) if linear is None else linear != 0
+    return told if region is None else told | (abs(region.G).sum(axis=0) > 0) | region.E.any(axis=0)
 
 
 def _mean_deviation(targets: Float) -> float:

@@ -17,8 +17,8 @@ from scipy import sparse
 
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.compiled import rows_of, vector
-from aidlearn.linear.passes import in_numpy as plain
-from aidlearn.linear.passes import kernels
+from aidlearn.linear.passes.records import in_numpy as plain
+from aidlearn.linear.passes.records import kernels
 from aidlearn.linear.passes.records import Groups, LocalSums, Split
 from aidlearn.linear.rows.matrix import Dense, Matrix
 from aidlearn.numerics import Float, Int
