@@ -167,6 +167,10 @@ class Result:
     plan: Mapping[str, Any] = field(default_factory=dict)
     """What the initial clusters follow from, by name, where the start tells."""
 
+    def __post_init__(self) -> None:
+        if math.isnan(self.objective):
+            raise ArithmeticError("The objective of the fit is not a number: rescale X and y to ordinary size.")
+
     @property
     def gap(self) -> float:
         """``(objective - lower_bound) / |objective|``."""
