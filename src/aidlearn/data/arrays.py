@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from aidlearn.data.chunk import Chunk, Float, Int
+from aidlearn.data.numbers import refuse_lossy
 from aidlearn.data.source import DataSource
 from aidlearn.data.threads import n_threads, spread
 
@@ -98,6 +99,7 @@ def to_csr(X: Any) -> Any:
         raise ValueError(f"X is a damaged sparse matrix: its indptr does not cut {stored} numbers into rows.")
     if csr.nnz and not (csr.indices.min() >= 0 and csr.indices.max() < csr.shape[1]):
         raise ValueError(f"X is a damaged sparse matrix: it has column indices outside 0 to {csr.shape[1] - 1}.")
+    refuse_lossy(csr.data, "X", first=None)
     if not csr.has_canonical_format:  # several values in one cell, or cells out of order
         csr = csr.copy()
         csr.sum_duplicates()
