@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from aidlearn.data.chunk import Float
 from aidlearn.data.files import Block
 from aidlearn.data.frames import arrow_dictionary, number_dictionary
+from aidlearn.data.numbers import refuse_lossy
 from aidlearn.data.recipe import Recipe, TableOutline
 
 
@@ -128,7 +129,7 @@ class ColumnChoice:
             X = np.empty((rows, len(self.names))) if into is None else into[:rows]
             first = 0
             for batch in batches:
-                columns = [_floats(batch.column(name)) for name in self.columns]
+                columns = [_floats(batch.column(name), name) for name in self.columns]
                 np.stack(columns, axis=1, out=X[first : first + batch.num_rows])
                 first += batch.num_rows
         else:
@@ -157,18 +158,18 @@ class ColumnChoice:
         """The different values of a column of a batch, and which of them each row has (-1: none)."""
         column, kind = batch.column(self.columns[j]), self.outline.kinds[j]
         if kind == "number":
-            return number_dictionary(_floats(column))
+            return number_dictionary(_floats(column, self.columns[j]))
         if kind == "boolean":
             truths = _floats(column)
             return [False, True], np.where(np.isnan(truths), -1, np.nan_to_num(truths)).astype(np.int8)
         return arrow_dictionary(column)
 
     @staticmethod
-    def raw(column: Any) -> NDArray[Any]:
+    def raw(column: Any, name: str = "target") -> NDArray[Any]:
         """A target as it is stored: texts as texts, whole numbers and truth values as what they are."""
         if is_number(column.type):
             whole = _is_whole(column.type) and column.null_count == 0
-            return np.asarray(column.to_numpy(zero_copy_only=False)) if whole else _floats(column)
+            return np.asarray(column.to_numpy(zero_copy_only=False)) if whole else _floats(column, name)
         encoded = _plain(column).dictionary_encode()
         values = np.array(encoded.dictionary.to_pylist())
         if encoded.null_count:
@@ -178,8 +179,8 @@ class ColumnChoice:
         return values[indices.to_numpy()]
 
 
-def _column(batches: Sequence[Any], name: str, values: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
-    return np.concatenate([values(batch.column(name)) for batch in batches])
+def _column(batches: Sequence[Any], name: str, values: Callable[[Any, str], NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate([values(batch.column(name), name) for batch in batches])
 
 
 def _plain(column: Any) -> Any:
@@ -236,7 +237,11 @@ def arrow_kind(kind: Any) -> str:
     return "binary" if "binary" in str(kind) else "other"
 
 
-def _floats(column: Any) -> NDArray[Any]:
+def _floats(column: Any, name: str = "") -> NDArray[Any]:
+    import pyarrow as pa
+
+    if pa.types.is_int64(column.type) or pa.types.is_uint64(column.type):
+        refuse_lossy(pa.chunked_array([column]), f"Column {name!r}", first=None)
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype == object:  # decimals, and booleans with nulls
         return np.array([np.nan if value is None else float(value) for value in values])

@@ -23,6 +23,7 @@ from aidlearn.data.frames import (
     encode_columns,
     is_table,
 )
+from aidlearn.data.numbers import refuse_lossy
 from aidlearn.data.recipe import EncodedRows, Recipe, Rules, refuse_columns
 from aidlearn.data.source import DataSource
 from aidlearn.data.targets import absent_values
@@ -93,8 +94,9 @@ def complete_rows(X: Any, y: Any, sample_weight: Any, rules: Rules) -> NDArray[n
     X = X.X if isinstance(X, EncodedRows) else check_features(X, array=rules.by_dtype)
     columns = columns_of(X, rules)
     keep = ~(missing_cells(X) if columns is None else columns.missing_rows(checked_factors(columns, rules)))
-    for values in (y, sample_weight):
+    for what, values in (("y", y), ("sample_weight", sample_weight)):
         if values is not None and np.ndim(values) == 1:
+            refuse_lossy(values, what)
             check_consistent_length(X, values)
             keep &= ~absent_values(values)
     if not keep.any():
@@ -147,7 +149,10 @@ def check_features(X: Any, minimum: int = 1, array: bool = True) -> Any:
             _check_shape(X)
             return X
         X = found
-    if sparse.issparse(X):
+    if not sparse.issparse(X):
+        refuse_lossy(X, "X")
+        X = np.ma.getdata(X) if np.ma.isMaskedArray(X) else X
+    else:
         X = to_csr(X)
     return check_array(
         X,
@@ -194,6 +199,7 @@ def refuse_repeated_names(X: Any) -> None:
 
 def check_target(y: Any) -> Float:
     """A 1-D float64 array."""
+    refuse_lossy(y, "y")
     if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
         y = y.to_numpy()
     flat = y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
@@ -208,6 +214,7 @@ def check_target(y: Any) -> Float:
 def check_weight(sample_weight: Any, n: int) -> Float:
     if sample_weight is None:
         return np.ones(n)
+    refuse_lossy(sample_weight, "sample_weight")
     weight = np.asarray(sample_weight, dtype=np.float64)
     if weight.ndim == 0:
         return np.full(n, float(weight))

@@ -26,6 +26,7 @@ from aidlearn.data.dask_input import (
     levels_of,
     partitions_of,
 )
+from aidlearn.data.numbers import refuse_lossy
 from aidlearn.data.recipe import LevelsFound, Recipe, Rules, make_recipe, refuse_columns
 from aidlearn.data.remote import Batches, RemotePasses, Sealed, StoredRows, remote_target_counts
 from aidlearn.data.source import DataSource
@@ -240,6 +241,7 @@ def _as_dask(values: Any, what: str, lengths: Int) -> Any:
     """Values in memory beside a collection, cut as it is."""
     import dask.array as da
 
+    refuse_lossy(values, what, whole=False)
     array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     if array.ndim == 0 or len(array) != lengths.sum():
         raise ValueError(f"X has {lengths.sum()} rows, but {what} has shape {array.shape}.")

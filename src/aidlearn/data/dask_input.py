@@ -15,6 +15,7 @@ from scipy import sparse
 from aidlearn.data.chunk import Int
 from aidlearn.data.columns import choose_columns
 from aidlearn.data.frames import ArrayColumns, Columns, FrameColumns, TableSource
+from aidlearn.data.numbers import refuse_lossy
 from aidlearn.data.recipe import LevelsFound, Recipe, TableOutline
 from aidlearn.data.remote import Backend
 
@@ -128,7 +129,9 @@ class Matrix:
         if self.recipe is None and self.dtype == "float32" and hasattr(piece, "iloc"):
             return np.asarray(self._chosen(piece).to_numpy(dtype=np.float32))
         if self.recipe is None and not hasattr(piece, "iloc"):
-            return np.asarray(self._chosen(piece))
+            array = np.asarray(self._chosen(piece))
+            refuse_lossy(array, "X", first=None)
+            return array
         columns = self.inputs(piece)
         nothing = np.broadcast_to(0.0, columns.n_rows)
         return TableSource(columns, nothing, nothing, None, self.recipe).rows(0, columns.n_rows).X
@@ -188,9 +191,12 @@ class Vector:
                 return np.asarray(values.to_numpy(dtype=object, na_value=np.nan))
             if isinstance(values.dtype, np.dtype):
                 return np.asarray(values.to_numpy())
+            if values.isna().any():
+                refuse_lossy(values, f"Column {values.name!r}", first=None)
             if values.isna().any() or values.dtype.kind == "f":
                 return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-            return np.asarray(values.to_numpy(dtype=bool if values.dtype.kind == "b" else np.int64))
+            kinds = {"b": np.bool_, "u": np.uint64}
+            return np.asarray(values.to_numpy(dtype=kinds.get(values.dtype.kind, np.int64)))
         array = np.asarray(piece)
         return array[:, self.column or 0] if array.ndim == 2 else array
 
