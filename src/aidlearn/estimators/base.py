@@ -291,11 +291,11 @@ class AIDEstimator(BaseEstimator, ABC):
         return frame.select(names).to_native() if set(names) <= set(frame.columns) else X
 
     def _checked(self, X: Any) -> Any:
-        """Rows to be predicted, with as many columns as the fit had and of the same names."""
+        """Rows to be predicted, with as many columns as the fit had and of the same names, or encoded already."""
         if hasattr(self, "formula_") and not isinstance(X, EncodedRows):
             X = self._by_formula(X)
         if isinstance(X, EncodedRows):
-            return X.X
+            return X
         X = collected(X)
         if hasattr(self, "recipe_"):
             refuse_arrays(X, self.recipe_, hasattr(self, "feature_names_in_"))
