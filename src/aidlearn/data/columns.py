@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from aidlearn.data.chunk import Float
 from aidlearn.data.files import Block
 from aidlearn.data.frames import arrow_dictionary, number_dictionary
 from aidlearn.data.recipe import Recipe, TableOutline
+from aidlearn.data.text_columns import level_of
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ class ColumnChoice:
     """What a row is called in messages."""
     drops = False
     """Whether rows with missing cells are left out."""
+    decimal: str | None = None
+    """The decimal mark of a text file."""
 
     def __init__(
         self,
@@ -96,6 +99,12 @@ class ColumnChoice:
         """The same columns, encoded by a recipe."""
         choice = copy(self)
         choice.recipe, choice.drops = recipe, drops
+        return choice
+
+    def reading(self, kinds: list[str]) -> ColumnChoice:
+        """The same columns, read as other kinds."""
+        choice = copy(self)
+        choice.outline = replace(self.outline, kinds=kinds)
         return choice
 
     @property
@@ -146,6 +155,8 @@ class ColumnChoice:
         parts = []
         for batch in batches:
             values, codes = self.dictionary(batch, j)
+            if self.decimal is not None and self.outline.kinds[j] == "text":
+                values = [level_of(value, column.kind, self.decimal) for value in values]
             parts.append(self.recipe.positions(column, values, codes, partial(self._row_name, start)))
             start += batch.num_rows
         return np.concatenate(parts)

@@ -19,6 +19,7 @@ from aidlearn.data.places import EXTENSIONS, find_places, is_path, is_paths
 from aidlearn.data.recipe import FROM_DTYPE, Recipe, Rules
 from aidlearn.data.source import DataSource
 from aidlearn.data.streams import is_stream
+from aidlearn.data.text_columns import Reading, as_they_look, by_recipe, by_rules
 
 __all__ = ["EXTENSIONS", "column_names", "is_elsewhere", "is_path", "open_rows", "open_source"]
 
@@ -104,10 +105,12 @@ def open_source(
             raise ValueError(
                 f"The {name} of a file is one of its columns, by name or number, got {type(value).__name__}."
             )
-    text = {"delimiter": delimiter, "encoding": encoding, "numeric": rules.numeric}
-    source = _with_rules(_open(path, target, columns, weight, n_jobs, text), rules)
+    text = {"delimiter": delimiter, "encoding": encoding}
+    source = _with_rules(_open(path, target, columns, weight, n_jobs, text, by_rules(rules)), rules)
     if not is_stream(path):
         source.recipe = _recipe(path, target, columns, weight, rules, text)
+    if hasattr(source, "warn_of_codes"):  # CSV
+        source.warn_of_codes(rules)
     if memory_limit is not None:
         source.memory_limit = parse_bytes("memory_limit", memory_limit)
         check_limit(source, repr(memory_limit))
@@ -125,7 +128,8 @@ def open_rows(
     """The rows of a file without a target, encoded as a model has it."""
     from aidlearn.data.tables import TableFiles
 
-    source = _open(path, None, columns, None, None, {"delimiter": delimiter, "encoding": encoding})
+    text = {"delimiter": delimiter, "encoding": encoding}
+    source = _open(path, None, columns, None, None, text, by_recipe(recipe))
     return source.following(recipe) if isinstance(source, TableFiles) else source
 
 
@@ -173,7 +177,7 @@ def _recipe(
         "weight": plain(weight),
         "one_hot": dict(rules.also) if any(rules.also.values()) else list(rules.also),
     }
-    extra = said | {"missing": rules.missing} | text
+    extra = said | {"missing": rules.missing, "numeric": rules.numeric} | text
     plainly: dict[str, Any] = {
         "categorical_features": FROM_DTYPE,
         "missing": "error",
@@ -214,7 +218,15 @@ def column_names(path: Any, delimiter: str | None = None, encoding: str | None =
     return inside + [field.name for field in Partitions(places).fields(inside)]
 
 
-def _open(path: Any, target: Any, columns: Any, weight: Any, n_jobs: int | None, text: dict[str, Any]) -> FileSource:
+def _open(
+    path: Any,
+    target: Any,
+    columns: Any,
+    weight: Any,
+    n_jobs: int | None,
+    text: dict[str, Any],
+    read_as: Reading = as_they_look,
+) -> FileSource:
     if is_stream(path):
         _need_pyarrow(type(path).__name__)
         from aidlearn.data.streams import StreamSource
@@ -257,7 +269,7 @@ def _open(path: Any, target: Any, columns: Any, weight: Any, n_jobs: int | None,
         _need_pyarrow(first)
         from aidlearn.data.csv_table import CsvSource
 
-        return CsvSource(places, target, columns, weight, n_jobs, **text)
+        return CsvSource(places, target, columns, weight, n_jobs, **text, read_as=read_as)
     if columns is not None or weight is not None or target is not None:
         raise ValueError(f"{first} is svmlight text with its own target: give neither target, columns nor weight.")
     from aidlearn.data.svmlight import SvmlightSource
