@@ -77,6 +77,8 @@ class ColumnChoice:
     """What a row is called in messages."""
     drops = False
     """Whether rows with missing cells are left out."""
+    unlabelled = False
+    """Whether rows without a target are kept then."""
     decimal: str | None = None
     """The decimal mark of a text file."""
 
@@ -95,11 +97,18 @@ class ColumnChoice:
         kinds = ["date" if name in dates else arrow_kind(schema.field(name).type) for name in self.columns]
         self.outline = TableOutline(self.columns, kinds, where)
 
-    def encoding(self, recipe: Recipe | None, drops: bool) -> ColumnChoice:
+    def encoding(self, recipe: Recipe | None, drops: bool, unlabelled: bool = False) -> ColumnChoice:
         """The same columns, encoded by a recipe."""
         choice = copy(self)
-        choice.recipe, choice.drops = recipe, drops
+        choice.recipe, choice.drops, choice.unlabelled = recipe, drops, unlabelled
         return choice
+
+    @property
+    def used_rows(self) -> str:
+        """Which rows are used, in words."""
+        if not self.drops:
+            return "all"
+        return "complete but for the target" if self.unlabelled else "complete"
 
     def reading(self, kinds: list[str]) -> ColumnChoice:
         """The same columns, read as other kinds."""
@@ -117,9 +126,11 @@ class ColumnChoice:
         return [*self.columns, *(name for name in (self.target, self.weight) if name is not None)]
 
     def complete(self, batch: Any) -> Any:
-        """The rows of a batch without missing cells."""
+        """The rows of a batch without missing cells; those of a target may mean that a row has no label."""
         keep = np.ones(batch.num_rows, dtype=bool)
         for name in self.needed:
+            if name == self.target and self.unlabelled:
+                continue
             column = batch.column(name)
             if column.null_count:
                 keep &= column.is_valid().to_numpy(zero_copy_only=False)

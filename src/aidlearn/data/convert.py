@@ -89,12 +89,15 @@ def as_source(
 
 
 def complete_rows(X: Any, y: Any, sample_weight: Any, rules: Rules) -> NDArray[np.bool_] | None:
-    """Which rows have neither a missing cell nor a missing target or weight; None if all do."""
+    """Which rows have neither a missing cell nor a missing target or weight; None if all do.
+
+    Where rows may have no label, a missing target leaves no row out.
+    """
     encoded = isinstance(X, EncodedRows)
     X = X.X if encoded else check_features(X, array=rules.by_dtype)
     columns = None if encoded else columns_of(X, rules)
     keep = ~(missing_cells(X) if columns is None else columns.missing_rows(checked_factors(columns, rules)))
-    for values in (y, sample_weight):
+    for values in (None if rules.unlabelled else y, sample_weight):
         if values is not None and np.ndim(values) == 1:
             check_consistent_length(X, values)
             keep &= ~absent_values(values)

@@ -78,7 +78,7 @@ class CsvSource(TableFiles):
         found = {j: LevelsFound(kind) for j, kind in enumerate(kinds) if kind in ("text", "boolean")}
         sizes = self._counted(choice, found)
         self._describe(choice, sizes, where)
-        self._found.update({(j, False): levels for j, levels in found.items()})
+        self._found.update({(j, "all"): levels for j, levels in found.items()})
         self.reading_bytes = 12.0 * BLOCK_BYTES
 
     def _counted(self, choice: ColumnChoice, found: dict[int, LevelsFound]) -> list[int]:

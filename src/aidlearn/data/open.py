@@ -91,11 +91,49 @@ def open_source(
     >>> source.n_entries, source.n_attributes, bool(model.gap_ <= 1e-4)
     (5000, 2, True)
     """
+    rules = told_rules(categorical_features, missing, one_hot, numeric)
+    return open_by_rules(
+        path,
+        target,
+        columns,
+        rules,
+        weight=weight,
+        delimiter=delimiter,
+        encoding=encoding,
+        memory_limit=memory_limit,
+        n_jobs=n_jobs,
+    )
+
+
+def told_rules(
+    categorical_features: Any = FROM_DTYPE,
+    missing: str = "error",
+    one_hot: str | Sequence[Any] | Mapping[Any, Any] = (),
+    numeric: Sequence[Any] = (),
+    unlabelled: bool = False,
+) -> Rules:
+    """What :func:`open_source` is told about columns, and whether rows without a target have no label."""
     also = (
         one_hot if isinstance(one_hot, Mapping) else dict.fromkeys([one_hot] if isinstance(one_hot, str) else one_hot)
     )
-    rules = Rules(categorical_features, missing, also=also, numeric=list(numeric))
+    rules = Rules(categorical_features, missing, also=also, numeric=list(numeric), unlabelled=unlabelled)
     rules.check()
+    return rules
+
+
+def open_by_rules(
+    path: Any,
+    target: Any,
+    columns: Sequence[Any] | None,
+    rules: Rules,
+    *,
+    weight: Any = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    memory_limit: float | str | None = None,
+    n_jobs: int | None = None,
+) -> DataSource:
+    """The same as :func:`open_source`, by rules."""
     if is_dask(path):
         if memory_limit is not None:
             raise ValueError("memory_limit is for files: limit the memory of Dask's workers.")

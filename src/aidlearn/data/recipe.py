@@ -209,6 +209,8 @@ class Rules:
     """Further factors, beside those by type, and their reference levels (None: the first)."""
     numeric: Sequence[Any] = ()
     """Columns that are numbers, whatever their type."""
+    unlabelled: bool = False
+    """Whether a row without a target is one without a label, which ``missing="drop"`` keeps."""
 
     def check(self) -> None:
         """One clear error for a value that is none."""
@@ -239,6 +241,7 @@ class Rules:
             other.unknown if self.unknown == plain.unknown else self.unknown,
             other.also if self.by_dtype else self.also,
             other.numeric if self.by_dtype else self.numeric,
+            self.unlabelled or other.unlabelled,
         )
 
     def named_factors(self, names: Sequence[Any]) -> list[int]:

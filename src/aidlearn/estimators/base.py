@@ -202,6 +202,8 @@ class AIDEstimator(BaseEstimator, ABC):
             return Complete(y, sample_weight, None)
         weight = sample_weight if np.ndim(sample_weight) != 1 else np.asarray(sample_weight)[keep]
         values = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)[keep]
+        if self._rules().unlabelled:
+            return Complete(values, weight, keep)
         # What a missing value has made an object or a float of is what it was.
         return Complete(np.array(values.tolist()) if values.dtype == object else values, weight, keep)
 
