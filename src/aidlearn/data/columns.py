@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from aidlearn.data.files import Block
 from aidlearn.data.frames import arrow_dictionary, number_dictionary
 from aidlearn.data.numbers import refuse_lossy
 from aidlearn.data.recipe import Recipe, TableOutline
+from aidlearn.data.text_columns import level_of
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,10 @@ class ColumnChoice:
     """What a row is called in messages."""
     drops = False
     """Whether rows with missing cells are left out."""
+    unlabelled = False
+    """Whether rows without a target are kept then."""
+    decimal: str | None = None
+    """The decimal mark of a text file."""
 
     def __init__(
         self,
@@ -93,10 +98,23 @@ class ColumnChoice:
         kinds = ["date" if name in dates else arrow_kind(schema.field(name).type) for name in self.columns]
         self.outline = TableOutline(self.columns, kinds, where)
 
-    def encoding(self, recipe: Recipe | None, drops: bool) -> ColumnChoice:
+    def encoding(self, recipe: Recipe | None, drops: bool, unlabelled: bool = False) -> ColumnChoice:
         """The same columns, encoded by a recipe."""
         choice = copy(self)
-        choice.recipe, choice.drops = recipe, drops
+        choice.recipe, choice.drops, choice.unlabelled = recipe, drops, unlabelled
+        return choice
+
+    @property
+    def used_rows(self) -> str:
+        """Which rows are used, in words."""
+        if not self.drops:
+            return "all"
+        return "complete but for the target" if self.unlabelled else "complete"
+
+    def reading(self, kinds: list[str]) -> ColumnChoice:
+        """The same columns, read as other kinds."""
+        choice = copy(self)
+        choice.outline = replace(self.outline, kinds=kinds)
         return choice
 
     @property
@@ -109,9 +127,11 @@ class ColumnChoice:
         return [*self.columns, *(name for name in (self.target, self.weight) if name is not None)]
 
     def complete(self, batch: Any) -> Any:
-        """The rows of a batch without missing cells."""
+        """The rows of a batch without missing cells; those of a target may mean that a row has no label."""
         keep = np.ones(batch.num_rows, dtype=bool)
         for name in self.needed:
+            if name == self.target and self.unlabelled:
+                continue
             column = batch.column(name)
             if column.null_count:
                 keep &= column.is_valid().to_numpy(zero_copy_only=False)
@@ -147,6 +167,8 @@ class ColumnChoice:
         parts = []
         for batch in batches:
             values, codes = self.dictionary(batch, j)
+            if self.decimal is not None and self.outline.kinds[j] == "text":
+                values = [level_of(value, column.kind, self.decimal) for value in values]
             parts.append(self.recipe.positions(column, values, codes, partial(self._row_name, start)))
             start += batch.num_rows
         return np.concatenate(parts)

@@ -90,11 +90,15 @@ def as_source(
 
 
 def complete_rows(X: Any, y: Any, sample_weight: Any, rules: Rules) -> NDArray[np.bool_] | None:
-    """Which rows have neither a missing cell nor a missing target or weight; None if all do."""
-    X = X.X if isinstance(X, EncodedRows) else check_features(X, array=rules.by_dtype)
-    columns = columns_of(X, rules)
+    """Which rows have neither a missing cell nor a missing target or weight; None if all do.
+
+    Where rows may have no label, a missing target leaves no row out.
+    """
+    encoded = isinstance(X, EncodedRows)
+    X = X.X if encoded else check_features(X, array=rules.by_dtype)
+    columns = None if encoded else columns_of(X, rules)
     keep = ~(missing_cells(X) if columns is None else columns.missing_rows(checked_factors(columns, rules)))
-    for what, values in (("y", y), ("sample_weight", sample_weight)):
+    for what, values in (("y", None if rules.unlabelled else y), ("sample_weight", sample_weight)):
         if values is not None and np.ndim(values) == 1:
             refuse_lossy(values, what)
             check_consistent_length(X, values)
@@ -131,8 +135,6 @@ def check_features(X: Any, minimum: int = 1, array: bool = True) -> Any:
 
     ``array`` says that the array behind a frame may stand for it, where there is one.
     """
-    if isinstance(X, EncodedRows):
-        return X.X
     if type(X) is np.ndarray and X.ndim == 2 and X.dtype in PASSED and X.shape[0] >= minimum and X.shape[1] > 0:
         return X
     if isinstance(X, (str, os.PathLike, DataSource)):
@@ -179,7 +181,14 @@ def collected(X: Any) -> Any:
 
 def refuse_arrays(X: Any, recipe: Recipe, named: bool) -> None:
     """An array does not say which of its cells are levels; one of numbers may stand for a table of numbers."""
-    if is_table(X) or not named:
+    if is_table(X):
+        return
+    if not named:
+        if sparse.issparse(X):
+            raise ValueError(
+                f"This model was fitted to an array with factors (columns {_numbers(recipe)}): it takes a dense array, "
+                "got a sparse matrix."
+            )
         return
     dtype = X.dtype if hasattr(X, "dtype") else np.asarray(X, dtype=object).dtype
     if sparse.issparse(X) or (dtype.kind not in "fiub" and np.ndim(X) == 2):
@@ -188,6 +197,11 @@ def refuse_arrays(X: Any, recipe: Recipe, named: bool) -> None:
             f"This model was fitted to a table with factors ({factors}): it takes a table with the same columns, as of "
             f"pandas, polars or pyarrow, got {type(X).__name__}."
         )
+
+
+def _numbers(recipe: Recipe) -> str:
+    """Positions of factors for a message, the first of many."""
+    return ", ".join(map(str, list(recipe.factor_positions)[:3]))
 
 
 def refuse_repeated_names(X: Any) -> None:
@@ -224,9 +238,14 @@ def check_weight(sample_weight: Any, n: int) -> Float:
 
 
 def feature_rows(X: Any, recipe: Recipe | None) -> DataSource:
-    """Checked features as a source without a target: a table is encoded as its recipe says, chunk by chunk."""
+    """Checked features as a source without a target: rows are encoded as their recipe says, chunk by chunk.
+
+    Only :class:`EncodedRows` are so already; the number of columns says nothing about it.
+    """
     n = X.shape[0]
-    if not is_table(X) and (recipe is None or X.shape[1] != len(recipe.columns) or sparse.issparse(X)):
+    if isinstance(X, EncodedRows):
+        return ArraySource(X.X, np.zeros(n), np.ones(n))
+    if not is_table(X) and recipe is None:
         return ArraySource(X, np.zeros(n), np.ones(n))
     columns = FrameColumns(X) if is_table(X) else ArrayColumns(X)
     refuse_columns(columns.outline, {} if recipe is None else recipe.factor_positions, columns.holds())

@@ -165,6 +165,7 @@ def joined_levels(parts: Iterable[tuple[int, LevelsFound]]) -> LevelsFound:
     whole = LevelsFound()
     for first, found in parts:
         whole.kind = found.kind
+        whole.inside |= found.inside
         for text in found.texts:
             whole.texts.setdefault(text, len(whole.texts))
         whole.n_missing += found.n_missing

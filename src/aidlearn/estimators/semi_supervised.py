@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from aidlearn.data.chunk import Float
 from aidlearn.data.convert import feature_rows
 from aidlearn.data.moments import checked_rows
 from aidlearn.data.open import is_elsewhere
+from aidlearn.data.recipe import Rules
 from aidlearn.data.run import Run
 from aidlearn.data.source import DataSource
 from aidlearn.data.threads import one_blas_thread
@@ -208,8 +209,8 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
         y : array of shape (n_samples,)
-            Class of each row; -1 (in an array of strings "-1") where it is not known. Without unlabelled rows
-            this is an ordinary SVM.
+            Class of each row; -1 (in an array of strings "-1") where it is not known, with ``missing="drop"`` also a
+            missing value. Without unlabelled rows this is an ordinary SVM.
         sample_weight : array of shape (n_samples,), optional
             Non-negative.
 
@@ -227,7 +228,7 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         used = self._complete(X, y, sample_weight)
         codes = None
         if y is not None:
-            self.classes_, codes = encode_labels(used.y)
+            self.classes_, codes = encode_labels(used.y, absent=self.missing == "drop")
         run = self._run(self._source(X, codes, used.weight, used.rows))
         assert codes is not None
         with one_blas_thread():
@@ -274,6 +275,9 @@ class SemiSupervisedSVC(ClassifierMixin, AIDEstimator):
         """Class of each row."""
         scores = self._scores(X)
         return class_of(self.classes_, scores)
+
+    def _rules(self) -> Rules:
+        return replace(super()._rules(), unlabelled=True)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
