@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow.csv, pyarrow.parquet
 from pathlib import Path
 from aidlearn import LADRegressor, LinearSVC, QuantileRegressor, open_source
-from aidlearn.data.rows.mapping import run
+from aidlearn.data.passes import run
 
 def kilobytes(key):
     return int(re.search(key + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
@@ -164,7 +164,7 @@ import numpy as np
 import pandas as pd
 from pathlib import Path
 from aidlearn import LADRegressor
-from aidlearn.data.rows.mapping import run
+from aidlearn.data.passes import run
 
 def kilobytes(key):
     return int(re.search(key + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])

@@ -174,6 +174,8 @@ def test_reference_levels_and_named_factors():
     by_array = LADRegressor(categorical_features=[0]).fit(array, y)
     assert by_array.coefficient_names_ == [f"0[{k}]" for k in range(1, 9)]
     assert np.array_equal(by_array.coef_, LADRegressor(categorical_features=[0]).fit(X[["n1"]], y).coef_)
+    with pytest.raises(ValueError, match="with factors \\(columns 0\\): it takes a dense array, got a sparse matrix"):
+        by_array.predict(sparse.csr_array(array))
     assert len(by_array.predict(array)) == N
     for given, words in (
         (["zz"], "names 'zz', which is no column"),

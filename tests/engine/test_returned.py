@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aidlearn import SVC, SVR, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor
 from aidlearn.engine.result import below
-from aidlearn.estimators.linear.template import reported
+from aidlearn.estimators.linear import reported
 
 
 @pytest.mark.parametrize("offset", [1e6, 1e9, -1e9, 1e12])

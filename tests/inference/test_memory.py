@@ -18,7 +18,7 @@ import re, sys
 import numpy as np
 from pathlib import Path
 from aidlearn import LADRegressor, open_source
-from aidlearn.data.rows.mapping import run
+from aidlearn.data.passes import run
 
 def kilobytes(key):
     return int(re.search(key + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])

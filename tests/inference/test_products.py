@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aidlearn import LADRegressor
-from aidlearn.data.rows.mapping import run as runs
+from aidlearn.data.passes import run as runs
 from aidlearn.estimators.linear.fitted_rows import fitted_run
 from aidlearn.inference import covariance as inference
 from aidlearn.inference.products import Products

@@ -18,9 +18,9 @@ from aidlearn.engine.problem import Problem, Trial
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations
 from aidlearn.linear.model.losses import absolute, epsilon_insensitive, hinge, pinball
-from aidlearn.linear.passes.records import compiled as passes
-from aidlearn.linear.passes.records import in_numpy as plain
-from aidlearn.linear.passes.records import kernels
+from aidlearn.linear.passes import compiled as passes
+from aidlearn.linear.passes import in_numpy as plain
+from aidlearn.linear.passes import kernels
 from aidlearn.linear.passes.records import Split
 from aidlearn.linear.problem import THREE_WAY_CUTS, PiecewiseLinear, Procedure, Segment
 

@@ -18,8 +18,8 @@ from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations
 from aidlearn.linear.model.losses import hinge
-from aidlearn.linear.passes.records import compiled
-from aidlearn.linear.passes.records import in_numpy as plain
+from aidlearn.linear.passes import compiled
+from aidlearn.linear.passes import in_numpy as plain
 from aidlearn.linear.passes.records import ByColumn, Split
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
 from aidlearn.linear.rows.columns import Costs

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aidlearn import QuantileRegressor, Status
-from aidlearn.estimators.linear.template import many_quantiles
+from aidlearn.estimators.linear import many_quantiles
 from aidlearn.neighbours import batch
 from oracles import highs_quantile
 

@@ -12,7 +12,7 @@ from sklearn.svm import SVC
 
 from aidlearn.linear.aggregated import interior_point, smoothing
 from aidlearn.linear.aggregated.hinge_rows import HingeRows
-from aidlearn.linear.aggregated.hinge_rows import matrix
+from aidlearn.linear.rows import matrix
 from aidlearn.linear.rows.matrix import Dense
 
 

@@ -14,7 +14,7 @@ from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations
 from aidlearn.linear.model.losses import absolute, epsilon_insensitive, hinge, pinball
-from aidlearn.linear.passes.records import in_numpy as plain
+from aidlearn.linear.passes import in_numpy as plain
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
 from aidlearn.linear.start.newton import Damping, bounded_step, local_model, thinning
 from aidlearn.linear.start.sharpen import Band, _Sharpening, few_entries, largest_sample

@@ -134,7 +134,8 @@ def _in_options(text: str) -> str:
     text = re.sub(r"^one_hot ", "--one-hot ", text)
     text = re.sub(r"^(delimiter|encoding) is for", r"--\1 is for", text)
     text = re.sub(r"\b(delimiter|encoding)=", r"--\1 ", text)
-    text = re.sub(r"\bname it in categorical_features", "name it in --categorical", text)
+    text = re.sub(r"\bname (it|them) in categorical_features", r"name \1 in --categorical", text)
+    text = re.sub(r"\bor in numeric\b", "or in --numeric", text)
     text = re.sub(r"^categorical_features names", "--categorical names", text)
     text = re.sub(r"\b(missing|unknown)='(\w+)'", r"--\1 \2", text)
     text = re.sub(r"\bmemory_limit='?([^'.]*)'?", r"--memory-limit \1", text)
@@ -154,7 +155,7 @@ def _plain_warnings() -> Iterator[None]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        tell(str(message).splitlines()[0], "Warning")
+        tell(_in_options(str(message).splitlines()[0]), "Warning")
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

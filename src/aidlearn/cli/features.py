@@ -26,8 +26,6 @@ class Features:
     n_features: int
     first: int = 0
     """The feature that the first column is; others that the file does not have are zero."""
-    encoded: bool = False
-    """Whether the model knows that its columns were encoded."""
 
     @property
     def n_rows(self) -> int:
@@ -44,8 +42,7 @@ class Features:
             X = chunk.X
             if not np.isfinite(X.data if sparse.issparse(X) else X).all():
                 raise ValueError(self.source.find_bad_cell(chunk) + ".")
-            if self.encoded:
-                assert self.source.encoding is not None
+            if self.source.encoding is not None:
                 yield EncodedRows(X, self.source.encoding)
                 continue
             if self.n_features != X.shape[1]:
@@ -61,7 +58,7 @@ def open_features(path: Path | str, model: Any, form: TextForm) -> Features:
     if kind == "svmlight":
         return _svmlight(path, n, training)
     source = _npy(path, model, training) if kind == "npy" else _table(path, model, training, form)
-    return Features(source, n, encoded=hasattr(model, "recipe_"))
+    return Features(source, n)
 
 
 def _open(
@@ -78,9 +75,9 @@ def _table(path: Path | str, model: Any, training: dict[str, Any], form: TextFor
     names = getattr(model, "feature_names_in_", None)
     if not present:
         return _open(path, None, form=form)  # says what is wrong with the file
-    if names is None:
-        return _open(path, [present[k] for k in _positions(path, model, training, len(present))], form=form)
     recipe = _recipe(model, training)
+    if names is None:
+        return _open(path, [present[k] for k in _positions(path, model, training, len(present))], recipe, form)
     needed = [str(name) for name in names] if recipe is None else [column.name for column in recipe.columns]
     _refuse_missing(path, [name for name in needed if name not in present])
     return _open(path, needed, recipe, form)

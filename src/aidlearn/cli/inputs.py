@@ -108,10 +108,15 @@ def split_names(text: str | None) -> list[str]:
 
 
 def open_data(
-    path: Path | str, columns: Columns, jobs: int, memory_limit: str | None = None, needs_target: bool = True
+    path: Path | str,
+    columns: Columns,
+    jobs: int,
+    memory_limit: str | None = None,
+    needs_target: bool = True,
+    unlabelled: bool = False,
 ) -> FileSource:
-    """The file as a source for ``fit``, with its target."""
-    from aidlearn import open_source
+    """The file as a source for ``fit``, with its target; of a model that knows rows without a label if need be."""
+    from aidlearn.data.opening import open_by_rules, told_rules
     from aidlearn.data.tables.files import FileSource
 
     text = columns.text
@@ -123,14 +128,13 @@ def open_data(
     chosen: list[Any] | None = [_column(path, name, text) for name in split_names(columns.chosen)] or None
     if columns.terms is not None:
         target, chosen = columns.terms.target, columns.terms.columns
-    source = open_source(
+    numeric = [_named(path, name, text) for name in split_names(columns.numeric)]
+    source = open_by_rules(
         path,
         target,
         chosen,
+        told_rules(missing=columns.missing, one_hot=_factors(path, columns), numeric=numeric, unlabelled=unlabelled),
         weight=_column(path, columns.weight, text),
-        one_hot=_factors(path, columns),
-        numeric=[_named(path, name, text) for name in split_names(columns.numeric)],
-        missing=columns.missing,
         delimiter=text.delimiter,
         encoding=text.encoding,
         memory_limit=memory_limit,

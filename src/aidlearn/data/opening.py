@@ -19,6 +19,7 @@ from aidlearn.data.tables.columns import find_column
 from aidlearn.data.tables.files import FileSource
 from aidlearn.data.tables.npy import NpySource
 from aidlearn.data.tables.streams import is_stream
+from aidlearn.data.tables.text_columns import Reading, as_they_look, by_recipe, by_rules
 
 __all__ = ["EXTENSIONS", "column_names", "is_elsewhere", "is_path", "open_rows", "open_source"]
 
@@ -90,11 +91,49 @@ def open_source(
     >>> source.n_entries, source.n_attributes, bool(model.gap_ <= 1e-4)
     (5000, 2, True)
     """
+    rules = told_rules(categorical_features, missing, one_hot, numeric)
+    return open_by_rules(
+        path,
+        target,
+        columns,
+        rules,
+        weight=weight,
+        delimiter=delimiter,
+        encoding=encoding,
+        memory_limit=memory_limit,
+        n_jobs=n_jobs,
+    )
+
+
+def told_rules(
+    categorical_features: Any = FROM_DTYPE,
+    missing: str = "error",
+    one_hot: str | Sequence[Any] | Mapping[Any, Any] = (),
+    numeric: Sequence[Any] = (),
+    unlabelled: bool = False,
+) -> Rules:
+    """What :func:`open_source` is told about columns, and whether rows without a target have no label."""
     also = (
         one_hot if isinstance(one_hot, Mapping) else dict.fromkeys([one_hot] if isinstance(one_hot, str) else one_hot)
     )
-    rules = Rules(categorical_features, missing, also=also, numeric=list(numeric))
+    rules = Rules(categorical_features, missing, also=also, numeric=list(numeric), unlabelled=unlabelled)
     rules.check()
+    return rules
+
+
+def open_by_rules(
+    path: Any,
+    target: Any,
+    columns: Sequence[Any] | None,
+    rules: Rules,
+    *,
+    weight: Any = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    memory_limit: float | str | None = None,
+    n_jobs: int | None = None,
+) -> DataSource:
+    """The same as :func:`open_source`, by rules."""
     if is_dask(path):
         if memory_limit is not None:
             raise ValueError("memory_limit is for files: limit the memory of Dask's workers.")
@@ -104,10 +143,12 @@ def open_source(
             raise ValueError(
                 f"The {name} of a file is one of its columns, by name or number, got {type(value).__name__}."
             )
-    text = {"delimiter": delimiter, "encoding": encoding, "numeric": rules.numeric}
-    source = _with_rules(_open(path, target, columns, weight, n_jobs, text), rules)
+    text = {"delimiter": delimiter, "encoding": encoding}
+    source = _with_rules(_open(path, target, columns, weight, n_jobs, text, by_rules(rules)), rules)
     if not is_stream(path):
         source.recipe = _recipe(path, target, columns, weight, rules, text)
+    if hasattr(source, "warn_of_codes"):  # CSV
+        source.warn_of_codes(rules)
     if memory_limit is not None:
         source.memory_limit = parse_bytes("memory_limit", memory_limit)
         check_limit(source, repr(memory_limit))
@@ -125,7 +166,8 @@ def open_rows(
     """The rows of a file without a target, encoded as a model has it."""
     from aidlearn.data.tables.parquet import TableFiles
 
-    source = _open(path, None, columns, None, None, {"delimiter": delimiter, "encoding": encoding})
+    text = {"delimiter": delimiter, "encoding": encoding}
+    source = _open(path, None, columns, None, None, text, by_recipe(recipe))
     return source.following(recipe) if isinstance(source, TableFiles) else source
 
 
@@ -173,7 +215,7 @@ def _recipe(
         "weight": plain(weight),
         "one_hot": dict(rules.also) if any(rules.also.values()) else list(rules.also),
     }
-    extra = said | {"missing": rules.missing} | text
+    extra = said | {"missing": rules.missing, "numeric": rules.numeric} | text
     plainly: dict[str, Any] = {
         "categorical_features": FROM_DTYPE,
         "missing": "error",
@@ -214,7 +256,15 @@ def column_names(path: Any, delimiter: str | None = None, encoding: str | None =
     return inside + [field.name for field in Partitions(places).fields(inside)]
 
 
-def _open(path: Any, target: Any, columns: Any, weight: Any, n_jobs: int | None, text: dict[str, Any]) -> FileSource:
+def _open(
+    path: Any,
+    target: Any,
+    columns: Any,
+    weight: Any,
+    n_jobs: int | None,
+    text: dict[str, Any],
+    read_as: Reading = as_they_look,
+) -> FileSource:
     if is_stream(path):
         _need_pyarrow(type(path).__name__)
         from aidlearn.data.tables.streams import StreamSource
@@ -257,7 +307,7 @@ def _open(path: Any, target: Any, columns: Any, weight: Any, n_jobs: int | None,
         _need_pyarrow(first)
         from aidlearn.data.tables.csv import CsvSource
 
-        return CsvSource(places, target, columns, weight, n_jobs, **text)
+        return CsvSource(places, target, columns, weight, n_jobs, **text, read_as=read_as)
     if columns is not None or weight is not None or target is not None:
         raise ValueError(f"{first} is svmlight text with its own target: give neither target, columns nor weight.")
     from aidlearn.data.tables.svmlight import SvmlightSource

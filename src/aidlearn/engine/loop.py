@@ -114,7 +114,8 @@ class _Progress:
         saved = None if self.checkpoint is None else self.checkpoint.load()
         if saved is None:
             start = problem.start()
-            self.incumbent, self.proven = start.incumbent, problem.trivial_bound
+            self.incumbent, self.proven = None, problem.trivial_bound
+            self.take(start.incumbent)
             self.steps = [replace(step, seconds=step.seconds - self.started) for step in start.steps]
             self.plan, self.first_is_last = start.plan, start.last
             self.in_time = time.monotonic() < self.deadline
@@ -163,12 +164,16 @@ class _Progress:
         trial = self.problem.split_trial(solution, self.incumbent, clusters) if several else None
         return trial if trial and trial.points[0] is solution.point else Trial([solution.point])
 
+    def take(self, candidate: Incumbent | None) -> None:
+        """Keep a point that is better than the incumbent; one whose objective is not a number never is."""
+        if candidate is not None and candidate.objective < self.objective:
+            self.incumbent = candidate
+
     def improve(self, points: Sequence[object], check: Check) -> Incumbent | None:
         """Keep the best of the points as incumbent; returns the one before."""
         before = self.incumbent
-        best = int(check.objectives.argmin())
-        if check.objectives[best] < self.objective:
-            self.incumbent = Incumbent(points[best], float(check.objectives[best]))
+        for point, objective in zip(points, check.objectives.tolist(), strict=True):
+            self.take(Incumbent(point, objective))
         return before
 
     def known(self, solution: Solution, clusters: Clusters) -> Values | None:
@@ -189,9 +194,7 @@ class _Progress:
         gap = relative_gap(self.objective, self.kept(max(self.proven, solution.lower_bound)))
         enough = USELESS if self.late else self.limits.tol
         if (self.late or self.stalled) and new and gap > enough:
-            cheap = self.problem.last_resort()
-            if cheap is not None and cheap.objective < self.objective:
-                self.incumbent = cheap
+            self.take(self.problem.last_resort())
 
     def prove(self, solution: Solution) -> float:
         """Take up the bound of a solution; what it is worth beside the incumbent."""
@@ -377,7 +380,8 @@ def aid(
         status = Status.interrupted
     if stop or status is Status.interrupted:
         run.stop()  # the problems of the same fit that come after this one are to end at once
-    assert progress.incumbent is not None
+    if progress.incumbent is None:
+        raise ArithmeticError("No point with a finite objective was found: rescale X and y to ordinary size.")
     logger.info("%s gap %.3g after %d iterations", status, progress.gap, len(progress.history))
     return Result(
         point=progress.incumbent.point,

@@ -172,6 +172,8 @@ class Result:
     """What the initial clusters follow from, by name, where the start tells."""
 
     def __post_init__(self) -> None:
+        if math.isnan(self.objective):
+            raise ArithmeticError("The objective of the fit is not a number: rescale X and y to ordinary size.")
         self.judge()
 
     def judge(self) -> None:

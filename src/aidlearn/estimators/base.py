@@ -145,6 +145,8 @@ class AIDEstimator(BaseEstimator, ABC):
             return Complete(y, sample_weight, None)
         weight = sample_weight if np.ndim(sample_weight) != 1 else np.asarray(sample_weight)[keep]
         values = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)[keep]
+        if self._rules().unlabelled:
+            return Complete(values, weight, keep)
         # What a missing value has made an object or a float of is what it was.
         return Complete(np.array(values.tolist()) if values.dtype == object else values, weight, keep)
 
@@ -234,11 +236,11 @@ class AIDEstimator(BaseEstimator, ABC):
         return frame.select(names).to_native() if set(names) <= set(frame.columns) else X
 
     def _checked(self, X: Any) -> Any:
-        """Rows to be predicted, with as many columns as the fit had and of the same names."""
+        """Rows to be predicted, with as many columns as the fit had and of the same names, or encoded already."""
         if hasattr(self, "formula_") and not isinstance(X, EncodedRows):
             X = self._by_formula(X)
         if isinstance(X, EncodedRows):
-            return X.X
+            return X
         X = collected(X)
         if hasattr(self, "recipe_"):
             refuse_arrays(X, self.recipe_, hasattr(self, "feature_names_in_"))

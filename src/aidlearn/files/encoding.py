@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint
 
-from aidlearn.data.encoding.recipe import Column, Recipe
+from aidlearn.data.encoding.recipe import READ_AS, Column, Recipe
 from aidlearn.engine.result import Iteration, StartStep, Status
 from aidlearn.trace import Frame
 
@@ -52,7 +52,9 @@ def encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return {TYPE: "StartStep", "value": asdict(value)}
     if isinstance(value, Recipe):
         columns = [[column.name, _listed(column.levels), column.reference] for column in value.columns]
-        return {TYPE: "Recipe", "columns": columns, "missing": value.missing, "unknown": value.unknown}
+        kinds = [column.kind for column in value.columns]
+        rules = {"missing": value.missing, "unknown": value.unknown}
+        return {TYPE: "Recipe", "columns": columns, "kinds": kinds, **rules}
     if isinstance(value, Frame):
         parts = {field.name: encode(getattr(value, field.name), f"{name}.{field.name}", arrays) for field in FRAME}
         return {TYPE: "Frame", "value": parts}
@@ -123,7 +125,13 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         if kind == "StartStep":
             return StartStep(**_exactly(value["value"], fields(StartStep)))
         if kind == "Recipe":
-            columns = tuple(Column(str(name), _levels(levels), ref) for name, levels, ref in value["columns"])
+            kinds = value.get("kinds") or [None] * len(value["columns"])  # files of earlier versions have none
+            if not all(kind is None or kind in READ_AS for kind in kinds):
+                raise EncodingError("a column of a table was read as something that no column is")
+            columns = tuple(
+                Column(str(name), _levels(levels), ref, kind)
+                for (name, levels, ref), kind in zip(value["columns"], kinds, strict=True)
+            )
             return Recipe(columns, str(value["missing"]), str(value["unknown"]))
         if kind == "Frame":
             parts = _exactly(value["value"], FRAME)

@@ -204,7 +204,7 @@ class PiecewiseLinear(Problem):
             if not (homes >= 0).any():  # every entry is alone: regions tell nothing
                 return Moved.nothing(self._objectives(chunk, trial, self._margins(chunk, trial)))
             return self._with_alone(chunk, trial, homes, super().find_moved(chunk, trial, homes))
-        from aidlearn.linear.passes.records import compiled
+        from aidlearn.linear.passes import compiled
 
         points, steps = [end], ONE_STEP
         if isinstance(trial, Segment) and trial.origin is not None:

@@ -322,7 +322,7 @@ class Batch:
 
 def better(one: Solved, two: Solved) -> Solved:
     """The better point with the better bound."""
-    best = one if one.objective <= two.objective else two
+    best = two if two.objective < one.objective or math.isnan(one.objective) else one
     return replace(best, lower_bound=max(one.lower_bound, two.lower_bound))
 
 

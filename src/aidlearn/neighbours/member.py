@@ -229,7 +229,7 @@ class Neighbour:
             narrower = max(final, kappa / 4, min(kappa, length / 2))
             there = self._model(near, trial, narrower, narrower == final)
             # Objectives of different widths are not comparable; on the way to the final one any progress will do.
-            if kappa == narrower and there.objective > model.objective * (1 + 1e-13):
+            if kappa == narrower and not there.objective <= model.objective * (1 + 1e-13):
                 damping.more()
                 continue
             damping.less()

@@ -305,7 +305,7 @@ def _improve(
     """Take up the best point of each segment; the members that are done."""
     values = objectives.reshape(len(STEPS), -1)
     for k, own in zip(numbers, values.T, strict=True):
-        step = int(own.argmin())
+        step = int(np.where(np.isnan(own), np.inf, own).argmin())
         if own[step] < best[k].objective:
             origin = best[k].point
             point = ends[k] if step == 0 else origin + STEPS[step] * (ends[k] - origin)

@@ -80,13 +80,16 @@ def bootstrap(
         from aidlearn import open_source
 
         with opening(data, quiet or json):
-            text = TextForm.of(delimiter, encoding)
+            text, recipe = TextForm.of(delimiter, encoding), getattr(fitted, "recipe_", None)
+            truths = [] if recipe is None else [column for column in recipe.columns if column.kind == "boolean"]
             source = open_source(
                 path,
                 training["target"],
                 training["columns"],
                 weight=training.get("weight"),
                 missing=fitted.missing,
+                one_hot={} if recipe is None else recipe.references,
+                numeric=[column.name for column in truths if column.levels is None],
                 delimiter=text.delimiter,
                 encoding=text.encoding,
                 n_jobs=jobs,

@@ -158,7 +158,9 @@ def _run(model: Model, options: dict[str, Any]) -> int:
         shown = "standard input" if options["data"] == "-" else options["data"]
         with opening(shown, output.quiet):
             limit = None if model.in_memory else options["memory_limit"]
-            opened = open_data(path, columns, options["n_jobs"], limit, model.needs_target)
+            opened = open_data(
+                path, columns, options["n_jobs"], limit, model.needs_target, unlabelled=model.unlabelled_rows
+            )
             source: Any = opened.encoded(rules_of(estimator), estimator.fit_intercept)
             facts = training_facts(source, shown)
             facts |= {"formula": options["formula"]} if options["formula"] else {}

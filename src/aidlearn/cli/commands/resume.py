@@ -22,6 +22,9 @@ from aidlearn.estimators.registry import MODELS
 if TYPE_CHECKING:
     from aidlearn.engine.checkpoint import Origin
 
+ABOUT_COLUMNS = ("categorical_features", "missing", "one_hot", "numeric")
+"""What a checkpoint says of the columns of its data."""
+
 
 @reported
 def resume(
@@ -52,11 +55,13 @@ def resume(
     check_parameters(model)
     shown = str(source_options["path"])
     with opening(shown, quiet):
-        from aidlearn import open_source
+        from aidlearn.data.opening import open_by_rules, told_rules
 
-        source: Any = open_source(**source_options, n_jobs=jobs)
-        facts = training_facts(source, shown)
         declared = MODELS[type(model).__name__]
+        said = {name: source_options.pop(name) for name in ABOUT_COLUMNS if name in source_options}
+        rules = told_rules(**said, unlabelled=declared.unlabelled_rows)
+        source: Any = open_by_rules(**source_options, rules=rules, n_jobs=jobs)
+        facts = training_facts(source, shown)
         if declared.in_memory:
             encoded = source.encoded(rules_of(model), model.fit_intercept)
             prepared = prepare_in_memory(declared, model, encoded, facts)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from aidlearn.data.encoding.recipe import LevelsFound, Recipe, TableOutline
+from aidlearn.data.rows.numbers import refuse_lossy
 from aidlearn.data.rows.remote import Backend
 from aidlearn.data.tables.columns import choose_columns
 from aidlearn.data.tables.in_memory import ArrayColumns, Columns, FrameColumns, TableSource
@@ -128,7 +129,9 @@ class Matrix:
         if self.recipe is None and self.dtype == "float32" and hasattr(piece, "iloc"):
             return np.asarray(self._chosen(piece).to_numpy(dtype=np.float32))
         if self.recipe is None and not hasattr(piece, "iloc"):
-            return np.asarray(self._chosen(piece))
+            array = np.asarray(self._chosen(piece))
+            refuse_lossy(array, "X", first=None)
+            return array
         columns = self.inputs(piece)
         nothing = np.broadcast_to(0.0, columns.n_rows)
         return TableSource(columns, nothing, nothing, None, self.recipe).rows(0, columns.n_rows).X
@@ -162,6 +165,7 @@ def joined_levels(parts: Iterable[tuple[int, LevelsFound]]) -> LevelsFound:
     whole = LevelsFound()
     for first, found in parts:
         whole.kind = found.kind
+        whole.inside |= found.inside
         for text in found.texts:
             whole.texts.setdefault(text, len(whole.texts))
         whole.n_missing += found.n_missing
@@ -188,9 +192,12 @@ class Vector:
                 return np.asarray(values.to_numpy(dtype=object, na_value=np.nan))
             if isinstance(values.dtype, np.dtype):
                 return np.asarray(values.to_numpy())
+            if values.isna().any():
+                refuse_lossy(values, f"Column {values.name!r}", first=None)
             if values.isna().any() or values.dtype.kind == "f":
                 return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-            return np.asarray(values.to_numpy(dtype=bool if values.dtype.kind == "b" else np.int64))
+            kinds = {"b": np.bool_, "u": np.uint64}
+            return np.asarray(values.to_numpy(dtype=kinds.get(values.dtype.kind, np.int64)))
         array = np.asarray(piece)
         return array[:, self.column or 0] if array.ndim == 2 else array
 

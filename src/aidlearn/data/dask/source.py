@@ -26,6 +26,7 @@ from aidlearn.data.dask.partitions import (
 from aidlearn.data.encoding.recipe import LevelsFound, Recipe, Rules, make_recipe, refuse_columns
 from aidlearn.data.rows.arrays import is_dask
 from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.numbers import refuse_lossy
 from aidlearn.data.rows.remote import Batches, RemotePasses, Sealed, StoredRows, remote_target_counts
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.targets import TargetCounts, Targets
@@ -241,6 +242,7 @@ def _as_dask(values: Any, what: str, lengths: Int) -> Any:
     """Values in memory beside a collection, cut as it is."""
     import dask.array as da
 
+    refuse_lossy(values, what, whole=False)
     array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     if array.ndim == 0 or len(array) != lengths.sum():
         raise ValueError(f"X has {lengths.sum()} rows, but {what} has shape {array.shape}.")

@@ -30,6 +30,8 @@ SHOWN = 8
 MISSING_RULES, UNKNOWN_RULES = ("error", "drop", "level"), ("error", "reference")
 FROM_DTYPE = "from_dtype"
 FACTOR_KINDS = ("text", "category", "boolean")
+READ_AS = ("number", "text", "boolean")
+"""What a model remembers that its columns were read as."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Column:
     """Of a factor, in the order of texts; None of numbers."""
     reference: str | None = None
     """The level that has no column of its own, where one is left out."""
+    kind: str | None = None
+    """What the fit read it as: number, text or boolean (a category is what its values are); None in older files."""
 
     @property
     def own_levels(self) -> tuple[str, ...]:
@@ -87,6 +91,11 @@ class Recipe:
     @property
     def factors(self) -> list[Column]:
         return [column for column in self.columns if column.levels is not None]
+
+    @property
+    def references(self) -> dict[str, str | None]:
+        """The factors and their reference levels, as sources are told them."""
+        return {factor.name: factor.reference for factor in self.factors}
 
     @property
     def factor_positions(self) -> dict[int, None]:
@@ -200,6 +209,8 @@ class Rules:
     """Further factors, beside those by type, and their reference levels (None: the first)."""
     numeric: Sequence[Any] = ()
     """Columns that are numbers, whatever their type."""
+    unlabelled: bool = False
+    """Whether a row without a target is one without a label, which ``missing="drop"`` keeps."""
 
     def check(self) -> None:
         """One clear error for a value that is none."""
@@ -230,7 +241,16 @@ class Rules:
             other.unknown if self.unknown == plain.unknown else self.unknown,
             other.also if self.by_dtype else self.also,
             other.numeric if self.by_dtype else self.numeric,
+            self.unlabelled or other.unlabelled,
         )
+
+    def named_factors(self, names: Sequence[Any]) -> list[int]:
+        """Positions of the columns that are factors because they were named; names of other columns are passed over."""
+        given = self.also if self.by_dtype else self.categorical
+        listed: list[Any] = [] if given is None else list(given)
+        if not self.by_dtype and listed and all(isinstance(value, (bool, np.bool_)) for value in listed):
+            return [k for k, chosen in enumerate(listed[: len(names)]) if chosen]
+        return [k for k in (_place(names, name) for name in listed) if k is not None]
 
     def factors(self, names: Sequence[Any], kinds: Sequence[str], where: str) -> dict[int, str | None]:
         """Which columns are factors, by position, and the reference level that was asked for."""
@@ -257,11 +277,18 @@ class Rules:
         return {_position(names, name, where): None for name in listed}
 
 
-def _position(names: Sequence[Any], name: Any, where: str) -> int:
+def _place(names: Sequence[Any], name: Any) -> int | None:
     if name in names:
         return list(names).index(name)
     if isinstance(name, Integral) and -len(names) <= int(name) < len(names):
         return int(name) % len(names)
+    return None
+
+
+def _position(names: Sequence[Any], name: Any, where: str) -> int:
+    found = _place(names, name)
+    if found is not None:
+        return found
     shown = listed_levels([str(known) for known in names])
     raise ValueError(f"categorical_features names {name!r}, which is no column of {where}; its columns are {shown}.")
 
@@ -276,6 +303,15 @@ class LevelsFound:
     missing_row: int | None = None
     """The first row without one."""
     n_missing: int = 0
+    inside: set[str] = field(default_factory=set)
+    """Kinds of the values of categories."""
+
+    @property
+    def read_as(self) -> str:
+        """What a text file has to be read as for the same levels."""
+        if self.kind != "category":
+            return self.kind
+        return next(iter(self.inside)) if len(self.inside) == 1 else "text"
 
     def add(self, values: Sequence[Any], codes: NDArray[Any], first_row: int) -> NDArray[np.int32]:
         """Levels of some rows; returns the number of each row's level, -1 of a missing one."""
@@ -285,6 +321,8 @@ class LevelsFound:
         if len(absent) and self.missing_row is None:
             self.missing_row = first_row + int(absent[0])
         self.n_missing += len(absent)
+        if self.kind == "category":
+            self.inside.update(_value_kind(value) for value, is_used in zip(values, used, strict=True) if is_used)
         numbers = [
             self.texts.setdefault(level_text(value), len(self.texts)) if is_used else NO_COLUMN
             for value, is_used in zip(values, used, strict=True)
@@ -293,6 +331,12 @@ class LevelsFound:
 
     def is_too_many(self) -> bool:
         return len(self.texts) > MOST_LEVELS
+
+
+def _value_kind(value: Any) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return "boolean"
+    return "number" if isinstance(value, (Integral, float, np.floating)) else "text"
 
 
 @dataclass(frozen=True)
@@ -322,7 +366,7 @@ def make_recipe(
     columns = []
     for k, name in enumerate(outline.names):
         if k not in factors:
-            columns.append(Column(str(name)))
+            columns.append(Column(str(name), kind=outline.kinds[k]))
             continue
         levels, reference = _levels(str(name), rules, found[k], n_rows, outline.where, row_name), factors[k]
         if reference is not None and reference not in levels:
@@ -331,7 +375,7 @@ def make_recipe(
                 f"level; it has {listed_levels(levels)}."
             )
         left_out = (levels[0] if reference is None else reference) if intercept or reference is not None else None
-        columns.append(Column(str(name), levels, left_out))
+        columns.append(Column(str(name), levels, left_out, found[k].read_as))
     recipe = Recipe(tuple(columns), rules.missing, rules.unknown)
     if recipe.n_attributes == 0:
         raise ValueError(f"Every column of {outline.where} has one level only: there is nothing to fit to.")

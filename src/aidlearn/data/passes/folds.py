@@ -45,6 +45,17 @@ class Folds(Weights):
             raise ValueError("cv gives no folds.")
         return cls(np.array(training), np.array(testing))
 
+    def weighing(self, weight: Float) -> Folds:
+        """The same, if every fold has a row with weight to train on, and one of them one to test on."""
+        for fold, mask in enumerate(self.training):
+            if not weight[mask].any():
+                raise ValueError(
+                    f"Fold {fold} of cv trains on rows of weight 0 only: leave these rows out, or choose other folds."
+                )
+        if not any(weight[mask].any() for mask in self.testing):
+            raise ValueError("All folds of cv are tested on rows of weight 0 only: choose other folds.")
+        return self
+
     @property
     def n(self) -> int:
         return len(self.training)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.numbers import refuse_lossy
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import n_threads, spread
 from aidlearn.numerics import Float, Int
@@ -93,8 +94,13 @@ def homogeneous(table: Any) -> Any | None:
 def to_csr(X: Any) -> Any:
     """Any sparse matrix as CSR with float64 or float32 data (CSR input is not copied)."""
     csr = sparse.csr_array(X) if X.format != "csr" else X
+    # Compiled code reads what these point at.
+    bounds, stored = csr.indptr, min(len(csr.indices), len(csr.data))
+    if len(bounds) != csr.shape[0] + 1 or bounds[0] != 0 or bounds[-1] > stored or (bounds[1:] < bounds[:-1]).any():
+        raise ValueError(f"X is a damaged sparse matrix: its indptr does not cut {stored} numbers into rows.")
     if csr.nnz and not (csr.indices.min() >= 0 and csr.indices.max() < csr.shape[1]):
         raise ValueError(f"X is a damaged sparse matrix: it has column indices outside 0 to {csr.shape[1] - 1}.")
+    refuse_lossy(csr.data, "X", first=None)
     if not csr.has_canonical_format:  # several values in one cell, or cells out of order
         csr = csr.copy()
         csr.sum_duplicates()

@@ -19,6 +19,7 @@ from scipy import sparse
 from aidlearn.data.rows.arrays import csr_rows
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.mapping import Passes, PassFunction
+from aidlearn.data.rows.numbers import refuse_lossy
 from aidlearn.data.rows.targets import TargetCounts, Targets, count_targets
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.numerics import Float
@@ -237,6 +238,8 @@ def remote_target_counts(backend: Backend, batches: Batches) -> Iterator[TargetC
 
 def _code(coding: Program, rows: StoredRows) -> CodedTargets:
     n = rows.X.shape[0]
+    if rows.weight is not None:
+        refuse_lossy(rows.weight, "sample_weight", first=None)
     weight = np.ones(n) if rows.weight is None else np.asarray(rows.weight, dtype=np.float64)
     target = np.zeros(n) if rows.target is None else rows.target
     y, weight = coding.function(target, weight)

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.numbers import LARGEST_WHOLE, refuse_lossy
 from aidlearn.numerics import Float, Int
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 MOST_CLASSES = 1000
 """Of a target in a file: one with more values is no class."""
-LARGEST_WHOLE = 2.0**53
-"""Beyond it floats skip whole numbers."""
 DATES = "The target holds dates, which are no classes: make texts or whole numbers of them, such as months or years."
 CONTINUOUS = "The target holds numbers with decimals (Unknown label type: continuous); fit a regression."
 
@@ -49,6 +48,7 @@ class Targets:
         if self.classes is None:
             if target.dtype.kind in "OUS":
                 raise ValueError(f"The target {self.name!r} holds texts; a regression needs numbers.")
+            refuse_lossy(target, f"The target {self.name!r}", first=None)
             values = np.asarray(target, dtype=np.float64)
             return (values - self.offset if self.offset else values), weight
         if target.dtype == object:
@@ -130,6 +130,12 @@ class Classes:
 
 def check_labels(y: Any, advice: str = "") -> NDArray[Any]:
     """A 1-D array of class labels without missing values."""
+    kind = getattr(getattr(y, "dtype", None), "kind", "")
+    if kind == "M":
+        raise ValueError(DATES)
+    refuse_lossy(y, "y", whole=False)
+    if hasattr(y, "iloc") and kind in ("i", "u") and not y.isna().any():  # scikit-learn makes floats of pandas' Int64
+        y = y.to_numpy(dtype=np.uint64 if kind == "u" else np.int64)
     if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
         y = y.to_numpy()
     labels = y if type(y) is np.ndarray and y.ndim == 1 else np.asarray(column_or_1d(y, warn=True))

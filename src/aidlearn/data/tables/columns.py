@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.data.encoding.recipe import Recipe, TableOutline
+from aidlearn.data.rows.numbers import refuse_lossy
 from aidlearn.data.tables.files import Block
 from aidlearn.data.tables.in_memory import arrow_dictionary, number_dictionary
+from aidlearn.data.tables.text_columns import level_of
 from aidlearn.numerics import Float
 
 
@@ -76,6 +78,10 @@ class ColumnChoice:
     """What a row is called in messages."""
     drops = False
     """Whether rows with missing cells are left out."""
+    unlabelled = False
+    """Whether rows without a target are kept then."""
+    decimal: str | None = None
+    """The decimal mark of a text file."""
 
     def __init__(
         self,
@@ -92,10 +98,23 @@ class ColumnChoice:
         kinds = ["date" if name in dates else arrow_kind(schema.field(name).type) for name in self.columns]
         self.outline = TableOutline(self.columns, kinds, where)
 
-    def encoding(self, recipe: Recipe | None, drops: bool) -> ColumnChoice:
+    def encoding(self, recipe: Recipe | None, drops: bool, unlabelled: bool = False) -> ColumnChoice:
         """The same columns, encoded by a recipe."""
         choice = copy(self)
-        choice.recipe, choice.drops = recipe, drops
+        choice.recipe, choice.drops, choice.unlabelled = recipe, drops, unlabelled
+        return choice
+
+    @property
+    def used_rows(self) -> str:
+        """Which rows are used, in words."""
+        if not self.drops:
+            return "all"
+        return "complete but for the target" if self.unlabelled else "complete"
+
+    def reading(self, kinds: list[str]) -> ColumnChoice:
+        """The same columns, read as other kinds."""
+        choice = copy(self)
+        choice.outline = replace(self.outline, kinds=kinds)
         return choice
 
     @property
@@ -108,9 +127,11 @@ class ColumnChoice:
         return [*self.columns, *(name for name in (self.target, self.weight) if name is not None)]
 
     def complete(self, batch: Any) -> Any:
-        """The rows of a batch without missing cells."""
+        """The rows of a batch without missing cells; those of a target may mean that a row has no label."""
         keep = np.ones(batch.num_rows, dtype=bool)
         for name in self.needed:
+            if name == self.target and self.unlabelled:
+                continue
             column = batch.column(name)
             if column.null_count:
                 keep &= column.is_valid().to_numpy(zero_copy_only=False)
@@ -128,7 +149,7 @@ class ColumnChoice:
             X = np.empty((rows, len(self.names))) if into is None else into[:rows]
             first = 0
             for batch in batches:
-                columns = [_floats(batch.column(name)) for name in self.columns]
+                columns = [_floats(batch.column(name), name) for name in self.columns]
                 np.stack(columns, axis=1, out=X[first : first + batch.num_rows])
                 first += batch.num_rows
         else:
@@ -146,6 +167,8 @@ class ColumnChoice:
         parts = []
         for batch in batches:
             values, codes = self.dictionary(batch, j)
+            if self.decimal is not None and self.outline.kinds[j] == "text":
+                values = [level_of(value, column.kind, self.decimal) for value in values]
             parts.append(self.recipe.positions(column, values, codes, partial(self._row_name, start)))
             start += batch.num_rows
         return np.concatenate(parts)
@@ -157,18 +180,18 @@ class ColumnChoice:
         """The different values of a column of a batch, and which of them each row has (-1: none)."""
         column, kind = batch.column(self.columns[j]), self.outline.kinds[j]
         if kind == "number":
-            return number_dictionary(_floats(column))
+            return number_dictionary(_floats(column, self.columns[j]))
         if kind == "boolean":
             truths = _floats(column)
             return [False, True], np.where(np.isnan(truths), -1, np.nan_to_num(truths)).astype(np.int8)
         return arrow_dictionary(column)
 
     @staticmethod
-    def raw(column: Any) -> NDArray[Any]:
+    def raw(column: Any, name: str = "target") -> NDArray[Any]:
         """A target as it is stored: texts as texts, whole numbers and truth values as what they are."""
         if is_number(column.type):
             whole = _is_whole(column.type) and column.null_count == 0
-            return np.asarray(column.to_numpy(zero_copy_only=False)) if whole else _floats(column)
+            return np.asarray(column.to_numpy(zero_copy_only=False)) if whole else _floats(column, name)
         encoded = _plain(column).dictionary_encode()
         values = np.array(encoded.dictionary.to_pylist())
         if encoded.null_count:
@@ -178,8 +201,8 @@ class ColumnChoice:
         return values[indices.to_numpy()]
 
 
-def _column(batches: Sequence[Any], name: str, values: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
-    return np.concatenate([values(batch.column(name)) for batch in batches])
+def _column(batches: Sequence[Any], name: str, values: Callable[[Any, str], NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate([values(batch.column(name), name) for batch in batches])
 
 
 def _plain(column: Any) -> Any:
@@ -236,7 +259,11 @@ def arrow_kind(kind: Any) -> str:
     return "binary" if "binary" in str(kind) else "other"
 
 
-def _floats(column: Any) -> NDArray[Any]:
+def _floats(column: Any, name: str = "") -> NDArray[Any]:
+    import pyarrow as pa
+
+    if pa.types.is_int64(column.type) or pa.types.is_uint64(column.type):
+        refuse_lossy(pa.chunked_array([column]), f"Column {name!r}", first=None)
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype == object:  # decimals, and booleans with nulls
         return np.array([np.nan if value is None else float(value) for value in values])

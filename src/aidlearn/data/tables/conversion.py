@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 
 from aidlearn.data.encoding.recipe import EncodedRows, Recipe, Rules, refuse_columns
 from aidlearn.data.rows.arrays import ArraySource, homogeneous, is_dask, to_csr
+from aidlearn.data.rows.numbers import refuse_lossy
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.targets import absent_values
 from aidlearn.data.tables.in_memory import (
@@ -89,12 +90,17 @@ def as_source(
 
 
 def complete_rows(X: Any, y: Any, sample_weight: Any, rules: Rules) -> NDArray[np.bool_] | None:
-    """Which rows have neither a missing cell nor a missing target or weight; None if all do."""
-    X = X.X if isinstance(X, EncodedRows) else check_features(X, array=rules.by_dtype)
-    columns = columns_of(X, rules)
+    """Which rows have neither a missing cell nor a missing target or weight; None if all do.
+
+    Where rows may have no label, a missing target leaves no row out.
+    """
+    encoded = isinstance(X, EncodedRows)
+    X = X.X if encoded else check_features(X, array=rules.by_dtype)
+    columns = None if encoded else columns_of(X, rules)
     keep = ~(missing_cells(X) if columns is None else columns.missing_rows(checked_factors(columns, rules)))
-    for values in (y, sample_weight):
+    for what, values in (("y", None if rules.unlabelled else y), ("sample_weight", sample_weight)):
         if values is not None and np.ndim(values) == 1:
+            refuse_lossy(values, what)
             check_consistent_length(X, values)
             keep &= ~absent_values(values)
     if not keep.any():
@@ -129,8 +135,6 @@ def check_features(X: Any, minimum: int = 1, array: bool = True) -> Any:
 
     ``array`` says that the array behind a frame may stand for it, where there is one.
     """
-    if isinstance(X, EncodedRows):
-        return X.X
     if type(X) is np.ndarray and X.ndim == 2 and X.dtype in PASSED and X.shape[0] >= minimum and X.shape[1] > 0:
         return X
     if isinstance(X, (str, os.PathLike, DataSource)):
@@ -147,7 +151,10 @@ def check_features(X: Any, minimum: int = 1, array: bool = True) -> Any:
             _check_shape(X)
             return X
         X = found
-    if sparse.issparse(X):
+    if not sparse.issparse(X):
+        refuse_lossy(X, "X")
+        X = np.ma.getdata(X) if np.ma.isMaskedArray(X) else X
+    else:
         X = to_csr(X)
     return check_array(
         X,
@@ -174,7 +181,14 @@ def collected(X: Any) -> Any:
 
 def refuse_arrays(X: Any, recipe: Recipe, named: bool) -> None:
     """An array does not say which of its cells are levels; one of numbers may stand for a table of numbers."""
-    if is_table(X) or not named:
+    if is_table(X):
+        return
+    if not named:
+        if sparse.issparse(X):
+            raise ValueError(
+                f"This model was fitted to an array with factors (columns {_numbers(recipe)}): it takes a dense array, "
+                "got a sparse matrix."
+            )
         return
     dtype = X.dtype if hasattr(X, "dtype") else np.asarray(X, dtype=object).dtype
     if sparse.issparse(X) or (dtype.kind not in "fiub" and np.ndim(X) == 2):
@@ -183,6 +197,11 @@ def refuse_arrays(X: Any, recipe: Recipe, named: bool) -> None:
             f"This model was fitted to a table with factors ({factors}): it takes a table with the same columns, as of "
             f"pandas, polars or pyarrow, got {type(X).__name__}."
         )
+
+
+def _numbers(recipe: Recipe) -> str:
+    """Positions of factors for a message, the first of many."""
+    return ", ".join(map(str, list(recipe.factor_positions)[:3]))
 
 
 def refuse_repeated_names(X: Any) -> None:
@@ -194,6 +213,7 @@ def refuse_repeated_names(X: Any) -> None:
 
 def check_target(y: Any) -> Float:
     """A 1-D float64 array."""
+    refuse_lossy(y, "y")
     if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
         y = y.to_numpy()
     flat = y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
@@ -208,6 +228,7 @@ def check_target(y: Any) -> Float:
 def check_weight(sample_weight: Any, n: int) -> Float:
     if sample_weight is None:
         return np.ones(n)
+    refuse_lossy(sample_weight, "sample_weight")
     weight = np.asarray(sample_weight, dtype=np.float64)
     if weight.ndim == 0:
         return np.full(n, float(weight))
@@ -217,9 +238,14 @@ def check_weight(sample_weight: Any, n: int) -> Float:
 
 
 def feature_rows(X: Any, recipe: Recipe | None) -> DataSource:
-    """Checked features as a source without a target: a table is encoded as its recipe says, chunk by chunk."""
+    """Checked features as a source without a target: rows are encoded as their recipe says, chunk by chunk.
+
+    Only :class:`EncodedRows` are so already; the number of columns says nothing about it.
+    """
     n = X.shape[0]
-    if not is_table(X) and (recipe is None or X.shape[1] != len(recipe.columns) or sparse.issparse(X)):
+    if isinstance(X, EncodedRows):
+        return ArraySource(X.X, np.zeros(n), np.ones(n))
+    if not is_table(X) and recipe is None:
         return ArraySource(X, np.zeros(n), np.ones(n))
     columns = FrameColumns(X) if is_table(X) else ArrayColumns(X)
     refuse_columns(columns.outline, {} if recipe is None else recipe.factor_positions, columns.holds())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from copy import copy
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,12 @@ from aidlearn.data.encoding.recipe import LevelsFound, Recipe, Rules, TextColumn
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.tables.columns import ColumnChoice, is_number
 from aidlearn.data.tables.parquet import Partitions, TableFiles, short, where_of
+from aidlearn.data.tables.text_columns import Reading, as_they_look, by_recipe, by_rules, warn_of_codes
 
 BLOCK_BYTES = 8 << 20
 """Of one block of a CSV file."""
+LOOKED_AT = 1000
+"""Rows that are looked at for numbers that may be codes."""
 EXACT_WHOLE = 2.0**53
 """Up to here float64 holds every whole number."""
 NO_VALUE = ("", "null", "na", "n/a", "nan", "true", "false", "#n/a", "-nan", "none")
@@ -37,7 +42,7 @@ class CsvSource(TableFiles):
         n_jobs: int | None = None,
         delimiter: str | None = None,
         encoding: str | None = None,
-        numeric: Sequence[Any] = (),
+        read_as: Reading = as_they_look,
     ) -> None:
         import pyarrow as pa
 
@@ -46,14 +51,15 @@ class CsvSource(TableFiles):
         self.dialect = Dialect.of(places[0], delimiter, encoding)
         self._types: dict[str, Any] | None = None
         schema = self._first_schema(places[0])
-        # The first rows decide what is text; a column of numbers with a text further down is found when it is read.
-        self._types = {field.name: _widened(field.type, field.name in numeric) for field in schema}
         self._inside = list(schema.names)
         for place in places[1:]:
             names = self._first_schema(place).names
             if names != self._inside:
                 raise ValueError(f"{place} has other columns than {places[0]}: {names}, not {self._inside}.")
-        dates = [field.name for field in schema if pa.types.is_temporal(field.type) and field.name not in numeric]
+        # The first rows decide what is text; a column of numbers with a text further down is found when it is read.
+        self._types = {field.name: _widened(field.type) for field in schema}
+        self._whole = [field.name for field in schema if pa.types.is_integer(field.type)]
+        dates = [field.name for field in schema if pa.types.is_temporal(field.type)]
         self._partitions = Partitions(places)
         typed = [pa.field(name, self._types[name]) for name in self._inside]
         schema = pa.schema([*typed, *self._partitions.fields(self._inside)])
@@ -64,12 +70,15 @@ class CsvSource(TableFiles):
             if len(self._inside) == 1:
                 raise ValueError(f"{error} {_single(self._inside[0])}") from None
             raise
+        choice.decimal = self.dialect.decimal
+        self._looks = choice.outline
+        choice = self._typed(choice, read_as)
         kinds = choice.outline.kinds
         self.dictionaries = [name for name, kind in zip(choice.columns, kinds, strict=True) if kind == "text"]
         found = {j: LevelsFound(kind) for j, kind in enumerate(kinds) if kind in ("text", "boolean")}
         sizes = self._counted(choice, found)
         self._describe(choice, sizes, where)
-        self._found.update({(j, False): levels for j, levels in found.items()})
+        self._found.update({(j, "all"): levels for j, levels in found.items()})
         self.reading_bytes = 12.0 * BLOCK_BYTES
 
     def _counted(self, choice: ColumnChoice, found: dict[int, LevelsFound]) -> list[int]:
@@ -85,15 +94,55 @@ class CsvSource(TableFiles):
             sizes.append(row - first)
         return sizes
 
+    def _typed(self, choice: ColumnChoice, read_as: Reading) -> ColumnChoice:
+        """The choice with its columns as they are to be read, and the types of the reader for it."""
+        import pyarrow as pa
+
+        # Columns that folders stand for are not in the text.
+        kinds = [
+            kind if name in self._inside else look
+            for name, look, kind in zip(choice.columns, self._looks.kinds, read_as(self._looks), strict=True)
+        ]
+        types = {"number": pa.float64(), "text": pa.string(), "date": pa.string(), "boolean": pa.bool_()}
+        told = {name: types[kind] for name, kind in zip(choice.columns, kinds, strict=True) if name in self._inside}
+        self._types = (self._types or {}) | told
+        return choice.reading(kinds)
+
+    def _reading(self, read_as: Reading) -> CsvSource:
+        """The same files, their columns read as something else where that is said."""
+        source, before = copy(self), self.choice.outline.kinds
+        source.choice = source._typed(self.choice, read_as)
+        after = source.choice.outline.kinds
+        if after == before:
+            return self
+        source._found = {key: levels for key, levels in self._found.items() if before[key[0]] == after[key[0]]}
+        return source
+
+    def warn_of_codes(self, rules: Rules) -> None:
+        """One line for columns that look like codes and are read as numbers, though nobody said so."""
+        numbers = [
+            name
+            for name, kind in zip(self.choice.columns, self.choice.outline.kinds, strict=True)
+            if kind == "number" and name in self._whole
+        ]
+        if not numbers:
+            return
+        with self._opened(self.paths[0]) as file:
+            reader = csv.reader(file, delimiter=self.dialect.delimiter)
+            header = next(reader, [])
+            warn_of_codes(islice(reader, LOOKED_AT), header, numbers, rules, self.choice.where)
+
     def encoded(self, rules: Rules, intercept: bool) -> DataSource:
+        source = self._reading(by_rules(rules.over(self.rules)))
         try:
-            return super().encoded(rules, intercept)
+            return super(CsvSource, source).encoded(rules, intercept)
         except TextColumn as error:
             raise ValueError(f"{error} {self._first_text(error.column)}".strip()) from None
 
     def following(self, recipe: Recipe | None) -> TableFiles:
+        source = self._reading(by_recipe(recipe))
         try:
-            return super().following(recipe)
+            return super(CsvSource, source).following(recipe)
         except TextColumn as error:
             raise ValueError(f"{error} {self._first_text(error.column)}".strip()) from None
 
@@ -228,10 +277,10 @@ def _single(name: str) -> str:
     )
 
 
-def _widened(kind: Any, numeric: bool) -> Any:
-    """Whole numbers in the first rows may be followed by others; what is said to be numeric has to be."""
+def _widened(kind: Any) -> Any:
+    """Whole numbers in the first rows may be followed by others."""
     import pyarrow as pa
 
     if pa.types.is_boolean(kind):
         return kind
-    return pa.float64() if numeric or is_number(kind) else pa.string()
+    return pa.float64() if is_number(kind) else pa.string()

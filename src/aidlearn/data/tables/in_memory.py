@@ -27,12 +27,12 @@ from aidlearn.data.encoding.recipe import (
     refuse_columns,
 )
 from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.numbers import DATES, refuse_lossy
 from aidlearn.data.rows.source import DataSource
 from aidlearn.numerics import Float
 
 SLICE_ROWS = 1 << 17
 """Rows whose levels are looked up at a time."""
-DATES = ("Datetime", "Date", "Duration", "Time")
 LISTS = ("List", "Array", "Struct")
 
 
@@ -107,9 +107,13 @@ class FrameColumns(Columns):
         self.outline = TableOutline(names, kinds, "X")
 
     def numbers(self, column: int, start: int, stop: int) -> Float:
-        return floats(self._columns[column][start:stop])
+        some = self._columns[column][start:stop]
+        refuse_lossy(some, f"Column {column} ({self.outline.names[column]!r}) of X", start)
+        return floats(some)
 
     def dictionary(self, column: int, start: int, stop: int) -> tuple[Sequence[Any], NDArray[Any]]:
+        if self.outline.kinds[column] == "number":
+            return number_dictionary(self.numbers(column, start, stop))
         try:
             return dictionary(self._columns[column][start:stop], self.outline.kinds[column])
         except _NoText as error:
@@ -189,8 +193,8 @@ class _NoText(ValueError):
 def dictionary(column: Any, kind: str) -> tuple[Sequence[Any], NDArray[Any]]:
     """The different values of a (slice of a) column, and which of them each row has; -1 of a missing one."""
     native = column.to_native()
-    if kind in ("number", "boolean"):
-        return number_dictionary(floats(column)) if kind == "number" else _truths(column)
+    if kind == "boolean":
+        return _truths(column)
     if hasattr(native, "cat") and hasattr(native, "factorize"):  # categories of pandas
         values, codes = list(native.cat.categories), np.asarray(native.cat.codes)
     elif hasattr(native, "factorize"):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.numbers import refuse_lossy
 from aidlearn.data.tables.columns import choose_columns
 from aidlearn.data.tables.files import Block, FileSource
 
@@ -94,8 +95,11 @@ class NpySource(FileSource):
             return np.ascontiguousarray(rows[:, where]) if isinstance(where, int) else where.rows(start, stop)
 
         target = np.zeros(stop - start) if self._target is None else vector(self._target)
-        weight = np.ones(stop - start) if self._weight is None else vector(self._weight).astype(np.float64)
+        weight = np.ones(stop - start) if self._weight is None else vector(self._weight)
         X = rows if self._whole else np.ascontiguousarray(rows[:, self._columns])
+        refuse_lossy(weight, f"The weight of {self.path}", start)
+        refuse_lossy(X, str(self.path), start)
+        weight = weight.astype(np.float64)
         return Block(X if X.dtype == np.float32 else X.astype(np.float64, copy=False), target, weight)
 
 

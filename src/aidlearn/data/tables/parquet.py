@@ -69,9 +69,9 @@ class TableFiles(FileSource):
         self.names, self.n_attributes = choice.names, len(choice.names)
         self.target_name, self.has_target = str(choice.target), choice.target is not None
         self.first_rows = np.concatenate([[0], np.cumsum(n_rows)]).astype(int).tolist()
-        self._found: dict[tuple[int, bool], LevelsFound] = {}
-        """Levels that were looked up already, of a column of all rows or of the complete ones."""
-        self._n_complete: int | None = None
+        self._found: dict[tuple[int, str], LevelsFound] = {}
+        """Levels that were looked up already, of a column and the rows that are used."""
+        self._n_used = {"all": self._n_rows}
         if self.n_entries == 0:
             raise ValueError(f"{where} has no rows.")
 
@@ -85,20 +85,20 @@ class TableFiles(FileSource):
         """The same file with factors as an estimator wants them; levels are found by one pass over their columns."""
         rules = rules.over(self.rules)
         plain = self.choice.encoding(None, False)
-        drops = rules.missing == "drop"
+        drops, unlabelled = rules.missing == "drop", rules.unlabelled
         factors = rules.factors(plain.columns, plain.outline.kinds, plain.where)
         refuse_columns(plain.outline, factors)
         source = copy(self)
         texts = ("text", "category")
         source.dictionaries = [plain.columns[j] for j in factors if plain.outline.kinds[j] in texts]
         recipe = None
-        source.choice = plain.encoding(None, drops)
+        source.choice = plain.encoding(None, drops, unlabelled)
         if factors or drops:
             found, n_rows = source._levels(factors)
             source.n_entries, source.n_dropped = n_rows, self._n_rows - n_rows
             if factors:
                 recipe = make_recipe(plain.outline, rules, factors, found, n_rows, intercept, source.row_name)
-        source._encode(plain, recipe, drops)
+        source._encode(plain, recipe, drops, unlabelled)
         return source
 
     def following(self, recipe: Recipe | None) -> TableFiles:
@@ -111,33 +111,31 @@ class TableFiles(FileSource):
         source._encode(plain, recipe, False)
         return source
 
-    def _encode(self, plain: ColumnChoice, recipe: Recipe | None, drops: bool) -> None:
-        self.choice = plain.encoding(recipe, drops)
+    def _encode(self, plain: ColumnChoice, recipe: Recipe | None, drops: bool, unlabelled: bool = False) -> None:
+        self.choice = plain.encoding(recipe, drops, unlabelled)
         self.choice.row_name = self.row_name
         self.encoding, self.names = recipe, self.choice.names
         self.n_attributes, self.is_sparse = len(self.names), recipe is not None and recipe.is_sparse
 
     def _levels(self, factors: Mapping[int, Any]) -> tuple[dict[int, LevelsFound], int]:
         """The levels of columns, and the number of rows that are used."""
-        drops, choice = self.choice.drops, self.choice
-        wanted = [j for j in factors if (j, drops) not in self._found]
-        if wanted or (drops and self._n_complete is None):
-            names = choice.needed if drops else [choice.columns[j] for j in wanted]
+        choice, rows = self.choice, self.choice.used_rows
+        wanted = [j for j in factors if (j, rows) not in self._found]
+        if wanted or rows not in self._n_used:
+            names = choice.needed if choice.drops else [choice.columns[j] for j in wanted]
             found = {j: LevelsFound(choice.outline.kinds[j]) for j in wanted}
             row = 0
             for batch in self.batches(names):
-                used = choice.complete(batch) if drops else batch
+                used = choice.complete(batch) if choice.drops else batch
                 for j in wanted:
                     if not found[j].is_too_many():
                         found[j].add(*choice.dictionary(used, j), row)
                 row += used.num_rows
-            self._found.update({(j, drops): levels for j, levels in found.items()})
-            self._n_complete = row if drops else self._n_complete
+            self._found.update({(j, rows): levels for j, levels in found.items()})
+            self._n_used[rows] = row
             if row == 0:
                 raise ValueError(f"Every row of {choice.where} has a missing cell, so missing='drop' leaves none.")
-        n_rows = self._n_complete if drops else self._n_rows
-        assert n_rows is not None
-        return {j: self._found[j, drops] for j in factors}, n_rows
+        return {j: self._found[j, rows] for j in factors}, self._n_used[rows]
 
     def row_name(self, row: int) -> str:
         if self.choice.drops:

@@ -7,23 +7,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.rows.targets import Classes, check_labels
+from aidlearn.data.rows.targets import Classes, absent_values, check_labels
 from aidlearn.numerics import Float
 
 UNLABELLED = -1
 
 
-def known_labels(y: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Labels as an array, and which of them are known."""
+def known_labels(y: Any, absent: bool = False) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Labels as an array, and which of them are known; ``absent`` ones may be missing too."""
+    if absent:
+        missing = absent_values(y)
+        y = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+        if missing.any():
+            y = np.where(missing, UNLABELLED, y if y.dtype.kind == "f" else y.astype(object))
     labels = check_labels(y, "; mark unlabelled rows with -1")
     if labels.dtype.kind in "OUS":
         return labels, np.array([str(value) != str(UNLABELLED) for value in labels.tolist()])
     return labels, np.asarray(labels != UNLABELLED)
 
 
-def encode_labels(y: Any) -> tuple[Any, NDArray[np.int64]]:
+def encode_labels(y: Any, absent: bool = False) -> tuple[Any, NDArray[np.int64]]:
     """Classes, and the index of each row's class; -1 for unlabelled rows."""
-    labels, known = known_labels(y)
+    labels, known = known_labels(y, absent)
     if not known.any():
         raise ValueError("Every row of y is -1, that is unlabelled; some rows of each class must have a label.")
     given = labels[known]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
+from aidlearn.data.encoding.recipe import Rules
 from aidlearn.data.opening import is_elsewhere
 from aidlearn.data.passes.moments import checked_rows
 from aidlearn.data.passes.run import Run
@@ -99,8 +100,8 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
         y : array of shape (n_samples,)
-            Class of each row; -1 (in an array of strings "-1") where it is not known. Without unlabelled rows
-            this is an ordinary SVM.
+            Class of each row; -1 (in an array of strings "-1") where it is not known, with ``missing="drop"`` also a
+            missing value. Without unlabelled rows this is an ordinary SVM.
         sample_weight : array of shape (n_samples,), optional
             Non-negative.
 
@@ -118,7 +119,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         used = self._complete(X, y, sample_weight)
         codes = None
         if y is not None:
-            self.classes_, codes = encode_labels(used.y)
+            self.classes_, codes = encode_labels(used.y, absent=self.missing == "drop")
         run = self._run(self._source(X, codes, used.weight, used.rows))
         assert codes is not None
         with one_blas_thread():
@@ -165,6 +166,9 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         """Class of each row."""
         scores = self._scores(X)
         return class_of(self.classes_, scores)
+
+    def _rules(self) -> Rules:
+        return replace(super()._rules(), unlabelled=True)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -61,7 +61,7 @@ def _formula_rows(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, 
     target = str(model.formula_).partition("~")[0].strip().strip("`")
     if is_elsewhere(X):
         recipe, names = getattr(model, "recipe_", None), [str(name) for name in model.feature_names_in_]
-        factors = {} if recipe is None else {factor.name: factor.reference for factor in recipe.factors}
+        factors = {} if recipe is None else recipe.references
         return open_source(X, target if y is None else y, names, weight=sample_weight, one_hot=factors), None, None
     if y is None and is_table(X):
         columns = FrameColumns(X).frame

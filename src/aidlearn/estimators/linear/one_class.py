@@ -138,13 +138,13 @@ class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator)
         point = (result.point + np.append(mean, -level)) / design.loss.scale
         bound, nothing = _proven(result, stated, point, design.loss, rounding)
         if nothing:
-            result = replace(result, point=np.zeros_like(point), lower_bound=0.0, status=Status.optimal)
-            return with_objective(replace(fit, result=result), 0.0, 0.0, self.tol)
+            optimum = replace(result, point=np.zeros_like(point), objective=0.0, lower_bound=0.0, status=Status.optimal)
+            return with_objective(replace(fit, result=optimum), 0.0, 0.0, self.tol)
         objective = result.objective + rounding
         if not run.stopped:
             near = ON_HYPERPLANE * abs(objective) / design.loss.scale
             point, objective = _settled(run, stated, point, nu, near)
-        fit = replace(fit, result=replace(result, point=point, lower_bound=bound))
+        fit = replace(fit, result=replace(result, point=point, objective=objective, lower_bound=bound))
         fit = with_objective(fit, objective, design.trivial_bound, self.tol)
         [fit] = as_reported(run, moments, [stated], [fit], self.tol)
         if fit.result.objective < 0:

@@ -112,12 +112,12 @@ class CrossValidated(LinearEstimator):
 
     def _fold_weights(self, run: Run, X: Any, classifies: bool) -> Folds:
         """The folds that ``cv`` asks for, from the targets as the fit sees them."""
-        targets: list[Float] = []
-        run.map(lambda chunk, state: (np.array(chunk.y), None), collect=targets.append)
-        y = np.concatenate(targets)
+        parts: list[Float] = []
+        run.map(lambda chunk, state: (np.array([chunk.y, chunk.weight]), None), collect=parts.append)
+        y, weight = np.concatenate(parts, axis=1)
         y = y.astype(np.int64) if classifies else y
         splits = check_cv(self.cv, y, classifier=classifies).split(np.zeros((len(y), 1)), y)
-        return Folds.of(splits, len(y))
+        return Folds.of(splits, len(y)).weighing(weight)
 
     def _path(self, rows: Rows, values: Sequence[float], number: int) -> list[list[Solved | None]]:
         """Solutions of each fold (inner) at each value (outer) for one class; None for those that time was short of."""
@@ -254,6 +254,8 @@ class CrossValidated(LinearEstimator):
             tested = np.flatnonzero(rows.folds.testing[fold])
             its_X, its_y = _safe_indexing(X, kept[tested]), _safe_indexing(used.y, tested)
             told = {} if used.weight is None else {"sample_weight": np.asarray(used.weight)[tested]}
+            if told and not told["sample_weight"].any():
+                continue
             for k in np.flatnonzero(np.isfinite(self.gaps_[fold])):
                 model = copy.copy(probe)
                 self._give(model, points[:, fold, k], rows)
@@ -282,7 +284,8 @@ class CrossValidated(LinearEstimator):
             raised = points.copy()
             raised[..., -1] += rows.offset
         self.coefs_paths_ = raised if len(raised) > 1 else raised[0]
-        means = self.scores_.mean(axis=0)
+        scored = ~np.isnan(self.scores_).all(axis=1)  # a fold that is tested on rows of weight 0 only has no score
+        means = self.scores_[scored].mean(axis=0) if scored.any() else self.scores_.mean(axis=0)
         self._tell_of_missing(rows)
         best = int(np.nanargmax(means)) if np.isfinite(means).any() else 0
         for name in [name for name in vars(self) if name in CERTIFICATE]:

@@ -17,8 +17,8 @@ from scipy import sparse
 
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.compiled import rows_of, vector
-from aidlearn.linear.passes.records import in_numpy as plain
-from aidlearn.linear.passes.records import kernels
+from aidlearn.linear.passes import in_numpy as plain
+from aidlearn.linear.passes import kernels
 from aidlearn.linear.passes.records import Groups, LocalSums, Split
 from aidlearn.linear.rows.matrix import Dense, Matrix
 from aidlearn.numerics import Float, Int
@@ -91,7 +91,11 @@ def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Spl
     """See :func:`aidlearn.linear.passes.in_numpy.groups`."""
     if design.offset:  # objectives are rounded up entry by entry
         return plain.groups(design, chunk, point, leverage, split)
-    n = chunk.n_entries
+    n, n_kinds = chunk.n_entries, (len(split.cuts) + 1) * (2 if design.loss.classifies else 1)
+    n_parted = n_kinds * split.n_bins * 2 ** (0 if split.sides is None else len(split.sides))
+    n_rare = 0 if split.by_column is None else split.by_column.first + n_kinds * split.by_column.n_parts
+    if max(n_parted, n_rare) > split.n_groups:
+        raise ValueError(f"Rows are split into {max(n_parted, n_rare)} groups, but there are {split.n_groups}.")
     scalars, labels, alone = np.empty(2), np.empty(n, dtype=np.int32), _memory.of("rows", n, np.int32)
     counts, sums = np.zeros(split.n_groups, dtype=np.int64), np.zeros((split.n_groups, design.n_attributes + 3))
     planes = _planes(design, point)

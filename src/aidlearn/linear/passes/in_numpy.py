@@ -26,6 +26,8 @@ def model(design: Design, chunk: Chunk, point: Float, leverage: Any, kappa: floa
     slope, near, curvature = design.loss.smoothed(z, width)
     slope *= chunk.weight
     curvature = curvature * chunk.weight[near]
+    counted = curvature > 0  # a row without weight is near nothing
+    near, curvature = near[counted], curvature[counted]
     sign, _ = design.loss.fold(chunk.y)
     signed = slope if sign is None else slope * sign
     forces = np.append(chunk.transposed_times(signed), signed.sum())
@@ -57,7 +59,8 @@ def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Spl
     z = design.margins(chunk, point)
     distance = loss.distance(z) / leverage
     labels = _regions(z, split.cuts).astype(np.int32) * split.n_bins
-    labels += np.minimum(distance * split.bins, split.n_bins - 1).astype(np.int32)
+    # A label is an index: a distance that is not a number, of a point that is none, falls into the last bin.
+    labels += np.fmin(distance * split.bins, split.n_bins - 1).astype(np.int32)
     sign, _ = loss.fold(chunk.y)
     if sign is not None:
         labels[sign > 0] += (len(split.cuts) + 1) * split.n_bins

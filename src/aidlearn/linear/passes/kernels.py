@@ -125,13 +125,13 @@ def model(rows, y, weight, planes, loss, leverage, kappa, work, scalars, forces,
             curvature += curved
             work[_B + k] = slope
             work[_VALUE + k] = curved
-            n_here += work[_C + k]
+            n_here += curved
         if n_here > 0.0:
             for k in range(size):
                 # Written without a branch: whether a row is near cannot be predicted.
                 near[n_near] = first + k
                 curvatures[n_near] = work[_VALUE + k]
-                n_near += work[_C + k] > 0.0
+                n_near += work[_VALUE + k] > 0.0
         add(rows, first, last, work, _B, forces)
     forces[forces.shape[0] - 1] = intercept
     scalars[0] = objective
@@ -193,7 +193,9 @@ def assign(
             size_of_targets += s * abs(work[_OFFSET + k])
             distance, share = work[_DISTANCE + k] / leverage_here, s * leverage_here * leverage_here
             close = distance <= near * (1.0 + WIDER_BY_LEVERAGE * share)
-            label = work[_REGION + k] * n_bins + math.floor(min(distance * bins, most))
+            # A label is an index: a distance that is not a number, of a point that is none, falls into the last bin.
+            place = distance * bins
+            label = work[_REGION + k] * n_bins + (math.floor(place) if 0.0 <= place < most else most)
             close |= share > carries
             work[_A + k] = 1.0 if close | (work[_SIGN + k] == rare_class) else 0.0
             work[_B + k] = label + (behind if work[_SIGN + k] > 0.0 else 0.0)

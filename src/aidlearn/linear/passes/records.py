@@ -33,9 +33,9 @@ class LocalSums:
     forces: Float
     """``sum_i slope_i sign_i (x_i, 1)``."""
     near: NDArray[np.integer]
-    """Rows within the width of a kink."""
+    """Rows with weight within the width of a kink."""
     curvature: Float
-    """Of the loss at these rows."""
+    """Of the loss at these rows: positive."""
     total_curvature: float
 
 

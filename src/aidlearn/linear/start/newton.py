@@ -21,7 +21,7 @@ from aidlearn.linear.aggregated.solvers import solve_by_interior_point
 from aidlearn.linear.model.aggregated_problem import solve_aggregated
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import GramSum, Metric
-from aidlearn.linear.passes.records import in_numpy as plain
+from aidlearn.linear.passes import in_numpy as plain
 from aidlearn.linear.passes.records import LocalSums
 from aidlearn.linear.rows.matrix import Matrix
 from aidlearn.linear.start.within_region import step_within

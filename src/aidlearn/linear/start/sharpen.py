@@ -364,7 +364,7 @@ class _Sharpening:
             width = max(view.width(view.fraction(error)), min(left if damping.negligible else length, kappa))
             n_damped += not damping.negligible
             there = self._model(level, trial, width, view.share(width))
-            if there.objective > model.objective:
+            if not there.objective <= model.objective:  # or it is not a number
                 damping.more()
                 gained = 0.0
             else:
