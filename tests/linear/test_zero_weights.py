@@ -28,9 +28,10 @@ from aidlearn import (
 from aidlearn.data import Chunk, Run, as_source
 from aidlearn.data.passes.moments import inspect
 from aidlearn.engine.problem import Incumbent, Start
-from aidlearn.linear import compiled, plain
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import absolute
+from aidlearn.linear.passes import compiled
+from aidlearn.linear.passes import in_numpy as plain
 from aidlearn.linear.passes.records import Split
 from aidlearn.linear.start.newton import local_model
 from aidlearn.linear.start.sharpen import Band
