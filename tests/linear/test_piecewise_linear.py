@@ -2,11 +2,13 @@
 
 import importlib
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from aidlearn import PiecewiseLinearModel, QuantileRegressor, Unbounded, load_model, save_model
 from aidlearn.bench.constrained import Program, solve_by_clarabel, solve_by_highs
@@ -25,6 +27,29 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 cvar_portfolio, newsvendor, monotone_quantiles = map(
     importlib.import_module, ("cvar_portfolio", "newsvendor", "monotone_quantiles")
 )
+
+
+@parametrize_with_checks([PiecewiseLinearModel(), PiecewiseLinearModel(kinks=[0, 1], slopes=[-1, 0.5, 2], l1=0.1)])
+def test_conventions_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def test_the_objective_is_that_of_the_coefficients():
+    """Coefficients beside columns of 1e7 are rounded, and the objective is theirs."""
+    rng = np.random.default_rng(3)
+    X = np.column_stack([rng.normal(1e7, 1.0, 300), rng.normal(size=300)])
+    y = X[:, 0] - 1e7 + rng.laplace(size=300)
+    model = PiecewiseLinearModel(kinks=[0, 1], slopes=[-1, 1, 3]).fit(X, y)
+    weights = [Fraction(c) for c in model.coef_]
+    total = Fraction(0)
+    for row, target in zip(X.tolist(), y.tolist(), strict=True):
+        z = (
+            Fraction(target)
+            - sum(w * Fraction(x) for w, x in zip(weights, row, strict=True))
+            - Fraction(model.intercept_)
+        )
+        total += max(-z, z, 3 * z - 2)
+    assert model.objective_ == pytest.approx(float(total), rel=1e-9)
 
 
 def hinges(kinks, slopes):

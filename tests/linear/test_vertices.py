@@ -20,7 +20,8 @@ def walked(X, y, quantile, weight=None, fit_intercept=True, tol=1e-4):
     """The rows of a fit, ready for replicates."""
     model = QuantileRegressor(quantile=quantile, fit_intercept=fit_intercept, tol=tol, n_jobs=1).fit(X, y, weight)
     run = fitted_run(model, X, y, weight)
-    moments, offset = unfitted(model)._measure_and_centre(run)
+    rows = unfitted(model)._measured(run)
+    run, moments, offset = rows.run, rows.moments, rows.offset
     design = Design.of(pinball(quantile), moments, fit_intercept=fit_intercept, offset=offset)
     assert suits(run, design)
     point = np.append(model.coef_, model.intercept_ - offset) if fit_intercept else model.coef_

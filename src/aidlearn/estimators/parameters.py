@@ -16,13 +16,9 @@ def check_parameters(estimator: Any) -> None:
     """One clear error for a parameter that ``fit`` would refuse, whatever the data."""
     estimator._check_parameters()
     parameters = estimator.get_params(deep=False)
-    for name, include_low in (("alpha", True), ("epsilon", True), ("C", False)):
+    for name, include_low in (("epsilon", True), ("C", False)):
         if name in parameters:
             check_number(name, parameters[name], low=0, include_low=include_low)
-    if "quantile" in parameters:
-        estimator._losses()
-    if "l1_ratio" in parameters:
-        estimator._check_penalty()
     if "kernel" in parameters:
         _check_kernel(estimator)
 

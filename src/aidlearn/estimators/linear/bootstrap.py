@@ -20,10 +20,10 @@ from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.fits import feature_names
 from aidlearn.estimators.linear.constraints import is_constrained
 from aidlearn.estimators.linear.fitted_rows import cluster_codes, fitted_run, unfitted
+from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows
 from aidlearn.inference.covariance import ClusterCodes
 from aidlearn.inference.dependence import design_effect
 from aidlearn.inference.hypotheses import INTERCEPT
-from aidlearn.linear.model.design import Design
 from aidlearn.linear.start.sharpen import Band
 from aidlearn.neighbours.batch import NEAR, Batch, Member, Solved
 from aidlearn.neighbours.replicates import Vertices, suits
@@ -140,8 +140,10 @@ def bootstrap(
         raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}.")
     if (kind == "cluster") != (clusters is not None):
         raise ValueError('kind="cluster" needs clusters, and only it: an array with the cluster of each row.')
-    if not hasattr(model, "_fitted_losses"):
+    if not isinstance(model, LinearEstimator):
         raise TypeError(f"bootstrap takes a linear model of aidlearn, got {type(model).__name__}.")
+    if model.no_bootstrap:
+        raise ValueError(f"{type(model).__name__} has no bootstrap: {model.no_bootstrap}.")
     if model.standardize and getattr(model, "alpha", 1.0) > 0:
         raise ValueError("bootstrap takes no penalised model with standardize=True: scale the columns of X before.")
     if is_constrained(model) or (getattr(model, "alpha", 0.0) > 0 and getattr(model, "l1_ratio", 1.0) < 1):
@@ -215,23 +217,16 @@ class _Replicates:
 
     def solve(self) -> list[list[Solved]]:
         model, run = self.model, self.run
-        classifies = hasattr(model, "classes_")
-        plain = unfitted(model)
-        moments, self.offset = (plain._measure(run), 0.0) if classifies else plain._measure_and_centre(run)
+        rows = unfitted(model)._measured(run)
+        run = self.run = rows.run
+        self.offset = rows.offset
         slopes, levels = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
         tol = min(model.tol, GAP) if model.tol > 0 else 0.0
         found = []
-        for loss, coef, level in zip(model._fitted_losses(), slopes, levels, strict=True):
+        for loss, coef, level in zip(model._losses(), slopes, levels, strict=True):
             point = np.append(coef, level - self.offset) if model.fit_intercept else np.array(coef)
             self.points.append(point)
-            design = Design.of(
-                loss,
-                moments,
-                fit_intercept=model.fit_intercept,
-                ridge=model._ridge,
-                l1=getattr(model, "alpha", 0.0) * moments.weight,
-                offset=self.offset,
-            )
+            design = rows.design(loss, model._terms(rows.moments), model.fit_intercept)
             members = [Member(loss, replicate) for replicate in range(self.n)]
             few = Vertices.of(run, design, point) if suits(run, design) else None
             if few is not None:
@@ -261,13 +256,10 @@ class _Replicates:
         """One replicate on all rows."""
         model = unfitted(self.model, tol=min(self.model.tol, GAP), init="auto", initial_rate=None)
         run = self.run.part().changed(Reweighting(self.weights, member.replicate))
-        moments = inspect(run, model.fit_intercept)
+        rows = MeasuredRows(run, inspect(run, model.fit_intercept), self.offset)
         start = Band()
         start.continue_from(self.points[-1] if point is None else point)
-        l1 = getattr(model, "alpha", 0.0) * moments.weight
-        design = Design.of(
-            member.loss, moments, fit_intercept=model.fit_intercept, ridge=model._ridge, l1=l1, offset=self.offset
-        )
+        design = rows.design(member.loss, model._terms(rows.moments), model.fit_intercept)
         self.n_refitted += 1
         logger.debug("replicate %d is fitted on all rows", member.replicate)
-        return Solved.of(model._fit_design(run, design, start, moments).result)
+        return Solved.of(model._fit_design(run, design, start, rows.moments).result)

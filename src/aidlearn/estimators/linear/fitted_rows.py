@@ -75,9 +75,10 @@ def least_squares(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Floa
     """Least-squares coefficients of the rows of a linear regression (the intercept first), by two passes."""
     run = fitted_run(model, X, y, sample_weight)
     with one_blas_thread():
-        moments, offset = unfitted(model)._measure_and_centre(run)
-        design = Design.of(absolute(), moments, fit_intercept=model.fit_intercept, offset=offset)
-        equations = NormalEquations.of_all(design, run)
+        rows = unfitted(model)._measured(run)
+        offset = rows.offset
+        design = Design.of(absolute(), rows.moments, fit_intercept=model.fit_intercept, offset=offset)
+        equations = NormalEquations.of_all(design, rows.run)
         point = design.step(np.asarray(linalg.lstsq(equations.gram, equations.right)[0]))
     return np.append(point[-1] + offset, point[:-1]) if model.fit_intercept else point
 

@@ -28,14 +28,13 @@ from aidlearn.data.passes.transforms import Projection
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.targets import Targets
-from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.declared import LinearOneClassParameters, documented
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.linear.reported import as_reported, with_objective
-from aidlearn.estimators.linear.template import LinearEstimator
+from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows, Terms
 from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import EPS
 from aidlearn.linear.model.design import Design
@@ -89,47 +88,37 @@ class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator)
     """
 
     _solvers = ("auto", "interior-point")
-    _ridge = 1.0
     _needs_target = False
+    no_bootstrap = "its loss depends on the mean of the rows"
     _drawn = False
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearOneClassSVM:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, table, path of a file, Dask array or DataFrame, or DataSource
-            See :func:`~aidlearn.open_source` for files and Dask collections.
-        y : ignored, or name of a column that is left out if X is a path or a Dask DataFrame
-        sample_weight : array of shape (n_samples,), optional
-            Non-negative.
-
-        Returns
-        -------
-        self
-        """
-        self._check_parameters()
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_number("nu", self.nu, low=0, high=1, include_high=True)
+
+    def _opened(self, X: Any, y: Any, sample_weight: Any) -> Run:
+        """The target is ignored, or names a column that is left out if X is a path or a Dask DataFrame."""
         if not (is_elsewhere(X) or isinstance(X, DataSource)):
             y = np.zeros(_num_samples(X))
-        run = self._run(self._source(X, y, sample_weight), Targets(ignored=True))
-        with one_blas_thread():
-            run, moments = self._measure(run)
-            mean = moments.mean
-            level = float(mean @ mean)
-            # Targets spread about 0 as their direction does, if columns are not too much alike.
-            spread = float(np.sqrt(mean**2 @ moments.squares / moments.weight))
-            moments = replace(moments, targets=np.array([-spread, spread]))
-            rows, run = run, run.changed(Projection(mean, level))
-            loss = one_class(float(self.nu), moments.weight)
-            design = Design.of(loss, moments, ridge=1.0, base=-0.5 * level)
-            fit = self._fit_design(run, design, self._start_method(), moments)
-            fit = self._as_stated(rows.changed(Projection(np.zeros_like(mean), 0.0)), moments, design, fit)
-        self.coef_ = self._slopes(fit.result.point[None], moments)
-        self.intercept_ = fit.result.point[-1:]
+        return self._run(self._source(X, y, sample_weight), Targets(ignored=True))
+
+    def _solved(self, rows: MeasuredRows) -> list[Fitted]:
+        """Solve the regression of the rows on their mean, and return to the problem as it is stated."""
+        moments, mean = rows.moments, rows.moments.mean
+        level = float(mean @ mean)
+        # Targets spread about 0 as their direction does, if columns are not too much alike.
+        spread = float(np.sqrt(mean**2 @ moments.squares / moments.weight))
+        moments = replace(moments, targets=np.array([-spread, spread]))
+        loss = one_class(float(self.nu), moments.weight)
+        design = replace(rows, moments=moments).design(loss, Terms(ridge=1.0, base=-0.5 * level), True)
+        run = rows.run.changed(Projection(mean, level))
+        fit = self._fit_design(run, design, self._start_method(), moments)
+        return [self._as_stated(rows.run.changed(Projection(np.zeros_like(mean), 0.0)), moments, design, fit)]
+
+    def _store_coefficients(self, rows: MeasuredRows, points: Float) -> None:
+        self.coef_ = rows.slopes(points)
+        self.intercept_ = points[0, -1:]
         self.offset_ = 0.0 - self.intercept_
-        self._store_certificate([fit], False, run)
-        return self
 
     def _as_stated(self, run: Run, moments: Moments, design: Design, fit: Fitted) -> Fitted:
         """The fit with ``(coef_, intercept_)`` as its point, the objective of these, and what is proven of it."""
@@ -151,9 +140,6 @@ class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator)
             return fit
         fit = replace(fit, result=replace(fit.result, point=np.zeros_like(point)))
         return with_objective(fit, 0.0, design.trivial_bound, self.tol)
-
-    def _fitted_losses(self) -> list[Loss]:
-        raise ValueError("LinearOneClassSVM has no bootstrap: its loss depends on the mean of the rows.")
 
     def decision_function(self, X: Any) -> Float:
         """Signed score of each row: negative for outliers."""

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from aidlearn.data.rows.threads import one_blas_thread
+from aidlearn.data.passes.moments import Moments
+from aidlearn.data.passes.run import Run
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.declared import PiecewiseParameters, documented
 from aidlearn.estimators.linear.constraints import each
-from aidlearn.estimators.linear.template import LinearEstimator
-from aidlearn.linear.model.design import Design
+from aidlearn.estimators.linear.template import LinearEstimator, Terms
 from aidlearn.linear.model.losses import Loss, piecewise_linear
 from aidlearn.numerics import Float
 
@@ -55,52 +55,25 @@ class PiecewiseLinearModel(PiecewiseParameters, RegressorMixin, LinearEstimator)
     """
 
     _solvers = ("auto", "interior-point", "highs")
+    no_bootstrap = "its terms do not grow with the weights of the rows"
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PiecewiseLinearModel:
-        """Solve the problem.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, table, path of a file, Dask array or DataFrame, or DataSource
-            The rows; see :func:`~aidlearn.open_source` for files and Dask collections.
-        y : array of shape (n_samples,), or name of the target's column if X is a path or a Dask DataFrame
-        sample_weight : array of shape (n_samples,), optional
-            Non-negative.
-
-        Returns
-        -------
-        self
-        """
-        self._check_parameters()
-        loss = self._loss()
+    def _opened(self, X: Any, y: Any, sample_weight: Any) -> Run:
         if getattr(X, "ndim", 0) == 2 and X.shape[1] == 0:
             raise ValueError(
                 f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required: for the intercept "
                 f"alone, give a column of zeros, np.zeros(({X.shape[0]}, 1))."
             )
-        run = self._run(self._source(X, y, sample_weight))
-        m = run.n_attributes
-        p = m + bool(self.fit_intercept)
-        region, linear = self._region(run), self._linear_term(m, p)
+        run = super()._opened(X, y, sample_weight)
+        self._stated_terms(run.n_attributes)  # refused before long work starts
+        return run
+
+    def _terms(self, moments: Moments) -> Terms:
+        return self._stated_terms(len(moments.mean))
+
+    def _stated_terms(self, m: int) -> Terms:
         ridge, quadratic = self._quadratic_term(m)
-        with one_blas_thread():
-            run, moments = self._measure(run)
-            design = Design.of(
-                loss,
-                moments,
-                fit_intercept=self.fit_intercept,
-                ridge=ridge,
-                l1=float(self.l1),
-                quadratic=quadratic,
-                linear=linear,
-                region=region,
-            )
-            fit = self._fit_design(run, design, self._start_from(self._warm_points(1, moments)[0]), moments)
-        point = fit.result.point
-        self.coef_ = point[:m]
-        self.intercept_ = float(point[m]) if self.fit_intercept else 0.0
-        self._store_certificate([fit], False, run)
-        return self
+        linear = self._linear_term(m, m + bool(self.fit_intercept))
+        return Terms(ridge, float(self.l1), quadratic, linear)
 
     def predict(self, X: Any) -> Float:
         """``X @ coef_ + intercept_`` (as a lazy Dask array for a Dask collection)."""
@@ -109,11 +82,11 @@ class PiecewiseLinearModel(PiecewiseParameters, RegressorMixin, LinearEstimator)
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_number("l1", self.l1, low=0, include_low=True)
-        self._loss()
+        self._losses()
         if self.solver == "highs" and self.quadratic is not None:
             raise ValueError("solver='highs' solves linear programs only; use solver='auto' with a quadratic term.")
 
-    def _loss(self) -> Loss:
+    def _losses(self) -> list[Loss]:
         kinks = _numbers("kinks", self.kinks)
         slopes = _numbers("slopes", self.slopes)
         if len(kinks) == 0 or len(slopes) != len(kinks) + 1:
@@ -127,10 +100,7 @@ class PiecewiseLinearModel(PiecewiseParameters, RegressorMixin, LinearEstimator)
                 f"slopes must go from at most 0 to at least 0, got {slopes.tolist()}: take a linear part out of the "
                 "loss, and give its sum over the rows as linear."
             )
-        return piecewise_linear(kinks.tolist(), slopes.tolist())
-
-    def _fitted_losses(self) -> list[Loss]:
-        raise ValueError("PiecewiseLinearModel has no bootstrap: its terms do not grow with the weights of the rows.")
+        return [piecewise_linear(kinks.tolist(), slopes.tolist())]
 
     def _linear_term(self, m: int, p: int) -> Float | None:
         if self.linear is None:

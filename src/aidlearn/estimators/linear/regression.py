@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,6 @@ from sklearn.base import RegressorMixin
 
 from aidlearn.data.passes.moments import Moments
 from aidlearn.data.passes.run import Run
-from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_flag, check_number
 from aidlearn.estimators.declared import LADParameters, QuantileParameters, documented
@@ -21,9 +19,8 @@ from aidlearn.estimators.linear.late import hasty_quantiles
 from aidlearn.estimators.linear.many_quantiles import ManyQuantiles
 from aidlearn.estimators.linear.reported import as_reported
 from aidlearn.estimators.linear.standard_errors import Request, summarise
-from aidlearn.estimators.linear.template import LinearEstimator
+from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows, Terms, large_offset
 from aidlearn.inference.summary import Summary
-from aidlearn.linear.constraints.region import Region
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss, absolute, pinball
 from aidlearn.linear.problem import PiecewiseLinear
@@ -36,85 +33,49 @@ OWN = ("auto", "interior-point")
 """Solvers of aggregated problems that neighbours are solved by."""
 
 
-class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
+class _LinearQuantile(RegressorMixin, LinearEstimator):
     alpha: float
     l1_ratio: float = 1.0
-    _ridge = 0.0
 
-    def _fitted_losses(self) -> list[Loss]:
-        return self._losses()[0]
-
-    @abstractmethod
-    def _losses(self) -> tuple[list[Loss], bool]:
-        """The losses to fit, and whether the user asked for several."""
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> _LinearQuantile:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, table, path of a file, Dask array or DataFrame, or DataSource
-            See :func:`~aidlearn.open_source` for files and Dask collections.
-        y : array of shape (n_samples,), or name of the target's column if X is a path or a Dask DataFrame
-            Not given when X is a source that has a target.
-        sample_weight : array of shape (n_samples,), optional
-            Non-negative; an integer weight equals repeated rows.
-
-        Returns
-        -------
-        self
-        """
-        self._check_parameters()
-        self._check_penalty()
-        losses, several = self._losses()
-        run = self._run(self._source(X, y, sample_weight))
-        region = self._region(run)
-        with one_blas_thread():
-            run, moments, offset = self._measure_and_centre(run)
-            region = self._in_units(region, moments, offset)
-
-            def solve(run: Run, moments: Moments, least_pivot: float, as_given: bool) -> Attempt:
-                designs = [self._design(loss, moments, offset, region, least_pivot) for loss in losses]
-                nowhere: list[Float | None] = [None] * len(losses)
-                warm = self._warm_points(len(losses), moments, offset) if as_given else nowhere
-                if several and self._share_passes(run, designs[0], warm):
-                    many = ManyQuantiles(self, run, designs, moments)
-                    return Attempt(many.solve(), designs, many.crossings)
-                return Attempt(self._one_by_one(run, designs, moments, warm, several), designs)
-
-            plain = self.checkpoint is None and region is None
-            found = in_good_coordinates(run, moments, solve, self) if plain else solve(run, moments, 0.0, True)
-            fits, crossings = found.fits, found.crossings
-            if not plain:
-                fits = as_reported(run, moments, found.designs, fits, self.tol)
-        points = np.array([fit.result.point for fit in fits])
-        m = run.n_attributes
-        coef = self._slopes(points, moments)
-        intercept = points[:, m] + offset if self.fit_intercept else np.zeros(len(points))
-        self.coef_ = coef if several else coef[0]
-        self.intercept_ = intercept if several else float(intercept[0])
-        self._store_certificate(fits, several, run, offset)
-        self._look_at(run, several, points, crossings)
-        return self
-
-    def _check_penalty(self) -> None:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_number("alpha", self.alpha, low=0, include_low=True)
         check_number("l1_ratio", self.l1_ratio, low=0, high=1, include_low=True, include_high=True)
         if self.solver == "highs" and self.alpha > 0 and self.l1_ratio < 1:
             raise ValueError("solver='highs' solves linear programs only; use solver='auto' with l1_ratio < 1.")
+        self._losses()
 
-    def _design(self, loss: Loss, moments: Moments, offset: float, region: Region | None, least_pivot: float) -> Design:
+    def _offset(self, moments: Moments) -> float:
+        return large_offset(moments.targets) if self.fit_intercept else 0.0
+
+    def _terms(self, moments: Moments) -> Terms:
         total = self.alpha * moments.weight
-        design = Design.of(
-            loss,
-            moments,
-            fit_intercept=self.fit_intercept,
-            ridge=(1 - self.l1_ratio) * total,
-            l1=self.l1_ratio * total,
-            offset=offset,
-            region=region,
-        )
-        return replace(design, least_pivot=least_pivot)
+        return Terms(ridge=(1 - self.l1_ratio) * total, l1=self.l1_ratio * total)
+
+    def _solved(self, rows: MeasuredRows) -> list[Fitted]:
+        losses, several = self._losses(), self._several()
+
+        def solve(run: Run, moments: Moments, least_pivot: float, as_given: bool) -> Attempt:
+            own = replace(rows, run=run, moments=moments)
+            designs = [replace(self._design(own, loss), least_pivot=least_pivot) for loss in losses]
+            nowhere: list[Float | None] = [None] * len(losses)
+            warm = self._warm_points(own, len(losses)) if as_given else nowhere
+            if several and self._share_passes(run, designs[0], warm):
+                many = ManyQuantiles(self, run, designs, moments)
+                return Attempt(many.solve(), designs, many.crossings)
+            return Attempt(self._one_by_one(run, designs, moments, warm, several), designs)
+
+        if self.checkpoint is None and rows.region is None:
+            found = in_good_coordinates(rows.run, rows.moments, solve, self)
+        else:
+            found = solve(rows.run, rows.moments, 0.0, True)
+            fits = as_reported(rows.run, rows.moments, found.designs, found.fits, self.tol)
+            found = replace(found, fits=fits)
+        self._count_crossings(rows.run, np.array([fit.result.point for fit in found.fits]), found.crossings)
+        return found.fits
+
+    def _count_crossings(self, run: Run, points: Float, known: int | None) -> None:
+        """How often predictions of several quantiles cross, if that is not ``known`` already."""
 
     def _one_by_one(
         self, run: Run, designs: list[Design], moments: Moments, warm: list[Float | None], several: bool
@@ -140,14 +101,10 @@ class _LinearQuantile(RegressorMixin, LinearEstimator, ABC):
         Not where each has pictures or a start of its own, or where nothing is aggregated: few rows, or rows with a
         large factor, which are all single.
         """
-        engine = self.init in ("auto", "band") if isinstance(self.init, str) else False
         plain = self.initial_rate is None and self.tol > 0
         rows = run.n_attributes > 2 and not (design.layout and design.layout.levels) and design.region is None
         small = few_entries(run.n_entries, design.n_variables) or self._is_late(run, design)
-        return engine and plain and rows and not small and self.solver in OWN and warm[0] is None
-
-    def _look_at(self, run: Run, several: bool, points: Float, crossings: int | None) -> None:
-        """What else a fitted model tells of its rows; ``crossings`` if they were counted already."""
+        return self._sharpens and plain and rows and not small and self.solver in OWN and warm[0] is None
 
     def predict(self, X: Any) -> Float:
         """Predict the quantile of every row: shape (n_samples,), or one column per quantile asked for.
@@ -223,8 +180,8 @@ class LADRegressor(LADParameters, _LinearQuantile):
     (array([2.]), 1.0, 'optimal')
     """
 
-    def _losses(self) -> tuple[list[Loss], bool]:
-        return [absolute()], False
+    def _losses(self) -> list[Loss]:
+        return [absolute()]
 
 
 class QuantileRegressor(QuantileParameters, _LinearQuantile):
@@ -257,14 +214,16 @@ class QuantileRegressor(QuantileParameters, _LinearQuantile):
     ((2, 3), True)
     """
 
-    def _losses(self) -> tuple[list[Loss], bool]:
-        several = np.ndim(self.quantile) > 0
-        quantiles = list(self.quantile) if several else [self.quantile]
+    def _several(self) -> bool:
+        return np.ndim(self.quantile) > 0
+
+    def _losses(self) -> list[Loss]:
+        quantiles = list(self.quantile) if self._several() else [self.quantile]
         if not quantiles:
             raise ValueError("quantile must hold at least one number, got an empty sequence.")
         for quantile in quantiles:
             check_number("quantile", quantile, low=0, high=1)
-        return [pinball(float(quantile)) for quantile in quantiles], several
+        return [pinball(float(quantile)) for quantile in quantiles]
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -280,12 +239,11 @@ class QuantileRegressor(QuantileParameters, _LinearQuantile):
         ranks = np.argsort(np.argsort(np.asarray(self.quantile, dtype=np.float64), kind="stable"))
         return self._decided(X, lambda scores: np.sort(scores, axis=1)[:, ranks])
 
-    def _look_at(self, run: Run, several: bool, points: Float, crossings: int | None) -> None:
+    def _count_crossings(self, run: Run, points: Float, known: int | None) -> None:
         self.__dict__.pop("crossings_", None)
-        if several:
+        if self._several():
             order = np.argsort(np.asarray(self.quantile, dtype=np.float64), kind="stable")
-            found = count_crossings(run, points[order], self.fit_intercept) if crossings is None else crossings
-            self.crossings_ = found
+            self.crossings_ = count_crossings(run, points[order], self.fit_intercept) if known is None else known
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -83,8 +83,8 @@ def summarise(model: Any, X: Any, y: Any, sample_weight: Any, request: Request) 
         raise ValueError("quantile was changed after the fit: fit the model again.")
     replicates: list[Float | None] = [None] * len(fits)
     with one_blas_thread():
-        moments, offset = unfitted(model)._measure_and_centre(run)
-        work = _Work(model, run, moments, offset, request, clusters)
+        rows = unfitted(model)._measured(run)
+        work = _Work(model, rows.run, rows.moments, rows.offset, request, clusters)
         surveys = [work.survey(fit, tau) for fit, tau in zip(fits, quantiles, strict=True)]
         if request.se == "bootstrap":
             kind = "exponential" if clusters is None else "cluster"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +16,6 @@ from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.sharing import run_together
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.targets import Classes, Targets, check_labels
-from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.data.tables.conversion import check_weight
 from aidlearn.engine.result import Result
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
@@ -26,8 +24,7 @@ from aidlearn.estimators.declared import LinearSVCParameters, LinearSVRParameter
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.linear.late import hasty_classes
 from aidlearn.estimators.linear.reported import as_reported
-from aidlearn.estimators.linear.template import LinearEstimator
-from aidlearn.linear.constraints.region import Region
+from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows, Terms, large_offset
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss, epsilon_insensitive, hinge
 from aidlearn.linear.problem import PiecewiseLinear
@@ -93,67 +90,53 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
     """
 
     _solvers = ("auto", "interior-point", "libsvm", "liblinear")
-    _ridge = 1.0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_number("C", self.C, low=0)
         check_flag("row_duals", self.row_duals)
 
-    def _fitted_losses(self) -> list[Loss]:
+    def _losses(self) -> list[Loss]:
+        """A hinge for each class against the rest; one for two classes."""
         n_classes = len(self.classes_)
         return [hinge(float(self.C), float(k)) for k in ([1] if n_classes == 2 else range(n_classes))]
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVC:
-        """Fit the model.
+    def _several(self) -> bool:
+        return len(self.classes_) > 2
 
-        Parameters
-        ----------
-        X : array, sparse matrix, table, path of a file, Dask array or DataFrame, or DataSource
-            See :func:`~aidlearn.open_source` for files and Dask collections.
-        y : array of shape (n_samples,), or name of the target's column if X is a path or a Dask DataFrame
-            Class of each row: numbers, strings or booleans. Not given when X is a source that has a target.
-        sample_weight : array of shape (n_samples,), optional
-            Non-negative.
+    def _terms(self, moments: Moments) -> Terms:
+        return Terms(ridge=1.0)
 
-        Returns
-        -------
-        self
-        """
-        self._check_parameters()
+    def _solved(self, rows: MeasuredRows) -> list[Fitted]:
+        """All classes in shared passes, with the duals of their rows."""
+        run, moments = rows.run, rows.moments
+        designs = [self._design(rows, loss) for loss in self._losses()]
+        n_fits = len(designs)
+        fits: list[Fitted] = []
+        duals: list[tuple[Int, Float]] | None = []
+        numbers = list(range(n_fits)) if self._several() else [None]
+        to_fit = list(zip(numbers, designs, self._warm_points(rows, n_fits), strict=True))
+        if n_fits > 1 and self.checkpoint is None and self._is_late(run, designs[0], PASSES * n_fits * rows.seconds):
+            fits, to_fit = hasty_classes(run, designs, self._callbacks()), []
+            duals = [self._duals(run, fit.result) for fit in fits]
+        for group in batched(to_fit, run.classes_at_once or len(self.classes_)):
+            fits += run_together(run, [self._one(k, design, point, moments) for k, design, point in group])
+            for fit in fits[-len(group) :]:
+                duals = self._with_duals(run, duals, fit.result, n_fits)
+        self._store_duals(duals, n_fits, run)
+        return as_reported(run, moments, designs, fits, self.tol)
+
+    def _store_coefficients(self, rows: MeasuredRows, points: Float) -> None:
+        """As scikit-learn's classifiers: a row for each fit, also for one."""
+        self.coef_ = rows.slopes(points)
+        self.intercept_ = points[:, rows.run.n_attributes] if self.fit_intercept else np.zeros(len(points))
+
+    def _opened(self, X: Any, y: Any, sample_weight: Any) -> Run:
         before = getattr(self, "classes_", None)
         run = self._classified(X, y, sample_weight)
-        region = self._region(run)
-        n_classes = len(self.classes_)
-        with one_blas_thread():
-            began = time.monotonic()
-            run, moments = self._measure(run)
-            one_pass = time.monotonic() - began
-            region = self._in_units(region, moments)
-            same = before is not None and np.array_equal(before, self.classes_)
-            n_fits = 1 if n_classes == 2 else n_classes
-            points = self._warm_points(n_fits, moments) if same else [None] * n_fits
-            positives = [1.0] if n_classes == 2 else [float(k) for k in range(n_classes)]
-            fits: list[Fitted] = []
-            duals: list[tuple[Int, Float]] | None = []
-            designs = [self._design(positive, moments, region) for positive in positives]
-            numbers = [None] if n_fits == 1 else list(range(n_fits))
-            to_fit = list(zip(numbers, designs, points, strict=True))
-            if n_fits > 1 and self.checkpoint is None and self._is_late(run, designs[0], PASSES * n_fits * one_pass):
-                fits, to_fit = hasty_classes(run, designs, self._callbacks()), []
-                duals = [self._duals(run, fit.result) for fit in fits]
-            for group in batched(to_fit, run.classes_at_once or n_classes):
-                fits += run_together(run, [self._one(k, design, point, moments) for k, design, point in group])
-                for fit in fits[-len(group) :]:
-                    duals = self._with_duals(run, duals, fit.result, n_fits)
-            self._store_duals(duals, n_fits, run)
-            fits = as_reported(run, moments, designs, fits, self.tol)
-        found = np.array([fit.result.point for fit in fits])
-        m = run.n_attributes
-        self.coef_ = self._slopes(found, moments)
-        self.intercept_ = found[:, m] if self.fit_intercept else np.zeros(len(found))
-        self._store_certificate(fits, len(fits) > 1, run)
-        return self
+        if before is not None and not np.array_equal(before, self.classes_):
+            self.__dict__.pop("coef_", None)  # no start for other classes
+        return run
 
     def _classified(self, X: Any, y: Any, sample_weight: Any) -> Run:
         """A run over the data whose targets are the numbers of the classes."""
@@ -176,11 +159,6 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
 
     def _three_way(self) -> bool:
         return self.row_duals
-
-    def _design(self, positive: float, moments: Moments, region: Region | None) -> Design:
-        """One class against the rest."""
-        loss = hinge(float(self.C), positive)
-        return Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0, region=region)
 
     def _one(
         self, number: int | None, design: Design, point: Float | None, moments: Moments
@@ -264,31 +242,20 @@ class LinearSVR(LinearSVRParameters, RegressorMixin, LinearEstimator):
     """
 
     _solvers = ("auto", "interior-point")
-    _ridge = 1.0
 
-    def _fitted_losses(self) -> list[Loss]:
-        return [epsilon_insensitive(float(self.C), float(self.epsilon))]
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVR:
-        """Fit the model (see :meth:`LinearSVC.fit`; y holds numbers)."""
-        self._check_parameters()
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_number("C", self.C, low=0)
         check_number("epsilon", self.epsilon, low=0, include_low=True)
-        run = self._run(self._source(X, y, sample_weight))
-        region = self._region(run)
-        with one_blas_thread():
-            run, moments, offset = self._measure_and_centre(run)
-            region = self._in_units(region, moments, offset)
-            loss = epsilon_insensitive(float(self.C), float(self.epsilon))
-            design = Design.of(loss, moments, fit_intercept=self.fit_intercept, ridge=1.0, offset=offset, region=region)
-            start = self._start_from(self._warm_points(1, moments, offset)[0])
-            fit = self._fit_design(run, design, start, moments)
-            [fit] = as_reported(run, moments, [design], [fit], self.tol)
-        point, m = fit.result.point, run.n_attributes
-        self.coef_ = self._slopes(point, moments)
-        self.intercept_ = float(point[m]) + offset if self.fit_intercept else 0.0
-        self._store_certificate([fit], False, run, offset)
-        return self
+
+    def _losses(self) -> list[Loss]:
+        return [epsilon_insensitive(float(self.C), float(self.epsilon))]
+
+    def _offset(self, moments: Moments) -> float:
+        return large_offset(moments.targets) if self.fit_intercept else 0.0
+
+    def _terms(self, moments: Moments) -> Terms:
+        return Terms(ridge=1.0)
 
     def predict(self, X: Any) -> Float:
         """Predict the target of every row (as a lazy Dask array for a Dask collection)."""

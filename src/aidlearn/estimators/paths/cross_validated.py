@@ -68,12 +68,12 @@ class LinearSVCCV(LinearSVCCVParameters, LinearClassifier, CrossValidated):
         run = probe._classified(X, y, sample_weight)
         classes = probe.classes_
         with one_blas_thread():
-            run, _ = probe._measure(run)
+            run = probe._measured(run).run
             folds = self._weighted(self._fold_weights(run, X, classifies=True), run, classes)
             everything = weighted_run(run, folds)
             n_fits = 1 if len(classes) == 2 else len(classes)
-            everything, moments = self._measure(everything)
-            rows = Rows(run, folds, everything, moments, n_fits=n_fits)
+            measured = probe._measured(everything)
+            rows = Rows(run, folds, measured.run, measured.moments, n_fits=n_fits)
         points = self._validate(rows, values)
         self.Cs_ = np.array(values)
         self.C_ = self._finish(rows, values, points, probe, X, y, sample_weight)
@@ -108,7 +108,7 @@ class LinearSVCCV(LinearSVCCVParameters, LinearClassifier, CrossValidated):
             factors.append(own)
         return replace(folds, codes=codes, factors=np.array(factors))
 
-    def _design(self, rows: Rows, value: float, number: int) -> Design:
+    def _design_at(self, rows: Rows, value: float, number: int) -> Design:
         positive = 1.0 if rows.n_fits == 1 else float(number)
         return Design.of(hinge(value, positive), rows.moments, fit_intercept=self.fit_intercept, ridge=1.0)
 
@@ -156,8 +156,9 @@ class QuantileRegressorCV(QuantileCVParameters, RegressorMixin, CrossValidated):
         probe = self._single(0.0)
         run = probe._run(probe._source(X, y, sample_weight))
         with one_blas_thread():
-            run, moments, offset = probe._measure_and_centre(run)
-            rows = Rows(run, self._fold_weights(run, X, classifies=False), run, moments, offset)
+            measured = probe._measured(run)
+            run = measured.run
+            rows = Rows(run, self._fold_weights(run, X, classifies=False), run, measured.moments, measured.offset)
             values = self._values(rows) if given is None else given
         points = self._validate(rows, values)
         self.alphas_ = np.array(values)
@@ -186,7 +187,7 @@ class QuantileRegressorCV(QuantileCVParameters, RegressorMixin, CrossValidated):
         shared = {k: v for k, v in self.get_params(deep=False).items() if k not in ("alphas", "cv", "scoring", "refit")}
         return QuantileRegressor(alpha=value, **shared)
 
-    def _design(self, rows: Rows, value: float, number: int) -> Design:
+    def _design_at(self, rows: Rows, value: float, number: int) -> Design:
         return Design.of(
             pinball(float(self.quantile)),
             rows.moments,

@@ -93,13 +93,14 @@ class CrossValidated(LinearEstimator):
     init: Any = "auto"
     initial_rate: float | None = None
     solver: str = "auto"
+    no_bootstrap = "it chooses among penalties; give the model with the one that it has chosen"
 
     @abstractmethod
     def _single(self, value: float) -> Any:
         """The model of one penalty, not fitted."""
 
     @abstractmethod
-    def _design(self, rows: Rows, value: float, number: int) -> Design:
+    def _design_at(self, rows: Rows, value: float, number: int) -> Design:
         """The problem of one penalty (and class) on all rows."""
 
     @abstractmethod
@@ -122,7 +123,7 @@ class CrossValidated(LinearEstimator):
     def _path(self, rows: Rows, values: Sequence[float], number: int) -> list[list[Solved | None]]:
         """Solutions of each fold (inner) at each value (outer) for one class; None for those that time was short of."""
         n_folds, n_values = rows.folds.n, len(values)
-        designs = [self._design(rows, value, number) for value in values]
+        designs = [self._design_at(rows, value, number) for value in values]
         pairs = [(k, fold) for k in range(n_values) for fold in range(n_folds)]
         members = [Member(designs[k].loss, fold, designs[k].l1 / designs[k].weight) for k, fold in pairs]
 
@@ -194,7 +195,7 @@ class CrossValidated(LinearEstimator):
         self.n_refitted_ += 1
         logger.debug("fold %d is fitted on all rows at %g", member.replicate, value)
         single = self._single(value).set_params(checkpoint=None)  # points are saved together
-        return Solved.of(single._fit_design(run, self._design(own, value, number), start, moments).result)
+        return Solved.of(single._fit_design(run, self._design_at(own, value, number), start, moments).result)
 
     def _validate(self, rows: Rows, values: Sequence[float]) -> Float:
         """Fit all points of all folds; returns them, shape (fits, folds, values, variables), and sets ``gaps_``.
