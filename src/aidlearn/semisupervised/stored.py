@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from aidlearn.kernel.stored import kernel_of, kernel_values
+from aidlearn.kernel.functions import Kernel
 from aidlearn.semisupervised.choice import Projection
 from aidlearn.semisupervised.features import GraphFeatures, KernelFeatures, LinearFeatures, neighbour_index
 
@@ -41,7 +42,7 @@ def _own_values(features: KernelFeatures | GraphFeatures | LinearFeatures) -> di
         return {"linear_scale": features.scale}
     if isinstance(features, KernelFeatures):
         sampled = {"sampled": features.n_sampled} if features.n_sampled else {}
-        return {**kernel_values(features.kernel), "landmarks": features.landmarks, **sampled}
+        return {**asdict(features.kernel), "landmarks": features.landmarks, **sampled}
     return {"rows": features.index._fit_X, "width": features.width, "neighbors": features.n_neighbors}
 
 
@@ -54,5 +55,7 @@ def features_of(values: Mapping[str, Any]) -> KernelFeatures | GraphFeatures | L
         index = neighbour_index(values["rows"], values["neighbors"])
         return GraphFeatures(nothing, index, values["width"], values["neighbors"])
     if "landmarks" in values:
-        return KernelFeatures(kernel_of(values), nothing, values["landmarks"], nothing, int(values.get("sampled", 0)))
+        return KernelFeatures(
+            Kernel.of_values(values), nothing, values["landmarks"], nothing, int(values.get("sampled", 0))
+        )
     return None

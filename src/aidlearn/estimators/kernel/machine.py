@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -25,16 +26,17 @@ from aidlearn.estimators.base import AIDEstimator
 from aidlearn.estimators.checks import check_number, generator
 from aidlearn.estimators.fitting import Fitted, fit_problem
 from aidlearn.estimators.kernel.one_against_one import Plane
-from aidlearn.kernel.careful import UNIT, more_digits
 from aidlearn.kernel.dual import best_intercept
 from aidlearn.kernel.functions import Kernel
-from aidlearn.kernel.matrix import CHECKED_ROWS, check_kernel_matrix, check_whole_matrix
+from aidlearn.kernel.matrix import SETTINGS as CHECKS
+from aidlearn.kernel.matrix import check_kernel_matrix, check_whole_matrix
 from aidlearn.kernel.nystroem import LandmarkSource, landmark_features, landmark_map
+from aidlearn.kernel.precise import UNIT, in_long_double
 from aidlearn.kernel.problem import KernelHinge, KernelSettings
-from aidlearn.kernel.rows import COMPILED_ROWS, KernelRows, expansion_scores, kernel_rows
+from aidlearn.kernel.rows import SETTINGS as ROWS
+from aidlearn.kernel.rows import KernelRows, expansion_scores, kernel_rows
 from aidlearn.kernel.solvers import SOLVERS
 from aidlearn.kernel.start import METHODS, given
-from aidlearn.kernel.stored import kernel_of, kernel_values
 from aidlearn.kernel.values import KernelPoint
 from aidlearn.linear.aggregated.hinge_rows import EPS
 from aidlearn.linear.start.user_labels import cluster_codes
@@ -161,7 +163,7 @@ class KernelMachine(AIDEstimator):
     def _slopes(kernel: Kernel, X: Any, coef: Float) -> Float:
         """Of the linear kernel, from the coefficients of all rows."""
         used = np.flatnonzero(coef)
-        wide = more_digits(X)
+        wide = in_long_double(X)
         if wide is None:
             return np.asarray(kernel.centred(X[used]).T @ coef[used])
         centred = wide[used] if kernel.centre is None or sparse.issparse(X) else wide[used] - kernel.centre
@@ -174,7 +176,7 @@ class KernelMachine(AIDEstimator):
         reported belongs to what is returned. Entries may be both sides of the rows of X.
         """
         sides = len(y) // X.shape[0]
-        wide = more_digits(X)
+        wide = in_long_double(X)
         scores = np.tile(linear_scores(X, slopes[None], 0.0)[:, 0] if wide is None else wide @ slopes, sides)
         plane = Plane(slopes, best_intercept(scores, y, box, edge))
         if result is not None and result.objective > 0:
@@ -244,7 +246,7 @@ class KernelMachine(AIDEstimator):
         with one_blas_thread():
             support = self.support_ if self._kernel.precomputed else self.support_vectors_
             # As it was fitted, whatever the rows that are scored.
-            compiled = self.shape_fit_[0] >= COMPILED_ROWS
+            compiled = self.shape_fit_[0] >= ROWS.compiled_rows
             threads = n_threads(self.n_jobs)
             return expansion_scores(self._kernel, rows, support, self._expansion, threads, compiled) + self._offsets
 
@@ -288,11 +290,11 @@ class KernelMachine(AIDEstimator):
         rows = np.arange(n)
         if kernel.precomputed:
             check_whole_matrix(X)
-        if n > CHECKED_ROWS:
-            rows = np.sort(generator(self.random_state).choice(n, CHECKED_ROWS, replace=False))
+        if n > CHECKS.checked_rows:
+            rows = np.sort(generator(self.random_state).choice(n, CHECKS.checked_rows, replace=False))
             warnings.warn(
-                f"The kernel was found positive semidefinite on {CHECKED_ROWS} of {n} rows only; the certificate "
-                "presumes that it is on all of them.",
+                f"The kernel was checked on {CHECKS.checked_rows} of {n} rows only; the certificate presumes that it "
+                "is positive semidefinite on all of them.",
                 stacklevel=3,
             )
         check_kernel_matrix(kernel, X, rows)
@@ -305,9 +307,9 @@ class KernelMachine(AIDEstimator):
 
 def file_state(model: KernelMachine) -> dict[str, Any]:
     """What predictions need beyond parameters and fitted attributes."""
-    return {**kernel_values(model._kernel), "offsets": model._offsets}
+    return {**asdict(model._kernel), "offsets": model._offsets}
 
 
 def restored_kernel(model: KernelMachine, state: Mapping[str, Any]) -> None:
     """Give kernel and intercepts back to a model."""
-    model._kernel, model._offsets = kernel_of(state), state["offsets"]
+    model._kernel, model._offsets = Kernel.of_values(state), state["offsets"]

@@ -25,7 +25,7 @@ from aidlearn.estimators.kernel.machine import (
 from aidlearn.estimators.linear.template import LARGE_OFFSET
 from aidlearn.kernel.functions import kernel_from
 from aidlearn.kernel.rows import KernelRows
-from aidlearn.kernel.sides import KernelTube, tube_problem
+from aidlearn.kernel.tube import KernelTube, tube_problem
 from aidlearn.linear.aggregated.hinge_rows import EPS
 from aidlearn.numerics import Float
 

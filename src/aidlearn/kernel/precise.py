@@ -1,8 +1,8 @@
-"""The last digits of small kernel machines: objective and bound in long double, and a solution refined by it.
+"""The last digits of small kernel machines: objective and bound in long double, and a solution refined with them.
 
-Where float64 has no digits left, the kernel of up to a thousand entries is computed again with 11 bits more
-(nowhere, where long double is float64: the machine ends as before). Newton's systems stay in float64: a residual of
-more digits is all that iterative refinement needs. What is claimed is rounded outwards as ever.
+When float64 has no digits left, the kernel of up to a thousand entries is computed again with 11 more bits (unless
+long double is float64 on this platform). Newton's systems stay in float64: iterative refinement needs only residuals
+with more digits. Objective and bound are rounded outwards as always.
 """
 
 from __future__ import annotations
@@ -17,39 +17,53 @@ from scipy import linalg, sparse
 
 from aidlearn.kernel.dual import best_intercept
 from aidlearn.kernel.functions import TINY, Kernel
-from aidlearn.kernel.rows import PRODUCT_ROUNDINGS, SUM_ROUNDINGS, KernelRows
-from aidlearn.kernel.values import SCORE_OPERATIONS, KernelPoint, Values
+from aidlearn.kernel.polish import SETTINGS as POLISH
+from aidlearn.kernel.rows import SETTINGS as ROWS
+from aidlearn.kernel.rows import KernelRows
+from aidlearn.kernel.values import SETTINGS as VALUES
+from aidlearn.kernel.values import KernelPoint, PointValues, balance_shift
 from aidlearn.linear.aggregated.hinge_rows import EPS
 from aidlearn.numerics import Float, Int
 
 LONG = np.longdouble
 UNIT = float(np.finfo(LONG).eps)
-LITTLE = 0.01
-"""Part of float64's rounding from which on another precision is worth the work."""
-MOST_COPIED_CELLS = 200_000
-"""Of rows that are copied."""
-MOST_ENTRIES = 1000
-"""Of which the matrix is kept: 16 MB."""
-MOST_WORK = 5e7
-"""Products of cells that it is made of."""
-MOST_FREE = 400
-"""Entries that a system of equations is solved for."""
-STEPS = 6
-AT_BOUND = 1e-9
-"""Part of its box within which a variable counts as at a bound."""
-ON_MARGIN = 1e-7
-"""Slack, in units of the edges, of an entry at its bound that may have to leave it."""
-RANK = 1e-13
-"""Relative size from which on a direction of a system counts."""
-WORTHWHILE = 0.7
-"""Part of the gap that a step must leave less than to be followed by another."""
-
-Long = NDArray[Any]
+"""Unit of rounding of long double."""
+Long = NDArray[np.longdouble]
 
 
-def more_digits(X: Any) -> Long | None:
-    """Rows in long double, if it has more digits and they are few."""
-    if UNIT > LITTLE * EPS or math.prod(X.shape) > MOST_COPIED_CELLS:
+@dataclass(frozen=True)
+class PreciseSettings:
+    """Limits on the work in long double, and tolerances of the refinement."""
+
+    useful_unit: float = 0.01
+    """Guess. Another precision is used if its unit of rounding is at most this part of float64's."""
+    most_copied_cells: int = 200_000
+    """Maximum cells of rows that are copied: 3.2 MB."""
+    most_entries: int = 1000
+    """Maximum entries whose matrix is kept: 16 MB."""
+    most_work: float = 5e7
+    """Guess. Maximum products of cells that the matrix is made of."""
+    most_free: int = 400
+    """Guess. Maximum entries of a Newton system."""
+    steps: int = 6
+    """Guess. Maximum steps of refinement."""
+    on_margin: float = 1e-7
+    """Guess. Slack, in units of the edges, up to which an entry at its bound may have to leave it."""
+    worthwhile: float = 0.7
+    """Guess. A step that leaves more than this part of the gap is the last."""
+
+
+SETTINGS = PreciseSettings()
+
+
+def has_more_digits() -> bool:
+    """Whether long double is more accurate than float64 on this platform."""
+    return SETTINGS.useful_unit * EPS >= UNIT
+
+
+def in_long_double(X: Any) -> Long | None:
+    """Copy rows to long double, if it has more digits and the rows are few."""
+    if not has_more_digits() or math.prod(X.shape) > SETTINGS.most_copied_cells:
         return None
     return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=LONG)
 
@@ -64,28 +78,29 @@ class PreciseKernel:
 
     @classmethod
     def of(cls, rows: KernelRows) -> PreciseKernel | None:
-        """None if there is too much of it, or nothing to be gained."""
+        """Compute the kernel; None if that is too much work or long double has no more digits."""
         kernel, X = rows.kernel, rows.X
         n, m = X.shape
-        # Every entry of a regression is there twice.
+        # A regression has two entries for each row.
         times = rows.n // n
-        whole = kernel.name != "poly" or float(kernel.degree).is_integer()
-        if UNIT > LITTLE * EPS or rows.n > MOST_ENTRIES or n * n * m > MOST_WORK or not whole:
+        affordable = rows.n <= SETTINGS.most_entries and n * n * m <= SETTINGS.most_work
+        if not (has_more_digits() and affordable and kernel.whole_degree):
             return None
         matrix, roundings = _matrix(kernel, rows, X)
         if not np.isfinite(matrix).all():
             return None
-        unit = UNIT * (SUM_ROUNDINGS + roundings)
+        unit = UNIT * (ROWS.sum_roundings + roundings)
         return cls(np.tile(matrix, (times, times)), rows.lengths * (1.0 + 1e-9), unit)
 
     def scores(self, coef: Float) -> Long:
+        """Return the scores of all entries."""
         used = np.flatnonzero(coef)
         # Sums of NumPy along rows are pairwise in any precision.
         return np.asarray((self.matrix[:, used] * coef[used].astype(LONG)).sum(axis=1))
 
 
 def _matrix(kernel: Kernel, rows: KernelRows, X: Any) -> tuple[Long, float]:
-    """The matrix, and the roundings of its values."""
+    """Return the matrix, and the number of roundings of its values."""
     n, m = X.shape
     if kernel.precomputed or callable(kernel.name):
         everything = np.arange(n)
@@ -97,23 +112,23 @@ def _matrix(kernel: Kernel, rows: KernelRows, X: Any) -> tuple[Long, float]:
     if kernel.name == "rbf":
         for column in cells.T:
             total += np.square(column[:, None] - column)
-        # e exp(-e) is below 0.4: no exponent is large enough to take more digits than a cell does.
-        return np.exp(-LONG(kernel.gamma) * total), m + 2 * PRODUCT_ROUNDINGS
+        # e exp(-e) is below 0.4: no exponent costs more digits than a cell does.
+        return np.exp(-LONG(kernel.gamma) * total), m + 2 * ROWS.product_roundings
     for column in cells.T:
         total += np.outer(column, column)
-    return kernel.of_products(total), (m + PRODUCT_ROUNDINGS) * (kernel.degree if kernel.name == "poly" else 1)
+    return kernel.of_products(total), (m + ROWS.product_roundings) * (kernel.degree if kernel.name == "poly" else 1)
 
 
-def careful(values: Values, kernel: PreciseKernel, point: KernelPoint, tol: float) -> KernelPoint:
-    """The point, or one close to it, with what long double proves of it."""
+def refined(values: PointValues, kernel: PreciseKernel, point: KernelPoint, tol: float) -> KernelPoint:
+    """Return the point, or a better one close to it, with objective and bound from long double."""
     best = _evaluated(values, kernel, point.coef)
     coef = point.coef.astype(LONG)
-    for _ in range(STEPS):
+    for _ in range(SETTINGS.steps):
         if _gap(best) <= tol:
             break
         coef = _newton(values, kernel, coef)
         now = _evaluated(values, kernel, _feasible(values, coef))
-        better, enough = _gap(now) < _gap(best), _gap(now) <= WORTHWHILE * _gap(best)
+        better, enough = _gap(now) < _gap(best), _gap(now) <= SETTINGS.worthwhile * _gap(best)
         best = now if better else best
         if not enough:
             break
@@ -126,53 +141,49 @@ def _gap(point: KernelPoint) -> float:
     return (point.reached - point.proven) / max(point.reached, TINY)
 
 
-def _evaluated(values: Values, kernel: PreciseKernel, coef: Float) -> KernelPoint:
-    """A dual-feasible point: its objective rounded up, the value of its dual rounded down."""
+def _evaluated(values: PointValues, kernel: PreciseKernel, coef: Float) -> KernelPoint:
+    """Evaluate a dual-feasible point: its objective is rounded up, the value of its dual down."""
     y, box, edge = values.y, values.box, values.edge
     scores = kernel.scores(coef)
     b = best_intercept(scores, y, box, edge)
     size = float(np.abs(coef) @ kernel.sizes)
     square = np.sum(coef * scores)
-    square_error = kernel.unit * size * size + SUM_ROUNDINGS * UNIT * float(np.abs(coef * scores).sum())
+    square_error = kernel.unit * size * size + ROWS.sum_roundings * UNIT * float(np.abs(coef * scores).sum())
     errors = kernel.unit * kernel.sizes * size
-    errors = errors + SCORE_OPERATIONS * UNIT * np.asarray(np.abs(edge) + np.abs(scores) + abs(b), dtype=np.float64)
+    errors = errors + VALUES.score_operations * UNIT * np.asarray(
+        np.abs(edge) + np.abs(scores) + abs(b), dtype=np.float64
+    )
     slacks = edge - y * (scores + b)
     losses = np.sum(box * np.maximum(LONG(0), slacks + errors))
     reached = float((square + square_error) / 2 + losses) * (1.0 + 2.0 * EPS)
-    # The heavier class, times what lets the coefficients sum to zero exactly, is a feasible point nearby.
-    surplus = math.fsum(coef)
-    heavy = coef * np.sign(surplus) > 0
-    excess = np.abs(coef[heavy]) * (abs(surplus) / max(float(np.abs(coef[heavy]).sum()), TINY))
-    slope = abs(float(excess @ (edge[heavy] - y[heavy] * scores[heavy])))
-    shift = 2.0 * slope + 0.5 * float(excess @ kernel.sizes[heavy]) ** 2
+    shift = balance_shift(coef, edge - y * scores, kernel.sizes)
     gains = edge * np.abs(coef).astype(LONG)
-    total = np.sum(gains) - SUM_ROUNDINGS * UNIT * np.abs(gains).sum()
+    total = np.sum(gains) - ROWS.sum_roundings * UNIT * np.abs(gains).sum()
     dual = total - (square + square_error) / 2 - shift
     proven = float(dual) - 2.0 * EPS * abs(float(dual))
     in_float64 = np.asarray(scores, dtype=np.float64)
     return KernelPoint(coef, b, in_float64, max(0.0, float(square)), b, True, True, reached, proven)
 
 
-def _newton(values: Values, kernel: PreciseKernel, coef: Long) -> Long:
-    """One step of refinement on the entries strictly inside their boxes, or about to be, and the intercept."""
+def _newton(values: PointValues, kernel: PreciseKernel, coef: Long) -> Long:
+    """Take one step of refinement on the intercept and the entries inside their boxes, or about to leave a bound."""
     y, box = values.y, values.box
     scores = np.asarray((kernel.matrix * coef).sum(axis=1))
     b = LONG(best_intercept(scores, y, box, values.edge))
     left = y * values.edge - scores - b
     alpha = np.asarray(y * coef, dtype=np.float64)
-    inside = (alpha > AT_BOUND * box) & (alpha < (1 - AT_BOUND) * box)
-    near = np.abs(np.asarray(left, dtype=np.float64)) <= ON_MARGIN * values.unit
-    free = np.flatnonzero(inside | near)
-    if not 0 < len(free) <= MOST_FREE:
+    near = np.abs(np.asarray(left, dtype=np.float64)) <= SETTINGS.on_margin * values.unit
+    free = np.flatnonzero(POLISH.inside(alpha, box) | near)
+    if not 0 < len(free) <= SETTINGS.most_free:
         return coef
     K = np.asarray(kernel.matrix[np.ix_(free, free)], dtype=np.float64)
-    # In units in which the border of the system is as large as its matrix.
+    # Units are such that the border of the system is as large as its matrix.
     size = max(math.sqrt(float(np.abs(K.diagonal()).max(initial=0.0))), TINY)
     system = np.ones((len(free) + 1, len(free) + 1))
     system[:-1, :-1], system[-1, -1] = K / size**2, 0.0
     right = np.append(np.asarray(left[free], dtype=np.float64), -float(coef.sum()) * size**2) / size**2
     try:
-        step = linalg.lstsq(system, right, cond=RANK, check_finite=False, lapack_driver="gelsy")[0][:-1]
+        step = linalg.lstsq(system, right, cond=POLISH.newton_rank, check_finite=False, lapack_driver="gelsy")[0][:-1]
     except linalg.LinAlgError:
         return coef
     if not np.isfinite(step).all():
@@ -182,8 +193,8 @@ def _newton(values: Values, kernel: PreciseKernel, coef: Long) -> Long:
     return np.asarray(y * np.clip(y * moved, 0.0, box))
 
 
-def _feasible(values: Values, coef: Long) -> Float:
-    """In float64 and within the boxes; what rounding leaves of the sum goes to the smallest entry that can take it."""
+def _feasible(values: PointValues, coef: Long) -> Float:
+    """Round to float64 and into the boxes; the smallest entry with enough room absorbs the remaining sum."""
     rounded = np.asarray(coef, dtype=np.float64)
     rounded = values.y * np.clip(values.y * rounded, 0.0, values.box)
     for _ in range(3):
