@@ -98,8 +98,7 @@ class Kernel:
         A value depends only on its two rows, up to rounding.
         """
         if self.precomputed:
-            columns = X[:, Z]
-            return np.asarray(columns.toarray() if sparse.issparse(columns) else columns, dtype=np.float64)
+            return np.asarray(dense(X[:, Z]), dtype=np.float64)
         if callable(self.name):
             values = np.asarray(self.name(X, Z), dtype=np.float64)
             if values.shape != (X.shape[0], Z.shape[0]):
@@ -140,6 +139,11 @@ class Kernel:
         if self.name == "poly":
             constants |= {"degree": self.degree, "coef0": self.coef0}
         return np.asarray(pairwise_kernels(X, Z, metric=self.name, **constants))
+
+
+def dense(X: Any) -> Any:
+    """Return a sparse matrix as an array; arrays are returned as they are."""
+    return X.toarray() if sparse.issparse(X) else X
 
 
 def kernel_from(

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 
-from aidlearn.kernel.functions import Kernel
+from aidlearn.kernel.functions import Kernel, dense
 from aidlearn.numerics import Float, Int
 
 
@@ -114,7 +114,7 @@ def check_whole_matrix(K: Any) -> None:
     for i in range(0, n, size):
         for j in range(0, i + size, size):
             here, there = slice(i, i + size), slice(j, j + size)
-            tile, mirror = _dense(K[here, there]), _dense(K[there, here])
+            tile, mirror = (np.asarray(dense(K[at]), dtype=np.float64) for at in ((here, there), (there, here)))
             uneven = np.abs(tile - mirror.T)
             if uneven.max(initial=0.0) > SETTINGS.asymmetry * max(largest, float(np.abs(tile).max())):
                 row, column = np.unravel_index(int(uneven.argmax()), uneven.shape)
@@ -126,7 +126,3 @@ def check_whole_matrix(K: Any) -> None:
                     f"The kernel matrix is not positive semidefinite: the kernel of rows {i + int(row)} and "
                     f"{j + int(column)} is larger than those with themselves allow."
                 )
-
-
-def _dense(block: Any) -> Float:
-    return np.asarray(block.toarray() if sparse.issparse(block) else block, dtype=np.float64)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from aidlearn.kernel.dual import best_intercept
-from aidlearn.kernel.functions import TINY, Kernel
+from aidlearn.kernel.functions import TINY, Kernel, dense
 from aidlearn.kernel.polish import SETTINGS as POLISH
 from aidlearn.kernel.rows import SETTINGS as ROWS
 from aidlearn.kernel.rows import KernelRows
@@ -65,7 +65,7 @@ def in_long_double(X: Any) -> Long | None:
     """Copy rows to long double, if it has more digits and the rows are few."""
     if not has_more_digits() or math.prod(X.shape) > SETTINGS.most_copied_cells:
         return None
-    return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=LONG)
+    return np.asarray(dense(X), dtype=LONG)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _matrix(kernel: Kernel, rows: KernelRows, X: Any) -> tuple[Long, float]:
     if kernel.precomputed or callable(kernel.name):
         everything = np.arange(n)
         return rows.block(everything, everything).astype(LONG), 0.0
-    cells = (X.toarray() if sparse.issparse(X) else np.asarray(X)).astype(LONG)
+    cells = np.asarray(dense(X)).astype(LONG)
     if kernel.centre is not None and not sparse.issparse(X):
         cells = cells - kernel.centre.astype(LONG)
     total = np.zeros((n, n), dtype=LONG)

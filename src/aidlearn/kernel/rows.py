@@ -18,7 +18,7 @@ from scipy import sparse
 from aidlearn.data.rows.loading import load
 from aidlearn.data.rows.threads import spread
 from aidlearn.kernel.functions import SETTINGS as FUNCTIONS
-from aidlearn.kernel.functions import Floats, Kernel
+from aidlearn.kernel.functions import Floats, Kernel, dense
 from aidlearn.numerics import Float, Int
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class KernelRows:
     def _alike(self, X: Any) -> Any:
         """Make new rows dense or sparse like the training rows."""
         if sparse.issparse(self.X) != sparse.issparse(X) and not self.kernel.precomputed:
-            return X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
+            return dense(X) if sparse.issparse(X) else sparse.csr_array(X)
         return X
 
     def _new_scores(self, X: Any, coef: Float) -> Float:

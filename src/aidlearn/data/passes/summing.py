@@ -22,7 +22,7 @@ def total(run: Run, function: Callable[[Chunk], Float]) -> Float:
     sums: list[Float] = []
 
     def collect(part: Float) -> None:
-        sums[:] = [sums[0] + part] if sums else [part]
+        sums[:] = [sums[0] + part] if sums else [0.0 + part]
 
     fold(run, function, collect)
     return sums[0]
