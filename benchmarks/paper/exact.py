@@ -18,7 +18,7 @@ import numpy as np
 from aidlearn import SemiSupervisedSVC
 from aidlearn.bench.harness import Cell, Row
 from aidlearn.semisupervised import miqp
-from aidlearn.semisupervised.branch_and_bound import Limits, SemiSupervisedRows
+from aidlearn.semisupervised.branch_and_bound import SearchLimits, SemiSupervisedRows
 from benchmarks.paper import measured
 from benchmarks.paper.experiment import Experiment, Options, done, markdown, seconds, shown
 
@@ -54,7 +54,7 @@ def fit(n: int, m: int, seed: int, method: str, limit: float) -> Row:
         weight = np.where(y[order] != -1, C, C_UNLABELED)
         labels = 2.0 * y[known] - 1
         rows = SemiSupervisedRows(X[order] - centre, weight, labels, float(labels.mean()))
-        found = miqp.search(rows, Limits(1e-4, -1, time.monotonic() + WALL * limit))
+        found = miqp.search(rows, SearchLimits(1e-4, -1, time.monotonic() + WALL * limit))
         spent = time.process_time() - started
         end = "optimal, claims SCIP" if found.closed else "time limit"
         return {"cpu": spent, "objective": found.value, "bound": found.bound, "end": end, "nodes": found.n_nodes}

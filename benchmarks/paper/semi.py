@@ -95,10 +95,10 @@ def rule(name: str, numbers: dict[str, int], share: float) -> Row:
     Kernels of rows do not depend on labels: they are made once, as every fit alone would make them. Times are those of
     the first fit, which made them, and of the others.
     """
-    made: dict[int, choice.Kernels] = {}
-    every = choice.Kernels
+    made: dict[int, choice.CandidateKernels] = {}
+    every = choice.CandidateKernels
 
-    def shared(X: Any, rng: np.random.Generator, deadline: float) -> choice.Kernels:
+    def shared(X: Any, rng: np.random.Generator, deadline: float) -> choice.CandidateKernels:
         key = X.shape[0] if name == "SecStr" else 0
         if key not in made:
             made[key] = every(X, rng, deadline)
@@ -111,7 +111,7 @@ def rule(name: str, numbers: dict[str, int], share: float) -> Row:
             if name == "SecStr" and share < 1:
                 made.clear()  # its rows differ from split to split
             started = time.process_time()
-            with warnings.catch_warnings(), mock.patch.object(choice, "Kernels", shared):
+            with warnings.catch_warnings(), mock.patch.object(choice, "CandidateKernels", shared):
                 warnings.simplefilter("ignore")
                 model = SemiSupervisedSVC(kernel="auto", n_jobs=1).fit(split.X, split.y)
             out["seconds"].append(time.process_time() - started)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.estimators.paths.cross_validated import QuantileRegressorCV as QuantileRegressorCV
     from aidlearn.files.models import load_model as load_model
     from aidlearn.files.models import save_model as save_model
-    from aidlearn.inference.hypotheses import TestResult as TestResult
+    from aidlearn.inference.hypotheses import HypothesisTest as HypothesisTest
     from aidlearn.inference.hypotheses import equal_slopes as equal_slopes
     from aidlearn.inference.hypotheses import likelihood_ratio_test as likelihood_ratio_test
     from aidlearn.inference.summary import Summary as Summary
@@ -54,6 +54,7 @@ else:
         "ConvergenceDisplay": "aidlearn.display",
         "DataSource": "aidlearn.data",
         "Frame": "aidlearn.trace",
+        "HypothesisTest": "aidlearn.inference.hypotheses",
         "Infeasible": "aidlearn.linear.constraints.region",
         "Iteration": "aidlearn.engine.result",
         "LinearSVCCV": "aidlearn.estimators.paths.cross_validated",
@@ -66,7 +67,6 @@ else:
         "StartStep": "aidlearn.engine.result",
         "Status": "aidlearn.engine.result",
         "Summary": "aidlearn.inference.summary",
-        "TestResult": "aidlearn.inference.hypotheses",
         "Unbounded": "aidlearn.linear.model.unbounded",
         "as_source": "aidlearn.data",
         "bootstrap": "aidlearn.estimators.linear.bootstrap",

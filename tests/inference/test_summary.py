@@ -1,6 +1,7 @@
 """``summary``: the same wherever the rows are, a sentence where there is nothing to say, and how it is shown."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -69,14 +70,14 @@ def test_dask_gives_the_same_bits(rows, se):
 
 def test_many_rows_have_exact_quantiles(monkeypatch, rows):
     """Of many rows the quantiles of residuals are found in brackets; of few they are all sorted."""
-    from aidlearn.inference.order_statistics import Sampled
+    from aidlearn.inference import order_statistics
 
     X, y, g = rows
     model = LADRegressor(tol=1e-8).fit(X, y)
     methods = [("iid", None), ("kernel", None), ("cluster", g)]
     few = [numbers(model.summary(X, y, se=se, clusters=c)) for se, c in methods]
-    monkeypatch.setattr(Sampled, "KEPT", 100)
-    monkeypatch.setattr(Sampled, "SOME", 400)
+    settings = replace(order_statistics.SETTINGS, most_kept=100, sample_rows=400)
+    monkeypatch.setattr(order_statistics, "SETTINGS", settings)
     many = [numbers(model.summary(X, y, se=se, clusters=c)) for se, c in methods]
     assert np.array_equal(few, many)
 

@@ -10,7 +10,7 @@ from aidlearn.kernel.dual import ColumnsOnDemand, KernelDual, best_intercept
 from aidlearn.kernel.functions import Kernel
 from aidlearn.kernel.polish import finish, solve_by_factor
 from aidlearn.kernel.rows import kernel_rows
-from aidlearn.kernel.smo import Columns, OnDemand, Point, spread, steps
+from aidlearn.kernel.smo import KeptColumns, OnDemand, Point, spread, steps
 from aidlearn.kernel.solvers import SOLVERS, solve_libsvm, solve_smo
 
 EXACT = Accuracy(1e-8, np.inf)
@@ -45,7 +45,7 @@ def test_every_step_is_feasible_and_lifts_the_dual(seed, equal_rows, single):
     matrix = K.astype(np.float32 if single else np.float64)
     K = matrix.astype(np.float64)
     point = point_of(K, y, box, np.zeros(len(y)))
-    columns, on_demand = Columns.whole(matrix), OnDemand.nothing(matrix.dtype)
+    columns, on_demand = KeptColumns.whole(matrix), OnDemand.nothing(matrix.dtype)
     last, size = 0.0, np.abs(box).sum()
     for k in range(400):
         before = point.beta.copy()
@@ -64,7 +64,7 @@ def test_every_step_is_feasible_and_lifts_the_dual(seed, equal_rows, single):
 def test_steps_end_at_the_spread_that_is_asked_for():
     K, y, box = dual_problem(1)
     point = point_of(K, y, box, np.zeros(len(y)))
-    columns, on_demand = Columns.whole(K), OnDemand.nothing(K.dtype)
+    columns, on_demand = KeptColumns.whole(K), OnDemand.nothing(K.dtype)
     for target in (1.0, 1e-2, 1e-4):
         done = steps(point, columns, on_demand, 0, 100_000, target)
         top, bottom = spread(point)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from aidlearn.kernel.functions import Kernel
-from aidlearn.kernel.rows import KernelRows, SideRows
+from aidlearn.kernel.rows import KernelRows, TubeRows
 
 
 @pytest.mark.parametrize("name", ["rbf", "poly", "linear"])
@@ -27,5 +27,5 @@ def test_both_sides_of_a_row():
     X = np.random.default_rng(0).normal(size=(70, 2))
     base = KernelRows(Kernel("rbf", gamma=0.5), X)
     out = np.empty((140, 140))
-    SideRows(base).square(np.arange(140), out)
+    TubeRows(base).square(np.arange(140), out)
     np.testing.assert_allclose(out, np.tile(base.block(np.arange(70), np.arange(70)), (2, 2)), rtol=1e-12)

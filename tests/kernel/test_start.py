@@ -11,7 +11,7 @@ from aidlearn.kernel.functions import Kernel
 from aidlearn.kernel.problem import LOSS, NO_LOSS, KernelHinge, KernelSettings
 from aidlearn.kernel.rows import kernel_rows
 from aidlearn.kernel.solvers import solve_smo
-from aidlearn.kernel.start import BINS, METHODS, NEAR, given
+from aidlearn.kernel.start import METHODS, SETTINGS, given
 
 
 def noisy_classes(n, seed=0):
@@ -49,8 +49,8 @@ def test_rows_near_the_margin_stay_alone():
     labels = clusters.labels()
     alone = clusters.counts[labels] == 1
     z = problem.values.slacks(point)
-    assert alone.sum() >= round(NEAR * 2000)
-    assert (clusters.counts > 1).sum() <= 2 * (BINS + 1)
+    assert alone.sum() >= round(SETTINGS.near_share * 2000)
+    assert (clusters.counts > 1).sum() <= 2 * (SETTINGS.bins + 1)
     assert np.abs(z[alone]).max() <= np.abs(z[~alone]).min()
     homes = clusters.homes[labels]
     assert (homes[~alone & (z > 0)] == LOSS).all()

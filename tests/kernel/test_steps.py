@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 from aidlearn import SVC, SVR, Status
-from aidlearn.kernel import solvers
+from aidlearn.kernel import smo_points, solvers
 
 
 @pytest.fixture
 def counted(monkeypatch):
     """The numbers of steps, one call after the other."""
-    taken, steps = [], solvers._steps
+    taken, steps = [], smo_points._steps
 
     def counting(*arguments):
         taken.append(steps(*arguments))
         return taken[-1]
 
-    monkeypatch.setattr(solvers, "_steps", counting)
+    monkeypatch.setattr(smo_points, "_steps", counting)
     return taken
 
 
@@ -49,7 +49,7 @@ def test_dear_losses_in_few_directions_are_proven(counted, solver, n):
 
 
 def test_steps_go_on_while_they_lead_somewhere():
-    progress = solvers._Progress(patience=1000, hopeless=0.0)
+    progress = solvers.StepProgress(patience=1000, hopeless=0.0)
     # An even growth of the dual takes ever more steps for the next fifth of the gap.
     assert not any(progress.stalled(1 - total / 1e6, total) for total in range(100, 900_000, 100))
     assert any(progress.stalled(0.1, total) for total in range(900_000, 2_000_000, 100))
@@ -58,7 +58,7 @@ def test_steps_go_on_while_they_lead_somewhere():
 def test_large_problems_end_early_only_where_there_is_no_hope():
     gaps = {0.999: True, 0.2: False}
     for gap, ends in gaps.items():
-        progress = solvers._Progress(patience=1000, hopeless=solvers.HOPELESS)
+        progress = solvers.StepProgress(patience=1000, hopeless=solvers.SETTINGS.hopeless)
         assert any(progress.stalled(gap, total) for total in range(0, 10_000, 100)) is ends
 
 

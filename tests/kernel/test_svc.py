@@ -1,6 +1,7 @@
 """SVC: against libsvm, by its own dual, under memory limits, and as a scikit-learn user meets it."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -251,7 +252,7 @@ def test_indefinite_kernels_are_refused():
 def test_a_kernel_seen_on_a_sample_only_is_said_to_be(monkeypatch):
     from aidlearn.estimators.kernel import machine as kernel_machine
 
-    monkeypatch.setattr(kernel_machine, "CHECKED_ROWS", 50)
+    monkeypatch.setattr(kernel_machine, "CHECKS", replace(kernel_machine.CHECKS, checked_rows=50))
     X, y = noisy_classes(80)
     with pytest.warns(UserWarning, match="50 of 80 rows"):
         SVC(kernel="precomputed").fit(rbf_kernel(X), y)

@@ -1,6 +1,7 @@
 """SVC where data, kernels or users are difficult: nothing breaks, and what is claimed is true."""
 
 import warnings
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from aidlearn import SVC, LinearSVC, Status
 from aidlearn.estimators.kernel import machine as kernel_machine
+from aidlearn.kernel import smo_points
 from aidlearn.kernel import solvers as kernel_solvers
 
 INITS = ["auto", "band", "kmeans", "kernel-kmeans", "rows"]
@@ -197,7 +199,7 @@ def test_a_run_whose_gap_cannot_close_ends(init):
 def test_interrupting_the_solver_keeps_what_it_had(monkeypatch, n, rounds):
     X, y = noisy_classes(n)
     left = iter(range(rounds))
-    one_round = kernel_solvers._WithMatrix.round
+    one_round = smo_points.WithMatrix.round
 
     def interrupted(solver, total, most):
         if next(left, None) is None:
@@ -205,7 +207,7 @@ def test_interrupting_the_solver_keeps_what_it_had(monkeypatch, n, rounds):
         return one_round(solver, total, most)
 
     best = SVC(C=100.0, tol=1e-6, init="rows").fit(X, y)
-    monkeypatch.setattr(kernel_solvers._WithMatrix, "round", interrupted)
+    monkeypatch.setattr(smo_points.WithMatrix, "round", interrupted)
     model = SVC(C=100.0, tol=1e-6, init="rows", solver="smo").fit(X, y)
     assert model.status_ is Status.interrupted
     assert 0 < model.lower_bound_ <= best.objective_
@@ -226,7 +228,7 @@ def test_interrupting_one_of_several_machines_ends_all(monkeypatch):
         calls.append(total)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kernel_solvers._WithMatrix, "round", interrupted)
+    monkeypatch.setattr(smo_points.WithMatrix, "round", interrupted)
     monkeypatch.setattr(
         "aidlearn.engine.loop.AT_ONCE", 0.0
     )  # no time at all, so that the speed of the machine does not matter
@@ -264,7 +266,7 @@ def test_hard_problems_of_medium_size_are_not_solved_again_and_again(monkeypatch
 
 
 def test_precomputed_matrices_are_looked_at_as_a_whole(monkeypatch):
-    monkeypatch.setattr(kernel_machine, "CHECKED_ROWS", 20)
+    monkeypatch.setattr(kernel_machine, "CHECKS", replace(kernel_machine.CHECKS, checked_rows=20))
     X, y = noisy_classes(300)
     K = rbf_kernel(X)
     seen = np.sort(np.random.default_rng(0).choice(300, 20, replace=False))

@@ -10,9 +10,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from aidlearn import SVC, SVR, LinearSVR, Status
 from aidlearn.kernel.problem import KernelSettings
 from aidlearn.kernel.rows import kernel_rows
-from aidlearn.kernel.sides import KernelTube
 from aidlearn.kernel.solvers import SOLVERS
 from aidlearn.kernel.start import METHODS
+from aidlearn.kernel.tube import KernelTube
 from aidlearn.testing import check_problem
 
 

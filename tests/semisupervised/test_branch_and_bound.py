@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from aidlearn.semisupervised import branch_and_bound
-from aidlearn.semisupervised.branch_and_bound import Limits, SemiSupervisedRows, search
+from aidlearn.semisupervised.branch_and_bound import SearchLimits, SemiSupervisedRows, search
 from aidlearn.semisupervised.node_qp import ActiveSet, InteriorPoint, NodeRows
 
 
@@ -79,7 +79,7 @@ def aggregated(draw):
 @settings(max_examples=200, deadline=None)
 @given(aggregated())
 def test_equals_brute_force(rows):
-    found = search(rows, Limits(1e-6))
+    found = search(rows, SearchLimits(1e-6))
     lower, upper = brute_force(rows)
     assert found.closed
     assert lower * (1 - 2e-6) - 1e-9 <= found.value <= upper * (1 + 2e-5) + 1e-9
@@ -90,7 +90,7 @@ def test_equals_brute_force(rows):
 @settings(max_examples=30, deadline=None)
 @given(aggregated(), st.integers(0, 6))
 def test_bound_is_proven_when_the_search_is_stopped(rows, nodes):
-    assert search(rows, Limits(1e-7, nodes=nodes)).bound <= brute_force(rows)[1] * (1 + 1e-6) + 1e-9
+    assert search(rows, SearchLimits(1e-7, nodes=nodes)).bound <= brute_force(rows)[1] * (1 + 1e-6) + 1e-9
 
 
 @settings(max_examples=100, deadline=None)
@@ -112,8 +112,8 @@ def test_the_two_node_solvers_agree(rows, seed):
 def test_without_daqp_the_interior_point_takes_its_place(monkeypatch):
     rng = np.random.default_rng(3)
     rows = SemiSupervisedRows(rng.normal(size=(12, 3)), np.ones(12), np.array([1.0, -1.0, 1.0, -1.0]))
-    with_daqp = search(rows, Limits())
+    with_daqp = search(rows, SearchLimits())
     monkeypatch.setattr(branch_and_bound, "node_solver", InteriorPoint)
-    without = search(rows, Limits())
+    without = search(rows, SearchLimits())
     assert without.closed
     assert without.value == pytest.approx(with_daqp.value, rel=1e-5)

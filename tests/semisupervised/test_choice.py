@@ -6,7 +6,8 @@ from scipy import linalg, sparse
 
 import aidlearn
 from aidlearn import SemiSupervisedSVC
-from aidlearn.semisupervised.choice import Kernels, choose, left_out_error, of_unit_length
+from aidlearn.semisupervised.choice import CandidateKernels, choose, left_out_error
+from aidlearn.semisupervised.features import GraphFeatures, of_unit_length
 
 
 def moons(n=300, seed=0):
@@ -45,7 +46,7 @@ def test_candidates_are_what_their_names_say(kind):
         X = sparse.csr_array(np.where(rng.random(X.shape) < 0.2, np.abs(X), 0.0))
     rows = np.array([3, 50, 7])
     seen = 0
-    for candidate in Kernels(X, np.random.default_rng(0)):
+    for candidate in CandidateKernels(X, np.random.default_rng(0)):
         projection, built = candidate.build()
         some = candidate.features(rows)
         K = some @ some.T / candidate.mean_square
@@ -55,10 +56,9 @@ def test_candidates_are_what_their_names_say(kind):
         whole = built.features
         squares = whole.multiply(whole).sum() if sparse.issparse(whole) else (whole**2).sum()
         assert squares / 80 == pytest.approx(1.0, rel=1e-6), candidate.name
-        if not hasattr(built, "extend"):
+        if not isinstance(built, GraphFeatures):
             w = np.random.default_rng(3).normal(size=(1, whole.shape[1]))
-            expansion = np.array([built.expansion(w[0])])
-            again = built.scores(projection.apply(X[rows]), expansion)
+            again = built.scores(projection.apply(X[rows]), built.expansion(w))
             assert again[:, 0] == pytest.approx(F @ w[0], rel=1e-5, abs=1e-6), candidate.name
         seen += 1
     assert seen > 20
@@ -100,8 +100,8 @@ def test_several_classes_and_the_model_file(tmp_path):
 @pytest.mark.parametrize("wanted", ["linear", "components", "whitened", "rbf", "graph"])
 def test_every_kind_predicts_new_rows_and_survives_a_file(wanted, tmp_path, monkeypatch):
     X, _, y = moons(120)
-    every = Kernels.__iter__
-    monkeypatch.setattr(Kernels, "__iter__", lambda self: (c for c in every(self) if wanted in c.name))
+    every = CandidateKernels.__iter__
+    monkeypatch.setattr(CandidateKernels, "__iter__", lambda self: (c for c in every(self) if wanted in c.name))
     model = SemiSupervisedSVC(kernel="auto").fit(X, y)
     assert wanted in model.choice_["kernel"]
     aidlearn.save_model(model, tmp_path / "model.aid")
@@ -117,5 +117,5 @@ def test_many_rows_are_compared_by_linear_kernels():
     t = rng.integers(0, 2, 3500)
     X = rng.normal(size=(3500, 4)) + t[:, None]
     codes = np.where(np.arange(3500) < 1500, t, -1)
-    chosen, _ = choose(Kernels(X, np.random.default_rng(0)), codes, np.ones(3500), -1)
+    chosen, _ = choose(CandidateKernels(X, np.random.default_rng(0)), codes, np.ones(3500), -1)
     assert "linear" in chosen.kernel or "whitened" in chosen.kernel

@@ -8,7 +8,7 @@ import pytest
 
 from aidlearn import SemiSupervisedSVC
 from aidlearn.semisupervised import branch_and_bound, miqp
-from aidlearn.semisupervised.branch_and_bound import Limits, SemiSupervisedRows
+from aidlearn.semisupervised.branch_and_bound import SearchLimits, SemiSupervisedRows
 from aidlearn.semisupervised.node_qp import node_solver
 
 pytest.importorskip("pyscipopt")
@@ -38,22 +38,22 @@ def by_enumeration(given):
 @pytest.mark.parametrize("intercept", [None, 0.2])
 def test_it_finds_the_best_of_all_labellings(seed, intercept):
     given = rows(seed, intercept=intercept)
-    found = miqp.search(given, Limits(relative=1e-7, nodes=-1))
+    found = miqp.search(given, SearchLimits(relative=1e-7, nodes=-1))
     optimum = by_enumeration(given)
     assert found.closed
     assert found.value == pytest.approx(optimum, rel=1e-5)
     assert found.value == pytest.approx(given.value(found.v, given.nodes.scores(found.v, found.b)), rel=1e-12)
     assert found.root_bound <= optimum * (1 + 1e-9)
-    ours = branch_and_bound.search(given, Limits())
+    ours = branch_and_bound.search(given, SearchLimits())
     assert found.value == pytest.approx(ours.value, rel=1e-5)
 
 
 def test_a_limit_ends_it_with_a_usable_point():
     given = rows(1, n_unlabelled=25)
-    found = miqp.search(given, Limits(relative=1e-9, nodes=1))
+    found = miqp.search(given, SearchLimits(relative=1e-9, nodes=1))
     assert np.isfinite(found.v).all()
     assert found.value == pytest.approx(given.value(found.v, given.nodes.scores(found.v, found.b)))
-    late = miqp.search(given, Limits(deadline=0.0))
+    late = miqp.search(given, SearchLimits(deadline=0.0))
     assert late.spent
     assert np.isfinite(late.value)
 

@@ -1,4 +1,5 @@
 """Standard errors, tests and confidence intervals of quantile regressions.
 
-A new standard error is a function in ``covariance``; ``summary`` holds what users see.
+covariance: sandwich estimates, a function for each kind of standard error. summary, hypotheses: the results that users
+see. order_statistics, centred_gram: sums over all rows. gaps, dependence, rank_test: small methods of their own.
 """

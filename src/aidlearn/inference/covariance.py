@@ -11,7 +11,7 @@ where f_i is the density of u_i at 0. The methods differ in f_i (and for cluster
 * ``kernel``  a Gaussian kernel at u_i (Powell 1991)
 * ``cluster`` a uniform kernel; M sums the outer products of the clusters' scores (Parente and Santos Silva 2016)
 
-Bandwidths h are those of Hall and Sheather (1988) and Bofinger (1975). Everything is computed on centred columns.
+Bandwidths h are those of Hall and Sheather (1988) and Bofinger (1975). All matrices are computed on centred columns.
 """
 
 from __future__ import annotations
@@ -20,32 +20,37 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 from scipy.special import ndtri
 
 from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.summing import fold
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.inference.order_statistics import Sampled, quantiles
-from aidlearn.inference.products import Products
+from aidlearn.inference.centred_gram import CentredGram, GramPart
+from aidlearn.inference.order_statistics import SampledValues, quantiles
 from aidlearn.linear.model.design import Design
-from aidlearn.numerics import Float
+from aidlearn.numerics import Float, Int
 
-SINGULAR = 1e-13
-"""Relative pivot of a Gram matrix up to which a column counts as a combination of others."""
-ZERO_RESIDUAL = 1e-9
-"""Part of the mean residual up to which one is of the rows that the solution interpolates."""
-TINY_DENSITY_STEP = 1e-8
-"""Part of the mean residual that keeps a difference of fitted quantiles away from 0."""
-ROUNDED_PIVOT = 1e-3
-"""Squared pivot from which products of columns may be rounded to float32: 1e-7 of a density becomes 1e-4 at most."""
-EXACT_FIT = 1e-10
-"""Mean residual over mean target up to which residuals are rounding errors."""
-NORMAL_IQR = 1.34
-"""Distance between the quartiles of a normal distribution, in standard deviations."""
+
+@dataclass(frozen=True)
+class CovarianceSettings:
+    """Tolerances of the covariance estimates."""
+
+    singular_pivot: float = 1e-13
+    """Guess. Relative pivot of a Gram matrix, per column, up to which a column is a combination of the others."""
+    zero_residual: float = 1e-9
+    """Guess. Residuals up to this part of the mean residual belong to rows that the solution interpolates."""
+    least_quantile_step: float = 1e-8
+    """Guess. Part of the mean residual that is subtracted from differences of fitted quantiles (epsilon of
+    :func:`neighbours`)."""
+    exact_fit: float = 1e-10
+    """Guess. Mean residual over mean target up to which all residuals are rounding errors."""
+
+
+SETTINGS = CovarianceSettings()
 
 
 @dataclass(frozen=True)
@@ -56,17 +61,24 @@ class ClusterCodes:
     n: int
 
     @classmethod
-    def of(cls, labels: NDArray[Any]) -> ClusterCodes:
+    def of(cls, labels: ArrayLike) -> ClusterCodes:
+        """Number the groups of some labels."""
         found, codes = np.unique(labels, return_inverse=True)
         return cls(codes.astype(np.int32), len(found))
 
+    def within(self, chunk: Chunk) -> tuple[Int, Int]:
+        """Return the groups that occur in a chunk, and the place of each row's group among them."""
+        here, places = np.unique(self.codes[chunk.start : chunk.stop], return_inverse=True)
+        return here.astype(np.int64), places
+
 
 class InferenceError(ValueError):
-    """Standard errors that do not exist or cannot be estimated, and what to do."""
+    """Standard errors do not exist or cannot be estimated; the message says what to do."""
 
 
-def normal_density(z: Any) -> Any:
-    return np.exp(-0.5 * np.square(z)) / math.sqrt(2 * math.pi)
+def normal_density(z: ArrayLike) -> Float:
+    """The standard normal density."""
+    return np.asarray(np.exp(-0.5 * np.square(z)) / math.sqrt(2 * math.pi))
 
 
 def hall_sheather(quantile: float, n: float, alpha: float = 0.05) -> float:
@@ -77,7 +89,7 @@ def hall_sheather(quantile: float, n: float, alpha: float = 0.05) -> float:
 
 
 def bofinger(quantile: float, n: float, alpha: float = 0.05) -> float:
-    """``n^(-1/5) (4.5 phi^4(q) / (2 q^2 + 1)^2)^(1/5)``: the best mean squared error (alpha has no part in it)."""
+    """``n^(-1/5) (4.5 phi^4(q) / (2 q^2 + 1)^2)^(1/5)``: the best mean squared error (alpha is not used)."""
     q = float(ndtri(quantile))
     return float(n ** (-1 / 5) * (4.5 * float(normal_density(q)) ** 4 / (2 * q * q + 1) ** 2) ** (1 / 5))
 
@@ -86,14 +98,14 @@ BANDWIDTHS: dict[str, Callable[[float, float, float], float]] = {"hall-sheather"
 
 
 def inside(quantile: float, bandwidth: float) -> float:
-    """The bandwidth, or half the way to 0 or 1 where it would reach beyond."""
+    """Return the bandwidth, or half the distance to 0 or 1 if it would reach beyond."""
     room = min(quantile, 1 - quantile)
     return bandwidth if bandwidth < room else room / 2
 
 
 @dataclass(frozen=True)
 class Survey:
-    """One pass around a solution."""
+    """Sums and residuals at a solution, from one pass."""
 
     n: int
     """Rows with a positive weight."""
@@ -107,24 +119,28 @@ class Survey:
     """Mean of ``|w_i y_i|``."""
     deviation: float
     """Standard deviation of ``w_i u_i``."""
-    residuals: Sampled
-    """Some of the ``w_i u_i``, or all of few."""
-    weakest: float = 0.0
-    """Smallest pivot of the columns, scaled to norm 1: how far they are from being combinations of one another."""
+    residuals: SampledValues
+    """The ``w_i u_i`` of all rows, or of a sample of many rows."""
 
     @property
     def zero(self) -> float:
-        """Size up to which a residual is 0 but for rounding."""
-        return ZERO_RESIDUAL * self.mean_size
+        """Largest size of a residual that is zero up to rounding."""
+        return SETTINGS.zero_residual * self.mean_size
 
     @cached_property
-    def nonzero(self) -> Sampled:
-        """The residuals that are not."""
-        return self.residuals.restricted(lambda u: u[np.abs(u) > self.zero])
+    def nonzero(self) -> SampledValues:
+        """The residuals that are not zero up to rounding."""
+        return self.residuals.mapped(lambda u: u[np.abs(u) > self.zero])
 
     @property
     def share_of_zeros(self) -> float:
+        """The part of the residuals that is zero up to rounding."""
         return 1 - self.nonzero.n / self.residuals.n
+
+    @property
+    def fits_exactly(self) -> bool:
+        """Whether all residuals are rounding errors."""
+        return self.mean_size <= SETTINGS.exact_fit * self.mean_target
 
 
 def residuals(design: Design, chunk: Chunk, point: Float) -> Float:
@@ -134,44 +150,40 @@ def residuals(design: Design, chunk: Chunk, point: Float) -> Float:
 
 
 def survey(run: Run, design: Design, point: Float) -> Survey:
-    """What all methods need to know, by one pass."""
-    gram, total, size = Products(run, design), np.zeros(4), np.zeros(2)
-    sampled = Sampled.planned(run.n_entries)
+    """Compute the sums that all methods share, by one pass."""
+    gram, sums = CentredGram(run, design), np.zeros(6)
+    sampled = SampledValues.planned(run.n_entries)
     step = sampled.step
 
-    def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
+    def measure(chunk: Chunk) -> tuple[GramPart, Float, Float]:
         u = chunk.weight * design.margins(chunk, point)
         some = u[-chunk.start % step :: step][chunk.weight[-chunk.start % step :: step] > 0]
-        loss = float(design.loss.values(u).sum())  # w rho(u) = rho(w u)
-        sums = np.array([np.count_nonzero(chunk.weight), loss, float(u.sum()), float(u @ u)])
-        sizes = np.array([np.abs(u).sum(), chunk.weight @ np.abs(chunk.y)])
-        return (gram.of(chunk), sums, sizes, some.copy()), None
+        loss = design.loss.values(u).sum()  # w rho(u) = rho(w u)
+        sizes = np.abs(u).sum(), chunk.weight @ np.abs(chunk.y)
+        return gram.part(chunk), np.array([np.count_nonzero(chunk.weight), loss, u.sum(), u @ u, *sizes]), some.copy()
 
-    def collect(value: Any) -> None:
+    def collect(value: tuple[GramPart, Float, Float]) -> None:
         gram.add(value[0])
-        total[:] += value[1]
-        size[:] += value[2]
-        sampled.add(value[3])
+        sums[:] += value[1]
+        sampled.add(value[2])
 
-    run.map(measure, collect=collect)
-    n = int(total[0])
-    mean = total[2] / n
-    variance = max(total[3] - n * mean * mean, 0.0) / max(n - 1, 1)
-    return Survey(
-        n, gram.whole(), float(total[1]), float(size[0]) / n, float(size[1]) / n, math.sqrt(variance), sampled
-    )
+    fold(run, measure, collect)
+    count, loss, total, squares, size, target = sums.tolist()
+    mean = total / count
+    variance = max(squares - count * mean * mean, 0.0) / max(count - 1, 1)
+    return Survey(int(count), gram.whole(), loss, size / count, target / count, math.sqrt(variance), sampled)
 
 
 @dataclass(frozen=True)
 class Density:
-    """``H = sum f_i x_i x_i'`` on centred columns, and what it came from."""
+    """``H = sum f_i x_i x_i'`` on centred columns, with the sparsity and bandwidth of the estimate."""
 
     gram: Float
     sparsity: float
     """1 over the mean density."""
     bandwidth: float
     without: int = 0
-    """Rows whose density came out as 0: neighbouring quantiles cross there."""
+    """Number of rows whose estimated density is 0 because neighbouring quantiles cross there."""
 
 
 def siddiqui(run: Run, design: Design, point: Float, seen: Survey, quantile: float, h: float) -> Density:
@@ -183,7 +195,7 @@ def siddiqui(run: Run, design: Design, point: Float, seen: Survey, quantile: flo
 
     zeros = seen.share_of_zeros
     if zeros > 2 * h + design.n_variables / seen.n:
-        # More than the rows that a solution interpolates: the residuals have an atom where their density is wanted.
+        # These are more rows than a solution interpolates: the residuals have an atom where their density is wanted.
         raise InferenceError(no_density(f"{100 * zeros:.0f}% of the residuals are zero"))
     low, high = quantiles(run, values, seen.nonzero, [quantile - h, quantile + h])
     sparsity = (high - low) / (2 * h)
@@ -193,8 +205,8 @@ def siddiqui(run: Run, design: Design, point: Float, seen: Survey, quantile: flo
 
 
 def neighbours(run: Run, design: Design, low: Float, high: Float, seen: Survey, h: float) -> Density:
-    """``f_i = max(0, 2h / (x_i'(b(tau + h) - b(tau - h)) - epsilon))``, from these two points."""
-    difference, step = high - low, TINY_DENSITY_STEP * seen.mean_size
+    """``f_i = max(0, 2h / (x_i'(b(tau + h) - b(tau - h)) - epsilon))`` from the fits ``low`` and ``high``."""
+    difference, step = high - low, SETTINGS.least_quantile_step * seen.mean_size
 
     def density(chunk: Chunk) -> Float:
         fitted = chunk @ difference[: design.n_attributes]
@@ -203,7 +215,7 @@ def neighbours(run: Run, design: Design, low: Float, high: Float, seen: Survey, 
         gap = chunk.weight * fitted - step
         return np.divide(2 * h, gap, out=np.zeros_like(gap), where=gap > 0)
 
-    found = _weighted_gram(run, design, seen, density)
+    found = _weighted_gram(run, design, density)
     if found.total == 0:
         raise InferenceError(no_density("the fits at the two neighbouring quantiles coincide or cross everywhere"))
     return Density(found.gram, seen.n / found.total, h, found.without)
@@ -213,26 +225,26 @@ def kernel(run: Run, design: Design, point: Float, seen: Survey, quantile: float
     """Powell's estimate with a Gaussian kernel: ``f_i = phi(u_i / c) / c`` with
     ``c = min(sd, IQR / 1.34) (Phi^-1(tau + h) - Phi^-1(tau - h))``."""
     low, high = quantiles(run, lambda chunk: residuals(design, chunk, point), seen.residuals, [0.25, 0.75])
-    scale = min(seen.deviation, (high - low) / NORMAL_IQR)
+    scale = min(seen.deviation, (high - low) / 1.34)
     c = _width(scale, seen, quantile, h)
-    return _around(run, design, point, seen, c, lambda u: np.asarray(normal_density(u / c) / c))
+    return _around(run, design, point, seen, c, lambda u: normal_density(u / c) / c)
 
 
 def uniform(run: Run, design: Design, point: Float, seen: Survey, quantile: float, h: float) -> Density:
-    """``f_i = 1(|u_i| < c) / 2c`` with c as above, but for the scale the median absolute deviation."""
+    """``f_i = 1(|u_i| < c) / 2c`` with c as in :func:`kernel`, but scaled by the median absolute deviation."""
 
     def values(chunk: Chunk) -> Float:
         return residuals(design, chunk, point)
 
     (middle,) = quantiles(run, values, seen.residuals, [0.5])
-    few = seen.residuals.restricted(lambda u: np.abs(u - middle))
+    few = seen.residuals.mapped(lambda u: np.abs(u - middle))
     (scale,) = quantiles(run, lambda chunk: np.abs(values(chunk) - middle), few, [0.5])
     c = _width(scale, seen, quantile, h)
     return _around(run, design, point, seen, c, lambda u: (np.abs(u) < c) / (2 * c))
 
 
 def _width(scale: float, seen: Survey, quantile: float, h: float) -> float:
-    """``c = scale (Phi^-1(tau + h) - Phi^-1(tau - h))``, within which there are more rows than the fit interpolates."""
+    """``c = scale (Phi^-1(tau + h) - Phi^-1(tau - h))``; refuses a c within which no residual other than zeros lies."""
     c = scale * float(ndtri(quantile + h) - ndtri(quantile - h))
     if not c > seen.zero or c == 0:
         raise InferenceError(no_density("half of the residuals are equal"))
@@ -244,46 +256,45 @@ def _width(scale: float, seen: Survey, quantile: float, h: float) -> float:
 def _around(
     run: Run, design: Design, point: Float, seen: Survey, c: float, density: Callable[[Float], Float]
 ) -> Density:
-    """The estimate of a kernel: a density of each row by its ``w_i u_i``."""
-    found = _weighted_gram(run, design, seen, lambda chunk: density(chunk.weight * design.margins(chunk, point)))
+    """Return a kernel estimate: the density of each row is a function of its ``w_i u_i``."""
+    found = _weighted_gram(run, design, lambda chunk: density(chunk.weight * design.margins(chunk, point)))
     return Density(found.gram, seen.n / found.total, c)
 
 
 @dataclass(frozen=True)
-class _Summed:
+class _WeightedGram:
+    """``sum_i f_i w_i^2 x_i x_i'``, the sum of the ``f_i``, and the number of rows where it is 0."""
+
     gram: Float
     total: float
     without: int
 
 
-def _weighted_gram(run: Run, design: Design, seen: Survey, density: Callable[[Chunk], Float]) -> _Summed:
-    """``sum_i f_i w_i^2 x_i x_i'``, by one pass over the rows whose density is not zero."""
-    # Sums about zero lose the digits that squared means have more than variances.
-    lost = design.weight * design.centre**2 / np.maximum(design.column_squares[: design.n_attributes], 1e-300)
-    rounded = seen.weakest**2 >= ROUNDED_PIVOT * (1 + lost.max(initial=0.0))
-    gram, without = Products(run, design, rounded), 0
-    total: list[float] = []
+def _weighted_gram(run: Run, design: Design, density: Callable[[Chunk], Float]) -> _WeightedGram:
+    """Sum over the rows whose density is not zero, by one pass."""
+    gram = CentredGram(run, design)
+    sums: list[float] = []
+    missing: list[int] = []
 
-    def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
+    def measure(chunk: Chunk) -> tuple[GramPart | None, float, int]:
         f = np.where(chunk.weight > 0, density(chunk), 0.0)
         used = np.count_nonzero(f)
-        missing = np.count_nonzero(chunk.weight) - used
-        if used == 0:
-            return (None, 0.0, missing), None
-        if used < chunk.n_entries // 2:
+        part = None
+        if used >= chunk.n_entries // 2 and used:
+            part = gram.part(chunk, f)
+        elif used:
             few = np.flatnonzero(f)
-            return (gram.of(chunk.select(few), f[few]), float(f.sum()), missing), None
-        return (gram.of(chunk, f), float(f.sum()), missing), None
+            part = gram.part(chunk.select(few), f[few])
+        return part, float(f.sum()), int(np.count_nonzero(chunk.weight) - used)
 
-    def collect(value: Any) -> None:
-        nonlocal without
+    def collect(value: tuple[GramPart | None, float, int]) -> None:
         if value[0] is not None:
             gram.add(value[0])
-        total.append(value[1])
-        without += value[2]
+        sums.append(value[1])
+        missing.append(value[2])
 
-    run.map(measure, collect=collect)
-    return _Summed(gram.whole(), math.fsum(total), without)
+    fold(run, measure, collect)
+    return _WeightedGram(gram.whole(), math.fsum(sums), sum(missing))
 
 
 def cluster_scores(
@@ -291,49 +302,48 @@ def cluster_scores(
 ) -> Float:
     """``M = sum_g s_g s_g'`` with ``s_g`` the sum of ``w_i x_i (tau - 1(u_i <= 0))`` over the rows of cluster g.
 
-    The p rows that the solution interpolates have residuals of rounding errors, which count as 0.
+    The residuals of the p rows that the solution interpolates are rounding errors, which count as 0.
     """
     sums = np.zeros((clusters.n, design.n_variables))
-    zero = seen.zero
 
-    def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
+    def measure(chunk: Chunk) -> tuple[Int, Float]:
         u = design.margins(chunk, point)
-        here, codes = np.unique(clusters.codes[chunk.start : chunk.stop], return_inverse=True)
-        score = chunk.weight * (quantile - (chunk.weight * u <= zero))
+        here, codes = clusters.within(chunk)
+        score = chunk.weight * (quantile - (chunk.weight * u <= seen.zero))
         part = np.empty((len(here), design.n_variables))
         part[:, : design.n_attributes] = chunk.sums_by(codes, len(here), score)
         total = np.bincount(codes, weights=score, minlength=len(here))
         part[:, : design.n_attributes] -= np.outer(total, design.centre)
         if design.fit_intercept:
             part[:, -1] = total
-        return (here, part), None
+        return here, part
 
-    def collect(value: Any) -> None:
+    def collect(value: tuple[Int, Float]) -> None:
         sums[value[0]] += value[1]
 
-    run.map(measure, collect=collect)
+    fold(run, measure, collect)
     return np.asarray(sums.T @ sums)
 
 
-def check_rank(gram: Float, names: list[str]) -> float:
-    """Refuse columns that are combinations of others, by name; the smallest pivot of the others."""
+def check_rank(gram: Float, names: list[str]) -> None:
+    """Refuse columns that are combinations of others, by name."""
     size = np.sqrt(gram.diagonal())
     empty = np.flatnonzero(~(size > 0))
     if len(empty):
         raise InferenceError(
             f"Standard errors do not exist: column {names[int(empty[0])]} is constant or zero. Leave it out."
         )
-    factor, pivots, rank, _ = linalg.lapack.dpstrf(gram / np.outer(size, size), tol=SINGULAR * len(gram))
+    scaled = gram / np.outer(size, size)
+    _, pivots, rank, _ = linalg.lapack.dpstrf(scaled, tol=SETTINGS.singular_pivot * len(gram))
     if rank < len(gram):
         raise InferenceError(
             f"Standard errors do not exist: column {names[int(pivots[rank]) - 1]} is a linear combination of the other "
             f"columns (X has rank {rank} of {len(gram)} columns, the intercept included). Leave it out."
         )
-    return float(np.diag(factor).min())
 
 
 def sandwich(H: Float, M: Float) -> Float:
-    """``H^-1 M H^-1``; an error where H is singular."""
+    """``H^-1 M H^-1``; refuses a singular H."""
     size = np.sqrt(np.maximum(H.diagonal(), 0.0))
     if not (size > 0).all():
         raise InferenceError(no_density("some column has no row with a positive density"))
@@ -349,7 +359,7 @@ def sandwich(H: Float, M: Float) -> Float:
 
 
 def uncentred(design: Design, covariance: Float) -> Float:
-    """The covariance of (intercept, slopes) from that of (slopes, intercept on centred columns)."""
+    """Return the covariance of (intercept, slopes) from that of (slopes, intercept on centred columns)."""
     if not design.fit_intercept:
         return covariance
     p = design.n_variables
@@ -360,7 +370,7 @@ def uncentred(design: Design, covariance: Float) -> Float:
 
 
 def uncentred_gram(design: Design, gram: Float) -> Float:
-    """``sum w_i^2 x_i x_i'`` with the intercept first, from the same of centred rows with the intercept last."""
+    """``sum w_i^2 x_i x_i'`` with the intercept first, from the sum of centred rows with the intercept last."""
     if not design.fit_intercept:
         return gram
     p = design.n_variables
@@ -371,4 +381,5 @@ def uncentred_gram(design: Design, gram: Float) -> Float:
 
 
 def no_density(why: str) -> str:
+    """Word the error that the density cannot be estimated."""
     return f'The density of the residuals cannot be estimated: {why}. Use se="bootstrap", or another bandwidth.'

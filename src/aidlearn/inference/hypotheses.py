@@ -1,4 +1,4 @@
-"""Tests of linear hypotheses, and between models: of slopes across quantiles, of models with fewer columns."""
+"""Tests of linear hypotheses, of equal slopes across quantiles, and of models with fewer columns."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ INTERCEPT = "(intercept)"
 
 
 @dataclass(frozen=True)
-class TestResult:
-    """The result of a test.
+class HypothesisTest:
+    """The result of a statistical test: its statistic, degrees of freedom and p value.
 
     Examples
     --------
@@ -33,14 +33,12 @@ class TestResult:
     (1, True)
     """
 
-    __test__ = False  # no test of this package
-
     name: str
     statistic: float
     df: int
-    """Restrictions tested."""
+    """Number of restrictions tested."""
     df_residual: float | None
-    """Of the F distribution; None where the statistic is compared with chi-squared."""
+    """Denominator degrees of freedom of the F distribution; None if the statistic is compared with chi-squared."""
     p_value: float
 
     def __str__(self) -> str:
@@ -48,25 +46,29 @@ class TestResult:
         return f"{self.name}: {kind} = {self.statistic:.4f}, p = {self.p_value:.4g}"
 
 
-def wald(name: str, rest: Float, covariance: Float, df_residual: float) -> TestResult:
-    """``rest' covariance^-1 rest / q`` by the F distribution."""
+def wald(name: str, rest: Float, covariance: Float, df_residual: float) -> HypothesisTest:
+    """Compare ``rest' covariance^-1 rest / q`` with the F distribution."""
     q = len(rest)
     if np.linalg.matrix_rank(covariance, hermitian=True) < q:
         raise ValueError(f"{name}: the restrictions are not independent of one another.")
     statistic = float(rest @ np.linalg.solve(covariance, rest)) / q
-    return TestResult(name, statistic, q, df_residual, float(stats.f.sf(statistic, q, df_residual)))
+    return HypothesisTest(name, statistic, q, df_residual, float(stats.f.sf(statistic, q, df_residual)))
 
 
-def equal_slopes(summaries: Sequence[Summary], names: Sequence[str] | None = None) -> TestResult:
+def equal_slopes(summaries: Sequence[Summary], names: Sequence[str] | None = None) -> HypothesisTest:
     """Test that slopes are the same at several quantiles (Koenker and Bassett 1982).
 
     Parameters
     ----------
     summaries : list of Summary
-        Of the same rows at different quantiles: what ``summary`` gives of several quantiles, with ``se`` "iid", "nid",
-        "kernel" or "bootstrap".
+        Summaries of the same rows at different quantiles, as ``summary`` returns them for several quantiles with
+        ``se`` "iid", "nid", "kernel" or "bootstrap".
     names : sequence of str, optional
-        Of the coefficients that are compared; all slopes by default.
+        Names of the coefficients to compare; all slopes by default.
+
+    Returns
+    -------
+    HypothesisTest
 
     Examples
     --------
@@ -85,7 +87,7 @@ def equal_slopes(summaries: Sequence[Summary], names: Sequence[str] | None = Non
     if any(s.names != first.names or s.n != first.n or s.se != first.se for s in summaries):
         raise ValueError("equal_slopes compares summaries of the same rows and columns with the same se.")
     if len({s.quantile for s in summaries}) < len(summaries):
-        raise ValueError("equal_slopes compares different quantiles; two are the same.")
+        raise ValueError("equal_slopes compares different quantiles, but two of them are the same.")
     chosen = [name for name in first.names if name != INTERCEPT] if names is None else list(names)
     unknown = [name for name in chosen if name not in first.names]
     if unknown or not chosen:
@@ -103,7 +105,7 @@ def equal_slopes(summaries: Sequence[Summary], names: Sequence[str] | None = Non
 
 
 def _joint_covariance(summaries: Sequence[Summary]) -> Float:
-    """Of the coefficients of all quantiles: blocks ``(min(s, t) - s t) H_s^-1 J H_t^-1``."""
+    """Return the covariance of the coefficients of all quantiles: blocks ``(min(s, t) - s t) H_s^-1 J H_t^-1``."""
     kept = [summary.replicates for summary in summaries if summary.replicates is not None]
     if len(kept) == len(summaries):
         return np.cov(np.hstack(kept), rowvar=False)
@@ -119,22 +121,22 @@ def _joint_covariance(summaries: Sequence[Summary]) -> Float:
     )
 
 
-def likelihood_ratio_test(restricted: Summary, full: Summary) -> TestResult:
+def likelihood_ratio_test(restricted: Summary, full: Summary) -> HypothesisTest:
     """Test a model against one with more columns by their losses (Koenker and Machado 1999).
 
-    ``2 (V_restricted - V_full) / (tau (1 - tau) s)`` is compared with chi-squared. It presumes iid errors: s is the
-    sparsity of the full model, whose summary was made with ``se="iid"``.
+    ``2 (V_restricted - V_full) / (tau (1 - tau) s)`` is compared with chi-squared. The test presumes iid errors: s is
+    the sparsity of the full model, whose summary needs ``se="iid"``.
 
     Parameters
     ----------
     restricted : Summary
-        Of the model with fewer columns, by the same rows.
+        Summary of the model with fewer columns, fitted to the same rows.
     full : Summary
-        Of the model with all of them.
+        Summary of the model with all columns.
 
     Returns
     -------
-    TestResult
+    HypothesisTest
 
     Examples
     --------
@@ -158,7 +160,7 @@ def likelihood_ratio_test(restricted: Summary, full: Summary) -> TestResult:
     if missing or not extra:
         raise ValueError("The columns of the restricted model must be some, not all, of those of the full model.")
     tau = full.quantile
-    # Two losses that are each known to the tolerance of a fit may come out in the wrong order.
+    # Losses are known up to the tolerance of the fits, so their difference may have the wrong sign.
     statistic = max(2 * (restricted.loss - full.loss) / (tau * (1 - tau) * full.sparsity), 0.0)
     name = f"Likelihood ratio test of {', '.join(extra) if len(extra) <= 4 else f'{len(extra)} coefficients'}"
-    return TestResult(name, statistic, len(extra), None, float(stats.chi2.sf(statistic, len(extra))))
+    return HypothesisTest(name, statistic, len(extra), None, float(stats.chi2.sf(statistic, len(extra))))

@@ -1,100 +1,117 @@
-"""Order statistics of a number per row, by passes: exact, whatever the number of rows."""
+"""Exact order statistics of one number per row, by passes over the data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
 
 import numpy as np
 
 from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.summing import fold
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.numerics import Float
+from aidlearn.numerics import Float, Int
 
-WIDTH = 5.0
-"""Half of a bracket in standard errors of a sample's quantile."""
+
+@dataclass(frozen=True)
+class OrderStatisticSettings:
+    """Sizes of samples and brackets."""
+
+    most_kept: int = 200_000
+    """Maximum number of rows of which all values are kept."""
+    sample_rows: int = 20_000
+    """Rows of the sample of more rows, at least."""
+    bracket: float = 5.0
+    """Half width of a bracket around a quantile, in units of ``1 / sqrt(n)`` of the sample (at least ten standard
+    errors of its quantile)."""
+    weighted_bracket: float = 4.0
+    """Half width of a bracket around a weighted quantile, in the same units."""
+    widening: float = 4.0
+    """Factor on the width of a bracket that missed its quantile."""
+
+
+SETTINGS = OrderStatisticSettings()
 
 
 @dataclass
-class Sampled:
-    """Values of every ``step``-th row: all of few rows, about 10,000 of many."""
-
-    KEPT: ClassVar[int] = 200_000
-    """Rows up to which all values are kept."""
-    SOME: ClassVar[int] = 20_000
+class SampledValues:
+    """Values of every ``step``-th row."""
 
     step: int
     parts: list[Float] = field(default_factory=list)
 
     @classmethod
-    def planned(cls, n_rows: int) -> Sampled:
-        return cls(1 if n_rows <= cls.KEPT else n_rows // cls.SOME)
+    def planned(cls, n_rows: int) -> SampledValues:
+        """Return an empty sample: of every row if they are few."""
+        return cls(1 if n_rows <= SETTINGS.most_kept else n_rows // SETTINGS.sample_rows)
 
     def add(self, values: Float) -> None:
+        """Append the values of the next chunk."""
         self.parts.append(values)
 
     @property
     def values(self) -> Float:
+        """All values, in the order of the rows."""
         return np.concatenate(self.parts)
 
     @property
     def n(self) -> int:
+        """The number of values."""
         return sum(map(len, self.parts))
 
-    def restricted(self, function: Callable[[Float], Float]) -> Sampled:
-        """The same of a function of the values."""
-        return Sampled(self.step, [function(self.values)])
+    def mapped(self, function: Callable[[Float], Float]) -> SampledValues:
+        """Apply a function to the array of values."""
+        return SampledValues(self.step, [function(self.values)])
 
 
-def quantiles(run: Run, values: Callable[[Chunk], Float], some: Sampled, levels: Sequence[float]) -> list[float]:
+def quantiles(run: Run, values: Callable[[Chunk], Float], some: SampledValues, levels: Sequence[float]) -> list[float]:
     """Quantiles (linear between order statistics) of ``values(chunk)`` over all rows.
 
-    Of many rows, brackets around the quantiles of ``some`` of them; one pass counts what lies below each and keeps
-    what lies inside.
+    If ``some`` are not all rows, their quantiles give a bracket for each level; one pass counts the values below each
+    bracket and keeps those inside.
     """
     sample = np.sort(some.values)
     if some.step == 1:
         return [float(q) for q in np.quantile(sample, levels)]
-    reach = WIDTH / math.sqrt(len(sample))
+    reach = SETTINGS.bracket / math.sqrt(len(sample))
     while True:
         brackets = [
             (_edge(sample, level - reach, -math.inf), _edge(sample, level + reach, math.inf)) for level in levels
         ]
-        below, total, kept = _counted(run, values, brackets)
-        found = [_between(k, int(b), total, level) for k, b, level in zip(kept, below, levels, strict=True)]
-        if all(value is not None for value in found):
-            return [float(value) for value in found if value is not None]
-        reach *= 4
+        counts, kept = _counted(run, values, brackets)
+        found = [_between(v, int(b), int(counts[-1]), q) for v, b, q in zip(kept, counts, levels, strict=False)]
+        if None not in found:
+            return [value for value in found if value is not None]
+        reach *= SETTINGS.widening
 
 
 def _edge(sample: Float, level: float, beyond: float) -> float:
     return float(np.quantile(sample, level)) if 0 < level < 1 else beyond
 
 
-def _counted(run: Run, values: Callable[[Chunk], Float], brackets: list[tuple[float, float]]) -> tuple[Any, int, Any]:
-    below, total = np.zeros(len(brackets), dtype=np.int64), 0
-    kept: list[list[Float]] = [[] for _ in brackets]
+def _counted(
+    run: Run, values: Callable[[Chunk], Float], brackets: list[tuple[float, float]]
+) -> tuple[Int, list[Float]]:
+    """Count the values below each bracket and, last, all of them; sort the values inside each bracket."""
+    counts = np.zeros(len(brackets) + 1, dtype=np.int64)
+    kept: list[list[Float]] = []
 
-    def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
+    def measure(chunk: Chunk) -> tuple[list[int], list[Float]]:
         v = values(chunk)
-        found = [(np.count_nonzero(v < low), v[(v >= low) & (v <= high)]) for low, high in brackets]
-        return (len(v), found), None
+        inside = [v[(v >= low) & (v <= high)] for low, high in brackets]
+        return [*(int(np.count_nonzero(v < low)) for low, _ in brackets), len(v)], inside
 
-    def collect(value: Any) -> None:
-        nonlocal total
-        total += value[0]
-        for k, (less, inside) in enumerate(value[1]):
-            below[k] += less
-            kept[k].append(inside)
+    def collect(value: tuple[list[int], list[Float]]) -> None:
+        counts[:] += value[0]
+        kept.append(value[1])
 
-    run.map(measure, collect=collect)
-    return below, total, [np.sort(np.concatenate(parts)) for parts in kept]
+    fold(run, measure, collect)
+    return counts, [np.sort(np.concatenate(parts)) for parts in zip(*kept, strict=True)]
 
 
 def _between(kept: Float, below: int, total: int, level: float) -> float | None:
-    """The quantile from the values of a bracket, None if it lies outside."""
+    """Return the quantile from the values inside a bracket, None if it lies outside."""
     place = level * (total - 1)
     first = math.floor(place)
     last = min(first + 1, total - 1)
@@ -105,16 +122,16 @@ def _between(kept: Float, below: int, total: int, level: float) -> float | None:
 
 
 def null_loss(run: Run, targets: Float, quantile: float) -> float:
-    """The smallest ``sum w_i rho_tau(y_i - b)`` over b: the loss without any column.
+    """The smallest ``sum w_i rho_tau(y_i - b)`` over b: the loss of an intercept alone.
 
-    The minimiser is a weighted quantile of y: a bracket from some ``targets``, then one pass that sums outside of it
-    and keeps the values inside; wider brackets where it was missed.
+    The minimiser is a weighted quantile of y. The sampled ``targets`` give a bracket; one pass sums the targets outside
+    it and keeps those inside. A bracket that misses the quantile is widened.
     """
-    reach = 4 / math.sqrt(len(targets))
+    reach = SETTINGS.weighted_bracket / math.sqrt(len(targets))
     while True:
         low = -math.inf if quantile <= reach else float(np.quantile(targets, quantile - reach))
         high = math.inf if quantile + reach >= 1 else float(np.quantile(targets, quantile + reach))
-        if run.n_entries <= Sampled.KEPT:
+        if run.n_entries <= SETTINGS.most_kept:
             low, high = -math.inf, math.inf
         found = _bracketed(run, low, high)
         wanted = quantile * found.total
@@ -125,11 +142,13 @@ def null_loss(run: Run, targets: Float, quantile: float) -> float:
             b = y[k]
             under = found.sum_below - b * found.below + float(w[:k] @ (y[:k] - b))
             return quantile * (found.sum_all - b * found.total) - under
-        reach *= 4
+        reach *= SETTINGS.widening
 
 
 @dataclass(frozen=True)
 class _Bracketed:
+    """Weights and weighted sums of all targets and of those below a bracket, and the sorted targets inside it."""
+
     total: float
     below: float
     sum_all: float
@@ -139,25 +158,24 @@ class _Bracketed:
 
 
 def _bracketed(run: Run, low: float, high: float) -> _Bracketed:
-    """Weights and sums of targets below a bracket, and the sorted targets inside of it with their weights."""
-    total = np.zeros(4)
+    """Sum and sort the targets, by one pass."""
+    sums = np.zeros(4)
     values: list[Float] = []
     weights: list[Float] = []
 
-    def measure(chunk: Chunk, state: Any) -> tuple[Any, None]:
+    def measure(chunk: Chunk) -> tuple[Float, Float, Float]:
         y, w = chunk.y, chunk.weight
         below = y < low
         within = ~below & (y <= high) & (w > 0)
-        sums = np.array([w.sum(), w[below].sum(), w @ y, w[below] @ y[below]])
-        return (sums, y[within], w[within]), None
+        return np.array([w.sum(), w[below].sum(), w @ y, w[below] @ y[below]]), y[within], w[within]
 
-    def collect(value: Any) -> None:
-        total[:] += value[0]
+    def collect(value: tuple[Float, Float, Float]) -> None:
+        sums[:] += value[0]
         values.append(value[1])
         weights.append(value[2])
 
-    run.map(measure, collect=collect)
+    fold(run, measure, collect)
     y, w = np.concatenate(values), np.concatenate(weights)
     order = np.argsort(y, kind="stable")
-    weight, below, sum_all, sum_below = map(float, total)
+    weight, below, sum_all, sum_below = sums.tolist()
     return _Bracketed(weight, below, sum_all, sum_below, y[order], w[order])

@@ -12,45 +12,56 @@ exceed its critical value.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import optimize
 
 from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.summing import fold
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.numerics import Float
 
-MOST_ROWS = 2000
-"""Every interval takes some hundred linear programs of all rows."""
-PRECISION = 1e-7
-"""Of the ends of an interval, relative to its first width."""
+
+@dataclass(frozen=True)
+class RankTestSettings:
+    """Limits of the rank test."""
+
+    most_rows: int = 2000
+    """Maximum number of rows: every interval takes some hundred linear programs on all rows."""
+    precision: float = 1e-7
+    """Guess. Accuracy of the ends of an interval, relative to the width of the first bracket."""
+    doublings: int = 60
+    """Maximum doublings of the first bracket: 2^60 times its width counts as infinite."""
+
+
+SETTINGS = RankTestSettings()
 
 
 @dataclass(frozen=True)
 class SmallRows:
-    """All rows with a positive weight, times it; the intercept first."""
+    """All rows with a positive weight, multiplied by it; the intercept is the first column."""
 
     X: Float
     y: Float
 
     @classmethod
     def of(cls, run: Run, fit_intercept: bool) -> SmallRows:
+        """Read the rows, by one pass."""
         parts: list[tuple[Float, Float]] = []
 
-        def read(chunk: Chunk, state: Any) -> tuple[tuple[Float, Float], None]:
+        def read(chunk: Chunk) -> tuple[Float, Float]:
             w = chunk.weight[:, None]
             rows = chunk.dense_rows(slice(None))
             X = np.hstack([np.ones_like(w), rows]) if fit_intercept else rows
             used = chunk.weight > 0
-            return ((X * w)[used], (chunk.y * chunk.weight)[used]), None
+            return (X * w)[used], (chunk.y * chunk.weight)[used]
 
-        run.map(read, collect=parts.append)
+        fold(run, read, parts.append)
         return cls(np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts]))
 
 
 class RankTest:
-    """T(b) of one coefficient."""
+    """The statistic T(b) of one coefficient."""
 
     def __init__(self, rows: SmallRows, j: int, quantile: float) -> None:
         self.x, self.y = rows.X[:, j], rows.y
@@ -62,6 +73,7 @@ class RankTest:
         self.scale = float(np.sqrt(quantile * (1 - quantile) * rest @ rest))
 
     def __call__(self, b: float) -> float:
+        """Solve the dual linear program at b."""
         z = self.y - self.x * b
         size = float(np.abs(z).max()) or 1.0
         equalities = (self.others.T, np.zeros(self.others.shape[1])) if self.others.shape[1] else (None, None)
@@ -71,17 +83,17 @@ class RankTest:
         return float(self.x @ found.x) / self.scale
 
     def crossing(self, critical: float, inside: float, step: float) -> float:
-        """Where T passes a critical value, going from ``inside`` the interval in the direction of ``step``."""
+        """Find where T passes a critical value, from a point ``inside`` the interval in the direction of ``step``."""
         sign = -1.0 if step > 0 else 1.0  # T decreases
         end = inside + step
-        for _ in range(60):
+        for _ in range(SETTINGS.doublings):
             if sign * self(end) > critical:
                 break
             step *= 2
             end = inside + step
         else:
             return float(np.inf if step > 0 else -np.inf)
-        while abs(end - inside) > PRECISION * abs(step):
+        while abs(end - inside) > SETTINGS.precision * abs(step):
             middle = (inside + end) / 2
             inside, end = (inside, middle) if sign * self(middle) > critical else (middle, end)
         return (inside + end) / 2

@@ -1,4 +1,4 @@
-"""What a statistician reads of a regression: coefficients, standard errors, tests and intervals, as one table."""
+"""The summary of a quantile regression: coefficients, standard errors, tests and intervals as one table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from aidlearn.inference.hypotheses import TestResult, wald
+from aidlearn.inference.hypotheses import HypothesisTest, wald
 from aidlearn.numerics import Float
 
 METHODS = {
@@ -26,15 +26,15 @@ METHODS = {
 
 @dataclass(frozen=True)
 class FactorColumns:
-    """Where the levels of a factor are among the coefficients."""
+    """The places of a factor's levels among the coefficients."""
 
     name: str
     places: list[int]
     has_reference: bool
     """Whether the levels are compared with one that has no coefficient."""
 
-    def test(self, coefficients: Float, covariance: Float, df: float) -> TestResult | None:
-        """That the levels do not differ; None of a single one, or where rounding has left no covariance."""
+    def test(self, coefficients: Float, covariance: Float, df: float) -> HypothesisTest | None:
+        """Test that the levels do not differ; None for a single level, or if rounding leaves no covariance."""
         R = np.eye(len(coefficients))[self.places]
         if not self.has_reference:
             R = R[1:] - R[0]
@@ -50,34 +50,34 @@ class FactorColumns:
 class Summary:
     """Coefficients of a quantile regression with standard errors, tests and confidence intervals.
 
-    Made by ``summary`` of :class:`~aidlearn.LADRegressor` and :class:`~aidlearn.QuantileRegressor`. Prints as a
-    table; notebooks show it as HTML.
+    The method ``summary`` of :class:`~aidlearn.LADRegressor` and :class:`~aidlearn.QuantileRegressor` returns it. It
+    prints as a table; notebooks show it as HTML.
 
     Attributes
     ----------
     names : list of str
-        Of the coefficients, the intercept first as "(intercept)".
+        Names of the coefficients; the intercept is the first, "(intercept)".
     coefficients, standard_errors, statistics, p_values, lower, upper : ndarray
         The statistics are t values (for ``se="rank"`` the rank test of a coefficient of 0); the intervals have the
         confidence ``1 - alpha``.
     covariance : ndarray or None
-        Of the coefficients (none for ``se="rank"``).
+        Covariance of the coefficients (None for ``se="rank"``).
     quantile : float
     se : str
     n : int
-        Rows with a positive weight.
+        Number of rows with a positive weight.
     df : int
         Degrees of freedom of the t distribution: rows less coefficients, or clusters less 1.
     pseudo_r2 : float
-        Koenker and Machado's: 1 less the loss over that of an intercept alone.
+        Koenker and Machado's goodness of fit: 1 less the loss over that of an intercept alone.
     sparsity, bandwidth : float or None
-        1 over the (mean) density of the residuals at 0, and what it was estimated with.
+        1 over the (mean) density of the residuals at 0, and the bandwidth of its estimate.
     objective, lower_bound, gap, status
         The certificate of the fit.
-    tests : list of TestResult
-        Of each factor: that its levels do not differ (Wald).
+    tests : list of HypothesisTest
+        A Wald test for each factor that its levels do not differ.
     notes : list of str
-        What to know before trusting the numbers.
+        Remarks on how far the numbers can be trusted.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class Summary:
     loss: float
     """Sum of the weighted check function at the coefficients."""
     null_loss: float
-    """The same of an intercept alone."""
+    """Sum of the weighted check function for an intercept alone."""
     sparsity: float | None = None
     bandwidth: float | None = None
     bread: Float | None = None
@@ -125,7 +125,7 @@ class Summary:
     lower_bound: float = float("nan")
     gap: float = float("nan")
     status: str = ""
-    tests: list[TestResult] = field(default_factory=list)
+    tests: list[HypothesisTest] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @classmethod
@@ -139,7 +139,7 @@ class Summary:
         factors: Sequence[FactorColumns] = (),
         **others: Any,
     ) -> Summary:
-        """Tests and intervals by the t distribution, and a joint test of each factor."""
+        """Compute tests and intervals by the t distribution, and a joint test of each factor."""
         errors = np.sqrt(covariance.diagonal())
         with np.errstate(divide="ignore"):
             statistics = coefficients / errors
@@ -165,17 +165,22 @@ class Summary:
 
     # Tests
 
-    def wald_test(self, hypothesis: Any, value: Any = 0.0) -> TestResult:
+    def wald_test(self, hypothesis: Any, value: Any = 0.0) -> HypothesisTest:
         """Test linear restrictions on the coefficients.
 
         Parameters
         ----------
         hypothesis : sequence of names, or array of shape (n_restrictions, n_coefficients)
-            Coefficients that are jointly tested, or the matrix R of ``R b = value``.
+            Names of coefficients that are tested jointly, or the matrix R of ``R b = value``.
         value : float or array, default=0
+            Right-hand side of the restrictions.
+
+        Returns
+        -------
+        HypothesisTest
         """
         if self.covariance is None:
-            raise ValueError(f"A Wald test needs a covariance, which se={self.se!r} does not give.")
+            raise ValueError(f"A Wald test needs a covariance, which se={self.se!r} does not provide.")
         R, called = self._restrictions(hypothesis)
         rest = R @ self.coefficients - np.asarray(value, dtype=np.float64)
         return wald(f"Wald test of {called}", rest, R @ self.covariance @ R.T, self.df)
@@ -194,7 +199,7 @@ class Summary:
             raise ValueError(f"hypothesis needs one column for each of {len(self.names)} coefficients, got {R.shape}.")
         return R, f"{len(R)} restriction{'s' if len(R) > 1 else ''}"
 
-    # Shown
+    # Tables
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         head = ["coef", "std err", "t", "P>|t|", f"[{self.alpha / 2:.3g}", f"{1 - self.alpha / 2:.3g}]"]
@@ -230,8 +235,7 @@ class Summary:
         lines = [f"{self.model}, quantile {self.quantile:g}".center(total).rstrip(), "=" * total]
         facts = self._facts()
         half = (len(facts) + 1) // 2
-        left = max(len(name) + len(value) for name, value in facts[:half]) + 2
-        left = max(left, (total - 2) // 2)
+        left = max((total - 2) // 2, *(len(name) + len(value) + 2 for name, value in facts[:half]))
         for k in range(half):
             name, value = facts[k]
             line = f"{name}{value:>{left - len(name)}}"
@@ -252,14 +256,13 @@ class Summary:
         lines += [f"Note: {note}" for note in self.notes]
         return "\n".join(lines)
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return self.to_html()
 
     def to_html(self) -> str:
-        """The table as HTML."""
+        """Return the table as HTML."""
         head, rows = self._cells()
         facts = "".join(f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in self._facts())
         top = "".join(f"<th>{escape(cell)}</th>" for cell in ["", *head])
@@ -273,28 +276,23 @@ class Summary:
         return f"<table>{facts}</table><table><tr>{top}</tr>{body}</table>{joint}{notes}"
 
     def to_markdown(self) -> str:
-        """The table of coefficients in Markdown."""
+        """Return the table of coefficients in Markdown."""
         head, rows = self._cells()
-        lines = ["| " + " | ".join(["", *head]).replace("P>|t|", r"P>\|t\|") + " |"]
-        lines.append("|---|" + "---:|" * len(head))
+        lines = ["| " + " | ".join(["", *head]).replace("P>|t|", r"P>\|t\|") + " |", "|---|" + "---:|" * len(head)]
         lines += [f"| {name} | " + " | ".join(row) + " |" for name, row in zip(self.names, rows, strict=True)]
         return "\n".join(lines)
 
     def to_latex(self) -> str:
-        """The table of coefficients in LaTeX (booktabs)."""
+        """Return the table of coefficients in LaTeX (booktabs)."""
         head, rows = self._cells()
         head[3] = "$P>|t|$"
-        lines = [
-            r"\begin{tabular}{l" + "r" * len(head) + "}",
-            r"\toprule",
-            " & ".join(["", *head]) + r" \\",
-            r"\midrule",
-        ]
+        columns = "r" * len(head)
+        lines = [rf"\begin{{tabular}}{{l{columns}}}", r"\toprule", " & ".join(["", *head]) + r" \\", r"\midrule"]
         lines += [" & ".join([_latex(name), *row]) + r" \\" for name, row in zip(self.names, rows, strict=True)]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
     def to_frame(self) -> Any:
-        """The table of coefficients as a pandas DataFrame."""
+        """Return the table of coefficients as a pandas DataFrame."""
         try:
             pandas = import_module("pandas")
         except ImportError:
@@ -302,24 +300,19 @@ class Summary:
         columns = ("coefficients", "standard_errors", "statistics", "p_values", "lower", "upper")
         return pandas.DataFrame({name: getattr(self, name) for name in columns}, index=self.names)
 
-    # Kept
+    # JSON
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as numbers, texts and lists, for JSON; :meth:`from_dict` takes it back."""
-        plain = asdict(self)
-        return {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in plain.items()}
+        """Return all fields as numbers, texts and lists, for JSON; :meth:`from_dict` reads them."""
+        return {key: v.tolist() if isinstance(v, np.ndarray) else v for key, v in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Summary:
-        """From what :meth:`to_dict` gave."""
-        known = {item.name for item in fields(cls)}
-        texts = ("names", "notes", "tests")
-        values: dict[str, Any] = {key: value for key, value in content.items() if key in known}
-        values["tests"] = [TestResult(**test) for test in content.get("tests", [])]
-        for key, value in values.items():
-            if isinstance(value, list) and key not in texts:
-                values[key] = np.array(value)
-        return cls(**values)
+        """Build a summary from the result of :meth:`to_dict`."""
+        values = {item.name: content[item.name] for item in fields(cls) if item.name in content}
+        lists = {key for key, value in values.items() if isinstance(value, list)} - {"names", "notes", "tests"}
+        values |= {key: np.array(values[key]) for key in lists}
+        return cls(**values | {"tests": [HypothesisTest(**test) for test in content.get("tests", [])]})
 
 
 def _latex(text: str) -> str:

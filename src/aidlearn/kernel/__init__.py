@@ -1,5 +1,6 @@
 """The kernel SVM (paper, appendix B), on the engine.
 
-functions, matrix, tiles, rows: kernels and their products. dual, solvers, smo, polish: the aggregated dual.
-clusters, start, values, problem: the four components. nystroem: a kernel in the span of some rows.
+functions, matrix, rows, compiled_rows, tiles: kernels and their products. dual, solvers, smo_points, smo, polish: the
+aggregated dual. problem, tube, clusters, start, hurried, values, precise: the four components, for classification and
+regression. nystroem: a kernel in the span of some rows.
 """

@@ -1,8 +1,7 @@
-"""Kernel sums of clusters (paper, appendix B): what of an n x n kernel matrix the aggregated problem needs.
+"""Kernel sums of clusters (paper, appendix B): the parts of an n x n kernel matrix that the aggregated problem needs.
 
-Rows that are alone enter with their kernel values among each other; a cluster of several rows with one column, its
-weighted kernel sum against all rows. Both are updated when clusters split, never computed again, and stay within a
-memory limit.
+Single rows enter with the kernel values among them, a cluster of several rows with one column: its weighted kernel sum
+against all rows. Both are updated when clusters split, never recomputed, and stay within a memory limit.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,28 +17,36 @@ from numpy.typing import NDArray
 
 from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.kernel.dual import SMALL, ColumnsOnDemand, KernelDual
-from aidlearn.kernel.functions import TINY
-from aidlearn.kernel.rows import CompiledRows, KernelRows, SideRows
+from aidlearn.kernel.functions import TINY, Floats
+from aidlearn.kernel.rows import KernelRows
 from aidlearn.numerics import Float, Int
 
-GROWTH = 2
-"""Room that a matrix gets for more rows."""
-LEAST_SHARED = 8
-"""Clusters of several rows that are always allowed."""
-LIBSVM_BYTES = 24
-"""Of a kernel value that libsvm gets: it is copied to float64, and copied again."""
-COPIED_ROWS = 512
-"""Rows of a matrix that are transposed at once: both sides of the copy stay in cache."""
-ERROR_PARTS = 32
-"""Parts of a matrix whose products are made one by one: no copy of the whole in another type."""
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """Sizes of kernel matrices and of their parts."""
+
+    growth: int = 2
+    """Guess. Factor by which the memory of a matrix grows."""
+    least_shared: int = 8
+    """Guess. Number of shared clusters that is always allowed."""
+    libsvm_bytes: int = 24
+    """Bytes of a kernel value for libsvm: it is copied to float64, and copied again."""
+    copied_rows: int = 512
+    """Rows of a matrix that are transposed at once: both sides of the copy stay in cache."""
+    error_parts: int = 32
+    """Parts of a matrix that are multiplied one by one, so that no copy of the whole in another type is made."""
+
+
+SETTINGS = ClusterSettings()
 
 
 class OutOfTime(Exception):
-    """The time limit came before the kernel sums of new clusters were complete; what there is cannot be used."""
+    """The time limit has passed before the kernel sums of new clusters were complete; partial sums are useless."""
 
 
 class KernelClusters:
-    """The members of the aggregated problem: single rows first, in the order they came, then shared clusters."""
+    """The members of the aggregated problem: single rows in the order in which they became single, then clusters."""
 
     def __init__(self, rows: KernelRows, y: Float, box: Float, edge: Float, memory_limit: float) -> None:
         n = rows.n
@@ -50,24 +58,24 @@ class KernelClusters:
         self.sums: Float = np.zeros((n, 0), order="F")
         self.weights: Float = np.zeros(0)
         self._column_of = np.full(n, -1, dtype=np.int64)
-        self._matrix: NDArray[Any] | None = None
+        self._matrix: Floats | None = None
         self._filled = 0
         self._fills: list[int] = []
-        """Numbers of single rows that the matrix was filled up to, one after the other."""
+        """Numbers of single rows after each extension of the matrix."""
 
     @property
     def max_shared(self) -> int:
-        """Clusters whose columns fit into a quarter of the memory."""
-        return max(LEAST_SHARED, int(self.limit / 4 / (8 * self.rows.n)))
+        """Number of clusters whose columns fit into a quarter of the memory."""
+        return max(SETTINGS.least_shared, int(self.limit / 4 / (8 * self.rows.n)))
 
     @property
     def max_matrix(self) -> int:
-        """Rows of the largest matrix in half of the memory (a small one is always allowed)."""
-        size = np.dtype(self.rows.dtype).itemsize if self.rows.compiled else LIBSVM_BYTES
+        """Number of rows of the largest matrix in half of the memory (a small matrix is always allowed)."""
+        size = np.dtype(self.rows.dtype).itemsize if self.rows.compiled else SETTINGS.libsvm_bytes
         return max(SMALL, int(np.sqrt(self.limit / 2 / size)))
 
     def room(self, separate: bool) -> int:
-        """How many more rows may become clusters of their own."""
+        """Return how many more rows may become single."""
         if not separate and len(self.cluster_of) * 2 <= self.max_shared:
             return 0
         most = self.rows.n if self.rows.compiled else self.max_matrix
@@ -76,7 +84,7 @@ class KernelClusters:
     def update(
         self, labels: NDArray[np.int32], counts: Int, left_out: NDArray[np.bool_], deadline: float = math.inf
     ) -> None:
-        """Take over a partition; clusters that are left out have no part in the aggregated problem."""
+        """Adopt a partition; the aggregated problem does not contain clusters that are left out."""
         before, self.labels = self._column_of, labels
         single = counts[labels] == 1
         known = np.zeros(len(labels), dtype=bool)
@@ -92,7 +100,7 @@ class KernelClusters:
             for p, k in enumerate(shared.tolist()):
                 if k in old_position:
                     sums[:, p] = self.sums[:, old_position[k]]
-            # Positions of the rows' columns before, in terms of the columns now.
+            # Old columns of the rows, by their new numbers.
             renumbered = np.full(len(self.cluster_of) + 1, -1, dtype=np.int64)
             for k, p in old_position.items():
                 renumbered[p] = position[k]
@@ -104,7 +112,7 @@ class KernelClusters:
         self.weights = np.bincount(now[now >= 0], weights=self.box[now >= 0], minlength=len(shared)).astype(np.float64)
 
     def _move(self, moved: Int, before: Int, now: Int, sizes: Int, deadline: float) -> None:
-        """Bring the columns up to date with the rows that left and joined."""
+        """Update the columns for the rows that left and joined."""
         everything = np.arange(self.rows.n)
         for p in np.union1d(before[before >= 0], now[now >= 0]).tolist():
             if time.monotonic() > deadline:
@@ -120,6 +128,7 @@ class KernelClusters:
 
     @property
     def size(self) -> int:
+        """Number of members."""
         return len(self.singles) + len(self.cluster_of)
 
     @property
@@ -128,24 +137,24 @@ class KernelClusters:
         return len(self.singles) == self.rows.n
 
     def collect(self, dual: Float) -> Float:
-        """Aggregated dual of a dual of the rows."""
+        """Return the aggregated dual of a dual of the rows."""
         return np.concatenate([dual[self.singles], self._sums(dual)])
 
     def means(self, scores: Float) -> Float:
-        """Scores of the members from those of the rows."""
+        """Return the scores of the members from those of the rows."""
         return np.concatenate([scores[self.singles], self._weighted_means(scores)])
 
     def _weighted_means(self, values: Float) -> Float:
         return self._sums(self.box * values) / np.maximum(self.weights, TINY)
 
     def _sums(self, values: Float) -> Float:
-        """Sums over the rows of each shared cluster."""
+        """Sum values over the rows of each shared cluster."""
         shared = self._column_of >= 0
         sums = np.bincount(self._column_of[shared], weights=values[shared], minlength=len(self.cluster_of))
         return np.asarray(sums, dtype=np.float64)
 
     def spread(self, alpha: Float) -> Float:
-        """Signed coefficients of all rows at an aggregated dual."""
+        """Return the signed coefficients of all rows at an aggregated dual."""
         shares = alpha[len(self.singles) :] / np.maximum(self.weights, TINY)
         coef = np.zeros(self.rows.n)
         coef[self.singles] = alpha[: len(self.singles)]
@@ -154,7 +163,7 @@ class KernelClusters:
         return self.y * coef
 
     def scores_of_change(self, before: Float, after: Float) -> Float:
-        """What a change of the coefficients of all rows, in proportion within shared clusters, adds to the scores."""
+        """Return the change of the scores from that of the coefficients, which is proportional within clusters."""
         change = after - before
         added = self.sums @ (self._sums(change) / np.maximum(self.weights, TINY))
         changed = np.flatnonzero(change * (self._column_of < 0))
@@ -169,33 +178,32 @@ class KernelClusters:
         return signs
 
     def dual(self) -> KernelDual:
-        """The aggregated problem."""
+        """Return the aggregated problem."""
         y = np.concatenate([self.y[self.singles], self._signs()])
         box = np.concatenate([self.box[self.singles], self.weights])
         at_clusters = self._at_clusters()
         edge = self.means(self.edge)
         if self.size <= self.max_matrix or not self.rows.compiled:
             return KernelDual(y, box, edge, matrix=self._whole_matrix(at_clusters))
-        assert isinstance(self.rows, (CompiledRows, SideRows))
         self._matrix, self._filled, self._fills = None, 0, []
         columns = int(self.limit / 2 / (self.size * np.dtype(self.rows.dtype).itemsize))
         return KernelDual(y, box, edge, columns=ColumnsOnDemand(self.rows, self.singles, at_clusters, columns))
 
     def _at_clusters(self) -> Float:
-        """Kernel values of the shared clusters against all members."""
+        """Return the kernel values of the shared clusters against all members."""
         weights = np.maximum(self.weights, TINY)
         g = len(self.cluster_of)
         among = np.array([self._weighted_means(column) for column in self.sums.T]).reshape(g, g)
         among = 0.5 * (among / weights[:, None] + (among / weights[:, None]).T)
         return np.concatenate([self.sums[self.singles] / weights, among])
 
-    def _whole_matrix(self, at_clusters: Float) -> NDArray[Any]:
-        """All members; rows may be longer than their number. Single rows keep their places."""
+    def _whole_matrix(self, at_clusters: Float) -> Floats:
+        """Return the matrix of all members, with further unused columns; single rows keep their places."""
         q, n = len(self.singles), self.size
         if self._matrix is None or len(self._matrix) < n:
-            # What is never touched costs no memory.
-            more = GROWTH * n if q < self.rows.n else n
-            capacity = max(n, min(self.max_matrix, more, self.rows.n + LEAST_SHARED))
+            # Memory that is never touched is never allocated.
+            more = SETTINGS.growth * n if q < self.rows.n else n
+            capacity = max(n, min(self.max_matrix, more, self.rows.n + SETTINGS.least_shared))
             grown = np.empty((capacity, capacity), dtype=self.rows.dtype)
             if self._matrix is not None:
                 grown[: self._filled, : self._filled] = self._matrix[: self._filled, : self._filled]
@@ -207,23 +215,23 @@ class KernelClusters:
         matrix[q:n, :q] = at_clusters[:q].T
         return matrix[:n]
 
-    def _fill(self, matrix: NDArray[Any], q: int) -> None:
-        """Kernel values of the first q single rows, beside those that are there."""
+    def _fill(self, matrix: Floats, q: int) -> None:
+        """Extend the kernel values to the first q single rows."""
         old = self._filled
         if old == 0:
             self.rows.square(self.singles[:q], out=matrix[:q])
         else:
             self.rows.block(self.singles[old:q], self.singles[:q], out=matrix[old:q])
-        for k in range(0, old, COPIED_ROWS):
-            part = slice(k, min(old, k + COPIED_ROWS))
+        for k in range(0, old, SETTINGS.copied_rows):
+            part = slice(k, min(old, k + SETTINGS.copied_rows))
             matrix[part, old:q] = matrix[old:q, part].T
         self._filled = q
         self._fills.append(q)
         if old == 0 and q == self.rows.n and not self.rows.compiled and np.array_equal(self.singles, np.arange(q)):
-            self.rows.whole = matrix[:q, :q]
+            self.rows.keep(matrix[:q, :q])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that a run goes on from, to be saved; kernel values are computed again, in the same blocks."""
+        """Return the state for a checkpoint; kernel values are computed again, in the same blocks."""
         return {
             "kernel_singles": self.singles,
             "kernel_cluster_of": self.cluster_of,
@@ -234,33 +242,35 @@ class KernelClusters:
         }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """What was saved."""
+        """Restore the state of a checkpoint."""
         n, g = self.rows.n, len(arrays["kernel_cluster_of"])
         shapes = {"kernel_sums": (n, g), "kernel_weights": (g,), "kernel_column_of": (n,)}
         singles, (capacity, *fills) = arrays["kernel_singles"], arrays["kernel_fills"].tolist()
         fitting = all(arrays[name].shape == shape for name, shape in shapes.items())
         inside = fitting and singles.min(initial=0) >= 0 and singles.max(initial=-1) < n and len(singles) <= n
         if not inside or arrays["kernel_column_of"].max(initial=-1) >= g or sorted(fills) != fills:
-            raise CheckpointError("The checkpoint is damaged: its kernel sums are not those of its clusters.")
+            raise CheckpointError("The checkpoint is damaged: its kernel sums do not match its clusters.")
         self.singles, self.cluster_of = singles, arrays["kernel_cluster_of"]
         self.sums, self.weights = np.asfortranarray(arrays["kernel_sums"]), arrays["kernel_weights"]
         self._column_of, self._matrix, self._filled, self._fills = arrays["kernel_column_of"], None, 0, []
         if capacity:
-            if max(fills, default=0) > min(len(singles), capacity) or capacity > GROWTH * n + LEAST_SHARED:
+            if (
+                max(fills, default=0) > min(len(singles), capacity)
+                or capacity > SETTINGS.growth * n + SETTINGS.least_shared
+            ):
                 raise CheckpointError("The checkpoint is damaged: its kernel matrix is larger than its rows.")
             self._matrix = np.empty((capacity, capacity), dtype=self.rows.dtype)
             for q in fills:
                 self._fill(self._matrix, q)
 
     def error(self, alpha: Float) -> float:
-        """A bound on the error of ``|w|^2`` at an aggregated dual, from that of the kernel values of each row."""
+        """Bound the error of ``|w|^2`` at an aggregated dual, from the rounding of the kernel values of each row."""
         rounding = self.rows.rounding()
         weighted = alpha * np.concatenate([rounding[self.singles], self._weighted_means(rounding)])
         if self._matrix is not None and self.rows.kernel.name == "rbf":
             n = self.size
-            products = [
-                part[:, :n] @ alpha.astype(part.dtype) for part in np.array_split(self._matrix[:n], ERROR_PARTS)
-            ]
+            parts = np.array_split(self._matrix[:n], SETTINGS.error_parts)
+            products = [part[:, :n] @ alpha.astype(part.dtype) for part in parts]
             return float(weighted @ np.concatenate(products))
         lengths = np.concatenate([self.rows.lengths[self.singles], self._weighted_means(self.rows.lengths)])
         return float(weighted @ lengths) * float(alpha @ lengths)

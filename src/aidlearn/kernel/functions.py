@@ -1,78 +1,104 @@
 """Kernel functions by name, the k of the paper's appendix B: blocks of the Gram matrix in float64.
 
-A bound needs a positive semidefinite kernel, so the names are those that are; a callable is up to the user.
+A bound needs a positive semidefinite kernel: all named kernels are; for a callable the user is responsible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.spatial import distance
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from aidlearn.numerics import Float, Int
 
-FAR = 1e3
-"""Exponent of the rbf kernel from which on distances are computed row by row: differences of squares would cancel."""
-CENTRE_ROWS = 10_000
-"""Rows that the centre of all is estimated from."""
+Floats = NDArray[np.floating[Any]]
+"""An array of any floating type."""
+Scalar = TypeVar("Scalar", bound=np.floating[Any])
 TINY = 1e-300
-"""The least divisor, where nothing divided by nothing is to be nothing."""
-EQUAL = 1e-14
-"""Standard deviation over mean that rounding leaves of equal values."""
+"""The smallest divisor; it makes 0 / 0 zero."""
 NAMES = ("linear", "rbf", "poly", "precomputed")
 
 
 @dataclass(frozen=True)
+class FunctionSettings:
+    """Numerical limits of the kernel functions."""
+
+    far_exponent: float = 1e3
+    """Rows with a larger exponent of the rbf kernel get their distances from differences of rows: differences of
+    squares lose ``log10(1e3)`` digits there."""
+    centre_rows: int = 10_000
+    """Guess. Number of rows that the centre of all rows is estimated from, about."""
+    equal_deviation: float = 1e-14
+    """Standard deviation over mean that rounding leaves of equal values (some units of float64)."""
+
+
+SETTINGS = FunctionSettings()
+
+
+@dataclass(frozen=True)
 class Kernel:
-    """A kernel with its constants; ``name`` may be a callable of two arrays that returns their Gram matrix."""
+    """A kernel and its parameters; ``name`` may be a callable of two arrays that returns their Gram matrix."""
 
     name: str | Callable[[Any, Any], Any] = "rbf"
     gamma: float = 1.0
     degree: float = 3
     coef0: float = 0.0
     centre: Float | None = field(default=None, compare=False)
-    """Subtracted from dense rows: a common offset takes digits. Distances are the same, and so are products in a dual
-    whose coefficients sum to zero; the intercept of a linear machine belongs to the rows without it."""
+    """Row that is subtracted from dense rows, because a common offset costs digits. Distances do not change, nor do
+    products in a dual whose coefficients sum to zero; a linear machine's intercept belongs to the original rows."""
+
+    @classmethod
+    def of_values(cls, values: Mapping[str, Any]) -> Kernel:
+        """Restore a kernel from the values of its fields, as a file holds them; other values are ignored."""
+        if values["name"] not in NAMES:
+            raise ValueError(f"it holds a kernel that this version of aidlearn does not know, {values['name']!r}")
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
 
     @property
     def precomputed(self) -> bool:
+        """Whether the rows are rows of a kernel matrix."""
         return self.name == "precomputed"
 
+    @property
+    def whole_degree(self) -> bool:
+        """Whether powers are repeated products (true of all kernels but poly with a broken degree)."""
+        return self.name != "poly" or float(self.degree).is_integer()
+
     def training_rows(self, X: Any, here: Int) -> Any:
-        """Those of X that a machine is fitted to; of a precomputed matrix their values with one another."""
+        """Select rows of X; of a precomputed matrix, rows and columns."""
         if len(here) == X.shape[0]:
             return X
         return X[np.ix_(here, here)] if self.precomputed else X[here]
 
     def centred(self, X: Any) -> Any:
-        """Dense rows without the common offset."""
+        """Subtract the common offset from dense rows."""
         return X if self.centre is None or sparse.issparse(X) else X - self.centre
 
-    def of_products(self, products: Float) -> Float:
-        """Values of the kernels linear and poly from inner products of rows; repeated products for whole degrees."""
+    def of_products(self, products: NDArray[Scalar]) -> NDArray[Scalar]:
+        """Apply the kernel linear or poly to inner products of rows; a whole degree is a repeated product."""
         if self.name != "poly":
             return products
-        base = self.gamma * products + self.coef0
-        if not float(self.degree).is_integer() or self.degree < 1:
-            return np.asarray(base**self.degree)
+        base = np.asarray(self.gamma * products + self.coef0, dtype=products.dtype)
+        if not self.whole_degree or self.degree < 1:
+            return np.asarray(base**self.degree, dtype=products.dtype)
         power = base.copy()
         for _ in range(int(self.degree) - 1):
             power *= base
         return power
 
     def block(self, X: Any, Z: Any) -> Float:
-        """``K(x_i, z_j)``; the rows of Z are training rows (their indices if the matrix is precomputed).
+        """Return ``K(x_i, z_j)``; the rows of Z are training rows (their numbers if the matrix is precomputed).
 
-        A value depends on its two rows alone, up to rounding: not on the other rows of X and Z.
+        A value depends only on its two rows, up to rounding.
         """
         if self.precomputed:
-            columns = X[:, Z]
-            return np.asarray(columns.toarray() if sparse.issparse(columns) else columns, dtype=np.float64)
+            return np.asarray(dense(X[:, Z]), dtype=np.float64)
         if callable(self.name):
             values = np.asarray(self.name(X, Z), dtype=np.float64)
             if values.shape != (X.shape[0], Z.shape[0]):
@@ -81,7 +107,7 @@ class Kernel:
                     f"{(X.shape[0], Z.shape[0])}, got {values.shape}."
                 )
             return values
-        # float32 rows would give a float32 matrix, and that is not positive semidefinite to float64 rounding.
+        # A float32 matrix is not positive semidefinite to float64 rounding.
         X, Z = X.astype(np.float64, copy=False), Z.astype(np.float64, copy=False)
         if sparse.issparse(X) or sparse.issparse(Z):
             return self._sparse_block(X, Z)
@@ -90,14 +116,14 @@ class Kernel:
         return self.of_products(self.centred(X) @ self.centred(Z).T)
 
     def _rbf(self, X: Float, Z: Float) -> Float:
-        """Distances are differences of squares, of rows far out differences of rows."""
+        """Compute distances from squares; those of rows far out from differences of rows."""
         x, z = self.centred(X), self.centred(Z)
         x_squares, z_squares = np.einsum("ij,ij->i", x, x), np.einsum("ij,ij->i", z, z)
         squares = x @ z.T
         squares *= -2.0
         squares += x_squares[:, None]
         squares += z_squares
-        far_x, far_z = self.gamma * x_squares > FAR, self.gamma * z_squares > FAR
+        far_x, far_z = (self.gamma * squares > SETTINGS.far_exponent for squares in (x_squares, z_squares))
         if far_x.any():
             squares[far_x] = distance.cdist(X[far_x], Z, "sqeuclidean")
         if far_z.any():
@@ -115,16 +141,21 @@ class Kernel:
         return np.asarray(pairwise_kernels(X, Z, metric=self.name, **constants))
 
 
+def dense(X: Any) -> Any:
+    """Return a sparse matrix as an array; arrays are returned as they are."""
+    return X.toarray() if sparse.issparse(X) else X
+
+
 def kernel_from(
     kernel: Any, gamma: Any, degree: float, coef0: float, X: Any, weight: Float, names: tuple[str, ...] = NAMES
 ) -> Kernel:
-    """The kernel an estimator's parameters ask for.
+    """Build the kernel that an estimator's parameters describe.
 
-    ``gamma`` may be "scale" or "auto" as in scikit-learn; the variance of "scale" is weighted, so that a weight of 2
-    equals a repeated row.
+    ``gamma`` may be "scale" or "auto" as in scikit-learn; the variance of "scale" is weighted: a weight of 2 equals a
+    repeated row.
     """
     if isinstance(kernel, str) and kernel == "sigmoid":
-        raise ValueError("kernel='sigmoid' is not positive semidefinite, so no bound holds; use 'rbf' or 'poly'.")
+        raise ValueError("kernel='sigmoid' is not positive semidefinite, so no bound would hold; use 'rbf' or 'poly'.")
     if not callable(kernel) and kernel not in names:
         raise ValueError(f"kernel must be one of {', '.join(map(repr, names))} or a callable, got {kernel!r}.")
     if isinstance(gamma, str):
@@ -139,14 +170,14 @@ def kernel_from(
 
 
 def _middle(X: Any) -> Float:
-    """Median of each column: unlike a mean, it stays among the rows when some are far out."""
-    some = X[:: max(1, X.shape[0] // CENTRE_ROWS)]
+    """Return the median of each column of a sample: unlike a mean, it ignores rows far out."""
+    some = X[:: max(1, X.shape[0] // SETTINGS.centre_rows)]
     middle = len(some) // 2
     return np.partition(some, middle, axis=0)[middle].astype(np.float64)
 
 
 def _variance(X: Any, weight: Float) -> float:
-    """Variance over all cells; 0 if it is no more than rounding leaves of equal ones."""
+    """Return the variance over all cells; 0 if it is rounding of equal cells."""
     share = weight / (weight.sum() * X.shape[1])
     if sparse.issparse(X):
         X = sparse.csr_array(X)
@@ -155,4 +186,4 @@ def _variance(X: Any, weight: Float) -> float:
     else:
         mean = float(share @ X.sum(axis=1, dtype=np.float64))
         variance = float(share @ np.square(X - mean, dtype=np.float64).sum(axis=1))
-    return variance if variance > (EQUAL * mean) ** 2 else 0.0
+    return variance if variance > (SETTINGS.equal_deviation * mean) ** 2 else 0.0

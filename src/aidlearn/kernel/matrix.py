@@ -1,7 +1,7 @@
-"""Kernel matrices: their pivoted Cholesky factor, and whether a matrix is that of a kernel at all.
+"""Kernel matrices: their pivoted Cholesky factor, and checks that they are positive semidefinite.
 
-A bound or an optimum of a kernel SVM (paper, appendix B) is true only if the kernel is positive semidefinite, so what
-is not known to be (a callable, a precomputed matrix) is looked at before a fit.
+Bound and optimum of a kernel SVM (paper, appendix B) exist only if the kernel is positive semidefinite. Callables and
+precomputed matrices are therefore checked before a fit.
 """
 
 from __future__ import annotations
@@ -11,21 +11,29 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 
-from aidlearn.kernel.functions import Kernel
+from aidlearn.kernel.functions import Kernel, dense
 from aidlearn.numerics import Float, Int
 
-CHECKED_ROWS = 3000
-"""Rows on which a kernel is found positive semidefinite or not: their factor takes a second."""
-ASYMMETRY = 1e-6
-"""Part of the largest value by which two values of a kernel matrix may differ that should be equal."""
-TILE = 1024
-"""Rows and columns of a matrix that are looked at together."""
-INDEFINITE = 1e-6
-"""Part of the largest diagonal entry that a residual of the factor may reach before the kernel is refused."""
-RANK = 1e-12
-"""Part of the largest diagonal entry, for each row, that a direction must have to belong to the factor."""
+
+@dataclass(frozen=True)
+class MatrixSettings:
+    """Tolerances of the checks of kernel matrices."""
+
+    checked_rows: int = 3000
+    """Maximum rows of the matrix that is factored to check a kernel: their factor takes a second."""
+    asymmetry: float = 1e-6
+    """Guess. Part of the largest value by which two values that should be equal may differ."""
+    tile: int = 1024
+    """Rows and columns of a matrix that are checked together: 8 MB."""
+    indefinite: float = 1e-6
+    """Guess. Part of the largest diagonal entry above which a residual of the factor shows an indefinite kernel."""
+    rank: float = 1e-12
+    """Guess. Part of the largest diagonal entry, per row, below which a pivot ends the factor."""
+
+
+SETTINGS = MatrixSettings()
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class PivotedCholesky:
 
     @property
     def pivots(self) -> Int:
-        """The rows that span the others."""
+        """Numbers of the rows that span the others."""
         return self.order[: self.rank]
 
     @property
@@ -48,38 +56,38 @@ class PivotedCholesky:
 
 
 def pivoted_cholesky(matrix: Float, tol: float) -> PivotedCholesky:
-    """Factor a positive semidefinite matrix until no pivot is larger than ``tol``."""
+    """Factor a positive semidefinite matrix until no pivot exceeds ``tol``."""
     triangle, order, rank, _ = linalg.lapack.dpstrf(matrix, tol=tol)
     return PivotedCholesky(order.astype(np.int64) - 1, np.triu(triangle), int(rank))
 
 
 def gram_matrix(kernel: Kernel, X: Any, rows: NDArray[Any]) -> Float:
-    """The kernel matrix of some rows; refuses one that is not finite and symmetric."""
+    """Return the kernel matrix of some rows; refuses one that is not finite and symmetric."""
     gram = kernel.block(X[rows], rows if kernel.precomputed else X[rows])
     bad = np.argwhere(~np.isfinite(gram))
     if len(bad):
         row, column = (int(rows[k]) for k in bad[0])
         raise ValueError(f"The kernel of rows {row} and {column} is not a finite number.")
     uneven = float(np.abs(gram - gram.T).max())
-    if uneven > ASYMMETRY * float(np.abs(gram).max()):
+    if uneven > SETTINGS.asymmetry * float(np.abs(gram).max()):
         raise ValueError("The kernel matrix is not symmetric.")
     return gram
 
 
 def factor_gram(gram: Float) -> PivotedCholesky:
-    """The factor of a kernel matrix; refuses an indefinite one."""
+    """Factor a kernel matrix; refuses an indefinite one."""
     largest = float(np.diag(gram).max(initial=0.0))
     if largest <= 0:
         raise ValueError("The kernel matrix has no positive diagonal entry, so it is not positive semidefinite.")
-    factor = pivoted_cholesky(gram, RANK * largest * len(gram))
+    factor = pivoted_cholesky(gram, SETTINGS.rank * largest * len(gram))
     if factor.rank < len(gram):
         left = factor.order[factor.rank :]
         top = factor.upper[: factor.rank, factor.rank :]
         rest = gram[np.ix_(left, left)] - top.T @ top
-        if float(np.abs(rest).max()) > INDEFINITE * largest:
+        if float(np.abs(rest).max()) > SETTINGS.indefinite * largest:
             raise ValueError(
-                "The kernel matrix is not positive semidefinite, so neither a bound nor an optimum would be true; "
-                "use another kernel."
+                "The kernel matrix is not positive semidefinite, so neither a bound nor an optimum exists; use "
+                "another kernel."
             )
     return factor
 
@@ -90,35 +98,31 @@ def check_kernel_matrix(kernel: Kernel, X: Any, rows: NDArray[Any]) -> None:
 
 
 def check_whole_matrix(K: Any) -> None:
-    """Refuse a precomputed matrix that is not symmetric, or not positive semidefinite in any two rows.
+    """Refuse a precomputed matrix that is not symmetric, or not positive semidefinite in some pair of rows.
 
-    Finite it is already. Both take one look at each value, so that they are feasible for any matrix that is there.
+    The matrix is known to be finite. Each value is read once, so the check is feasible for any matrix in memory.
     """
     diagonal = np.asarray(K.diagonal(), dtype=np.float64)
     largest = float(np.abs(diagonal).max(initial=0.0))
     if (diagonal < 0).any():
         raise ValueError(
-            f"The kernel matrix is not positive semidefinite: that of row {int(diagonal.argmin())} with itself is "
-            f"{diagonal.min():g}."
+            f"The kernel matrix is not positive semidefinite: the kernel of row {int(diagonal.argmin())} with itself "
+            f"is {diagonal.min():g}."
         )
     lengths = np.sqrt(diagonal)
-    n = K.shape[0]
-    for i in range(0, n, TILE):
-        for j in range(0, i + TILE, TILE):
-            here, there = slice(i, i + TILE), slice(j, j + TILE)
-            tile, mirror = _dense(K[here, there]), _dense(K[there, here])
+    n, size = K.shape[0], SETTINGS.tile
+    for i in range(0, n, size):
+        for j in range(0, i + size, size):
+            here, there = slice(i, i + size), slice(j, j + size)
+            tile, mirror = (np.asarray(dense(K[at]), dtype=np.float64) for at in ((here, there), (there, here)))
             uneven = np.abs(tile - mirror.T)
-            if uneven.max(initial=0.0) > ASYMMETRY * max(largest, float(np.abs(tile).max())):
+            if uneven.max(initial=0.0) > SETTINGS.asymmetry * max(largest, float(np.abs(tile).max())):
                 row, column = np.unravel_index(int(uneven.argmax()), uneven.shape)
                 raise ValueError(f"The kernel matrix is not symmetric at rows {i + int(row)} and {j + int(column)}.")
             beyond = np.abs(tile) - lengths[here, None] * lengths[there]
-            if beyond.max(initial=0.0) > ASYMMETRY * largest:
+            if beyond.max(initial=0.0) > SETTINGS.asymmetry * largest:
                 row, column = np.unravel_index(int(beyond.argmax()), beyond.shape)
                 raise ValueError(
                     f"The kernel matrix is not positive semidefinite: the kernel of rows {i + int(row)} and "
                     f"{j + int(column)} is larger than those with themselves allow."
                 )
-
-
-def _dense(block: Any) -> Float:
-    return np.asarray(block.toarray() if sparse.issparse(block) else block, dtype=np.float64)

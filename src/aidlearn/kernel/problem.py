@@ -1,12 +1,12 @@
-"""Kernel SVM (paper, appendix B): clusters live in the space of the kernel and are known by kernel sums alone.
+"""Kernel SVM (paper, appendix B): clusters live in the space of the kernel and are represented by kernel sums.
 
     minimise over (w, b)   1/2 |w|^2 + sum_i s_i max(0, e_i - y_i f(x_i)),     f(x) = <w, phi(x)> + b
 
-with edges e = 1 in a classification; in a regression (:mod:`aidlearn.kernel.sides`) each side of the tube is an entry.
+with edges e = 1 in classification; in regression (:mod:`aidlearn.kernel.tube`) each side of the tube is an entry.
 
-A cluster of rows with one label has the mean image of its rows; its dual variable is shared by them in proportion to
-their weights. So an aggregated dual is a dual of the original problem, and its value, computed from the kernel in
-float64, is the bound. Clusters that are expected to have no loss may be left out: their dual variables are zero.
+A cluster of rows with one label is the mean image of its rows, which share its dual variable in proportion to their
+weights. An aggregated dual is therefore a dual of the original problem, and its value, computed from the kernel in
+float64, is the lower bound. Clusters that are expected to have no loss may be left out: their dual variables are zero.
 """
 
 from __future__ import annotations
@@ -25,78 +25,88 @@ from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
-from aidlearn.kernel.careful import PreciseKernel, careful
 from aidlearn.kernel.clusters import KernelClusters, OutOfTime
 from aidlearn.kernel.dual import KernelDual, best_intercept
-from aidlearn.kernel.functions import TINY
-from aidlearn.kernel.hasty import cheap, hasty
+from aidlearn.kernel.functions import TINY, Floats
+from aidlearn.kernel.hurried import hurried_machine, hurried_start
 from aidlearn.kernel.polish import finish
+from aidlearn.kernel.precise import PreciseKernel, refined
 from aidlearn.kernel.rows import KernelRows
 from aidlearn.kernel.solvers import DualSolver, Interrupted
-from aidlearn.kernel.values import KernelPoint, Values
+from aidlearn.kernel.values import KernelPoint, PointValues
 from aidlearn.linear.svm import svm_problem
 from aidlearn.numerics import Float, Int
 
 NO_LOSS, LOSS = 0, 1
 """Regions of a row: outside its margin, inside or on the wrong side of it."""
-SEGMENT_STEPS = (0.1, 0.3, 0.6)
-"""Where the segment from the incumbent to the aggregated solution is searched."""
-ENOUGH_VIOLATORS = 0.15
-"""A point on that segment is split at if it finds this part of the violators of the aggregated solution."""
-CERTIFY_FROM = 1.5
-"""Multiple of the tolerance from which on a gap is worth recomputing in float64."""
-LEAST_TOLERANCE = 1e-9
-"""Of that multiple: where the tolerance is 0, every gap that is left by rounding is."""
-REFINEMENTS = 5
-"""Solves of one aggregated problem, each from exact scores of the last solution."""
-WORTHWHILE = 0.5
-"""A refinement that leaves more than this part of the gap is the last."""
-BELOW_HIDDEN = 0.3
-"""Part of what rounding hides of the gap below which a gap is as good as closed."""
-SOLVER_SHARE = 0.1
-"""Part of the tolerance, or of what rounding hides, that the solver of a refinement may leave."""
-STALLED_SHARE = 1e-3
-"""Part of the tolerance that it may leave where nothing is left to split and only digits are missing."""
-LEAST_ACCURACY = 1e-13
-"""Relative gap below which float64 has no digits."""
-ROUGH, ROUGH_SHARE = 1e-2, 0.03
-"""Accuracy of an aggregated solution far from the original optimum: at most, and as part of the gap left to close."""
-INFEASIBLE_CHARGE = 2.0
-"""Tolerances that the objective of a point that is not dual-feasible is raised by: its gap stays above one."""
-
 StartMethod = Callable[["KernelHinge"], Start]
 
 
 @dataclass(frozen=True)
+class ProcedureSettings:
+    """Accuracies of aggregated solutions and of the steps between them."""
+
+    segment_steps: tuple[float, ...] = (0.1, 0.3, 0.6)
+    """Guess. Points of the segment from the incumbent to the aggregated solution at which the objective is compared."""
+    enough_violators: float = 0.15
+    """Guess. Clusters are split at such a point if it finds this part of the violators of the aggregated solution."""
+    certify_from: float = 1.5
+    """Guess. Multiple of the tolerance up to which a gap is recomputed in float64."""
+    least_tolerance: float = 1e-9
+    """Guess. Smallest tolerance in that product: with tolerance 0 all gaps that rounding leaves are recomputed."""
+    refinements: int = 5
+    """Guess. Maximum solves of one aggregated problem, each from exact scores of the last solution."""
+    worthwhile: float = 0.5
+    """Guess. A refinement that leaves more than this part of the gap is the last."""
+    below_hidden: float = 0.3
+    """Guess. A gap below this part of what rounding hides of it counts as closed."""
+    solver_share: float = 0.1
+    """Guess. Part of the tolerance, or of the hidden gap, that the solver of a refinement may leave."""
+    stalled_share: float = 1e-3
+    """Guess. Part of the tolerance that the solver may leave if no split is left and only digits are missing."""
+    least_accuracy: float = 1e-13
+    """Relative gap below which float64 has no digits."""
+    rough_gap: float = 1e-2
+    """Guess. Largest gap of an aggregated solution far from the original optimum."""
+    rough_share: float = 0.03
+    """Guess. Gap of such a solution, as a part of the gap that is left to close."""
+    infeasible_charge: float = 2.0
+    """Number of tolerances by which the objective of an infeasible point is raised, to keep its gap above one."""
+
+
+SETTINGS = ProcedureSettings()
+
+
+@dataclass(frozen=True)
 class KernelSettings:
-    """How a kernel SVM is to be solved."""
+    """Options of the solution of a kernel SVM."""
 
     solver: DualSolver
     start_method: StartMethod
-    """Draws the initial clusters."""
+    """Function that draws the initial clusters."""
     separate: bool = True
-    """Rows that violate the optimality condition become clusters of their own, and clusters without loss are left
-    out until one of their rows violates it; otherwise clusters are split in two (the paper's rule)."""
+    """Whether rows that violate the optimality condition become single, and clusters without loss are left out until
+    one of their rows violates it; otherwise clusters are split in two (the paper's rule)."""
     tol: float = 1e-4
-    """Gap at which the run will stop."""
+    """Relative gap at which the run stops."""
     memory_limit: float = 2e9
-    """Bytes for kernel blocks."""
+    """Maximum bytes of kernel values."""
     initial_rate: float | None = None
 
 
 @dataclass(frozen=True)
-class _Reached:
-    """What the solver of an aggregated problem has come to."""
+class _Solved:
+    """The solution of an aggregated problem."""
 
     point: KernelPoint
     alpha: Float
     interrupted: bool
-    """Whether the user has stopped the solver."""
+    """Whether the user stopped the solver."""
 
 
 @dataclass(frozen=True)
 class _Width:
-    """Distance from the margin, at a point, up to which violating rows become clusters of their own."""
+    """Distance from the margin of a point within which violating rows become single."""
 
     point: KernelPoint
     width: float
@@ -108,19 +118,19 @@ class KernelHinge(Problem):
     Parameters
     ----------
     run : Run
-        Over entries with target -1 or +1; their weights are the boxes of the dual (C times sample weights).
+        Passes over entries with target -1 or +1, whose weights are the boxes of the dual (C times sample weights).
     rows : KernelRows
-        The kernel between them.
+        The kernel between the entries.
     y, box : arrays
         Targets and weights of all entries.
     settings : KernelSettings
-        How to solve it.
+        Options of the solution.
     rng : Generator
-        Of the start.
+        Random numbers of the start.
     edge : array, optional
-        Up to it ``y f(x)`` has a loss; 1 by default.
+        Value of ``y f(x)`` below which an entry has a loss; 1 by default.
     unit : float
-        The size of edges that matter.
+        Typical size of the edges.
     """
 
     trivial_bound = 0.0
@@ -140,21 +150,21 @@ class KernelHinge(Problem):
         self.rows, self.y, self.box = rows, y, box
         self.edge = np.ones(len(y)) if edge is None else edge
         self.settings, self.rng = settings, rng
-        self.values = Values(rows, y, box, self.edge, unit)
+        self.values = PointValues(rows, y, box, self.edge, unit)
         self.kernels = KernelClusters(rows, y, box, self.edge, settings.memory_limit)
         self._bound = 0.0
         self._hidden_gap = 0.0
-        """What rounding hides of the relative gap: no solver can close it."""
+        """Part of the relative gap that rounding hides: no solver can close it."""
         self._coef = np.zeros(len(y))
         self._scores = np.zeros(len(y))
         self._width_at: _Width | None = None
         self._precise: tuple[PreciseKernel | None] | None = None
-        """The kernel to more digits, once it was asked for (and None if it cannot be had)."""
+        """The kernel in long double (or None if it is not affordable), once it was needed."""
 
     # 1. Aggregated data
 
     def aggregate(self, chunk: Chunk, labels: NDArray[Any], n_clusters: int) -> Float:
-        """Sum of the weights of each cluster, and of weight times label."""
+        """Sum the weights, and weights times labels, of each cluster."""
         total = np.bincount(labels, weights=chunk.weight, minlength=n_clusters)
         signed = np.bincount(labels, weights=chunk.weight * chunk.y, minlength=n_clusters)
         return np.column_stack([total, signed])
@@ -162,19 +172,19 @@ class KernelHinge(Problem):
     # 2. Initial clusters
 
     def start(self) -> Start:
-        """Initial clusters; the machine without any row is there from the beginning."""
+        """Draw the initial clusters; the zero machine is the incumbent if the start has none."""
         if time.monotonic() > self.run.deadline:
-            return hasty(self)
+            return hurried_start(self)
         start = self.settings.start_method(self)
-        return start if start.incumbent is not None else replace(start, incumbent=self.nothing())
+        return start if start.incumbent is not None else replace(start, incumbent=self.zero_machine())
 
-    def nothing(self) -> Incumbent:
-        """The machine without any row."""
+    def zero_machine(self) -> Incumbent:
+        """Return the machine whose coefficients are all zero, with the best intercept."""
         point = self.values.point(np.zeros_like(self.y), np.zeros_like(self.y), exact=True)
         return Incumbent(point, self.objective(point))
 
     def last_resort(self) -> Incumbent:
-        return cheap(self)
+        return hurried_machine(self)
 
     # 3. Aggregated problem
 
@@ -197,22 +207,22 @@ class KernelHinge(Problem):
         self._bound = max(self._bound, float(dual.edge @ alpha) - 0.5 * point.square)
         square_error = self.values.square_error(point) if point.exact else kernels.error(alpha)
         lower_bound = self.values.proven(point, square_error)
-        # A cluster that was left out and has a loss as a whole does not split, but it has to come in.
+        # A cluster that was left out and has a loss as a whole does not split, but it must be included.
         to_split = None if self._settled(point) else self._violators(point)
         return Solution(point, lower_bound, to_split=to_split, interrupted=reached.interrupted)
 
-    def _solved(self, dual: KernelDual, alpha: Float, best: float, accuracy: Accuracy) -> _Reached:
-        """Solve the aggregated problem from alpha; in float64 once the gap to ``best`` or to the point is small."""
+    def _solved(self, dual: KernelDual, alpha: Float, best: float, accuracy: Accuracy) -> _Solved:
+        """Solve the aggregated problem from alpha; in float64 once the gap of ``best`` or of the point is small."""
         tol = self.settings.tol
         relative = self._relative(best, accuracy)
         last = np.inf
-        for _ in range(REFINEMENTS):
+        for _ in range(SETTINGS.refinements):
             alpha, interrupted = self._solved_dual(dual, alpha, Accuracy(relative, accuracy.deadline))
             self._go_to(alpha)
             point = self._solution(dual)
             done = self._settled(point)
             gain = float(dual.edge @ alpha)
-            far = self._gap(point, gain, best) > CERTIFY_FROM * max(tol, LEAST_TOLERANCE)
+            far = self._gap(point, gain, best) > SETTINGS.certify_from * max(tol, SETTINGS.least_tolerance)
             late = time.monotonic() > accuracy.deadline
             if (late or not done) and far and not interrupted:
                 break
@@ -223,18 +233,20 @@ class KernelHinge(Problem):
             gap = self._gap(point, gain, best)
             hidden = self.values.rounding(point) + 0.5 * self.values.square_error(point)
             self._hidden_gap = hidden / max(self.values.value(point), TINY)
-            enough = gap <= max(tol - self._hidden_gap, BELOW_HIDDEN * self._hidden_gap)
-            if not done or enough or gap > WORTHWHILE * last or interrupted or time.monotonic() > accuracy.deadline:
+            enough = gap <= max(tol - self._hidden_gap, SETTINGS.below_hidden * self._hidden_gap)
+            small_gain = gap > SETTINGS.worthwhile * last
+            if not done or enough or small_gain or interrupted or time.monotonic() > accuracy.deadline:
                 break
-            # Only digits of the solution are missing: on from exact scores.
-            relative = max(SOLVER_SHARE * tol, SOLVER_SHARE * self._hidden_gap, LEAST_ACCURACY)
+            # Only digits of the solution are missing: solve again from exact scores.
+            share = SETTINGS.solver_share
+            relative = max(share * tol, share * self._hidden_gap, SETTINGS.least_accuracy)
             last = gap
         if done and not interrupted and time.monotonic() < accuracy.deadline:
             point = self._to_the_last_digit(point)
-        return _Reached(point, alpha, interrupted)
+        return _Solved(point, alpha, interrupted)
 
     def _to_the_last_digit(self, point: KernelPoint) -> KernelPoint:
-        """A point whose gap only rounding leaves open, in more digits where that is affordable."""
+        """Improve a point whose gap only rounding leaves open, in long double if that is affordable."""
         values, tol = self.values, self.settings.tol
         if not point.exact or not point.feasible:
             return point
@@ -246,11 +258,11 @@ class KernelHinge(Problem):
         kernel = self._precise[0]
         if kernel is None:
             return point
-        found = careful(values, kernel, point, tol)
+        found = refined(values, kernel, point, tol)
         return found if values.reached(found) <= reached else point
 
     def _solved_dual(self, dual: KernelDual, alpha: Float, accuracy: Accuracy) -> tuple[Float, bool]:
-        """A solution of the aggregated dual; if the user stops the solver, what it had."""
+        """Solve the aggregated dual; also return whether the user stopped the solver."""
         try:
             alpha = self.settings.solver(dual, alpha, self.kernels.means(self._scores), accuracy)
             return finish(dual, alpha, accuracy), False
@@ -260,19 +272,22 @@ class KernelHinge(Problem):
             return dual.start(alpha), True
 
     def _relative(self, best: float, accuracy: Accuracy) -> float:
-        """Accuracy of the aggregated solution: far from the original optimum there is no use in a good one."""
+        """Choose the accuracy of the aggregated solution: far from the original optimum a rough one is enough."""
         if accuracy.relative == 0:
-            return max(STALLED_SHARE * self.settings.tol, SOLVER_SHARE * self._hidden_gap, LEAST_ACCURACY)
+            shares = SETTINGS.stalled_share * self.settings.tol, SETTINGS.solver_share * self._hidden_gap
+            return max(*shares, SETTINGS.least_accuracy)
         gap = max(0.0, (best - self._bound) / max(best, TINY)) if np.isfinite(best) else 1.0
-        return max(accuracy.relative, min(ROUGH, ROUGH_SHARE * gap) if self._shared.any() else 0.0)
+        return max(
+            accuracy.relative, min(SETTINGS.rough_gap, SETTINGS.rough_share * gap) if self._shared.any() else 0.0
+        )
 
     def _gap(self, point: KernelPoint, gain: float, best: float) -> float:
-        """The gap that a point and the linear term of its dual show."""
+        """Return the gap from a point and the linear term of its dual."""
         reached = min(best, self._charge(point) * self.values.value(point))
         return (reached - gain + 0.5 * point.square) / max(reached, TINY)
 
     def _go_to(self, alpha: Float) -> None:
-        """Coefficients and scores of all rows at an aggregated dual; only what has changed is evaluated."""
+        """Update the coefficients and scores of all rows to an aggregated dual; only changes are evaluated."""
         coef = self.kernels.spread(alpha)
         before = np.zeros_like(coef) if self._scored_exactly else self._coef
         added = self.kernels.scores_of_change(before, coef)
@@ -285,7 +300,7 @@ class KernelHinge(Problem):
         return self.rows.whole is not None and self.kernels.all_alone
 
     def _solution(self, dual: KernelDual) -> KernelPoint:
-        """The point reached, with regions at the intercept of the aggregated problem."""
+        """Return the current point, with the intercept of the aggregated problem for regions."""
         point = self.values.point(self._coef, self._scores)
         if self.kernels.all_alone:
             return point
@@ -295,11 +310,11 @@ class KernelHinge(Problem):
     # 4. Optimality condition
 
     def _charge(self, point: KernelPoint) -> float:
-        """Factor on the objective: with it the gap of a point that is not feasible stays above the tolerance."""
-        return 1.0 if point.feasible else 1.0 + INFEASIBLE_CHARGE * self.settings.tol
+        """Return a factor on the objective that keeps the gap of an infeasible point above the tolerance."""
+        return 1.0 if point.feasible else 1.0 + SETTINGS.infeasible_charge * self.settings.tol
 
     def objective(self, point: KernelPoint) -> float:
-        """The value that the run compares points by."""
+        """Return the value by which the run compares points."""
         return self._charge(point) * self.values.value(point) + self.values.rounding(point)
 
     def penalty(self, point: KernelPoint) -> float:
@@ -316,7 +331,7 @@ class KernelHinge(Problem):
         return Evaluation(objectives, _regions(z)[None], np.abs(z) <= self._width(at))
 
     def _width(self, point: KernelPoint) -> float:
-        """Distance from the margin up to which violating rows become clusters of their own."""
+        """Return the distance from the margin within which violating rows become single."""
         if self._width_at is None or self._width_at.point is not point:
             violators = np.abs(self.values.region_slacks(point)[self._violators(point)])
             room = self.kernels.room(self.settings.separate)
@@ -325,28 +340,28 @@ class KernelHinge(Problem):
         return self._width_at.width
 
     def _violators(self, point: KernelPoint) -> Int:
-        """Rows of clusters of several that lie in another region than their cluster is expected to."""
+        """Return the rows of shared clusters that lie outside the region expected of their cluster."""
         labels = self.kernels.labels
         region = _regions(self.values.region_slacks(point))
         return np.flatnonzero(self._shared[labels] & (region >= 0) & (region != self._homes[labels]))
 
     def _settled(self, point: KernelPoint) -> bool:
-        """Whether no split is left to make at this point."""
+        """Whether no cluster has to be split at this point."""
         if self.settings.separate:
             return len(self._violators(point)) == 0
         region, labels = _regions(self.values.region_slacks(point)), self.kernels.labels
         size = len(self._shared)
-        sides = [np.bincount(labels[region == side], minlength=size) > 0 for side in (NO_LOSS, LOSS)]
-        return not (self._shared & sides[0] & sides[1]).any()
+        occurs = [np.bincount(labels[region == k], minlength=size) > 0 for k in (NO_LOSS, LOSS)]
+        return not (self._shared & occurs[0] & occurs[1]).any()
 
     def split_trial(self, solution: Solution, incumbent: Incumbent | None, clusters: Clusters) -> Trial | None:
-        """Where the solution is worse than the incumbent: the best point between them, if it finds enough violators."""
+        """If the solution is worse than the incumbent, try the best point between them that has enough violators."""
         end: KernelPoint = solution.point
         if not self.settings.separate or incumbent is None or self.objective(end) <= incumbent.objective:
             return None
-        points = [self._between(incumbent.point, end, step) for step in SEGMENT_STEPS]
+        points = [self._between(incumbent.point, end, step) for step in SETTINGS.segment_steps]
         best = min(points, key=self.objective)
-        enough = ENOUGH_VIOLATORS * len(self._violators(end))
+        enough = SETTINGS.enough_violators * len(self._violators(end))
         return Trial([best]) if len(self._violators(best)) >= enough else None
 
     def _between(self, origin: KernelPoint, end: KernelPoint, step: float) -> KernelPoint:
@@ -369,7 +384,7 @@ class KernelHinge(Problem):
     def resume(self, arrays: Mapping[str, NDArray[Any]]) -> KernelPoint:
         vectors = [arrays[name] for name in ("kernel_coef", "kernel_scores", "point_coef", "point_scores")]
         if any(vector.shape != self.y.shape for vector in vectors):
-            raise CheckpointError("The checkpoint is damaged: its coefficients are not those of its rows.")
+            raise CheckpointError("The checkpoint is damaged: its coefficients do not match its rows.")
         self.kernels.restore(arrays)
         self._coef, self._scores = vectors[0], vectors[1]
         self._bound, self._hidden_gap = arrays["kernel_numbers"].tolist()
@@ -378,7 +393,7 @@ class KernelHinge(Problem):
     # For plots
 
     def distances(self, clusters: Clusters, point: KernelPoint) -> Float:
-        """Distance of each cluster's mean score from its margin."""
+        """Return the distance of each cluster's mean score from its margin."""
         weight, signed = clusters.sums.T
         labels = clusters.labels()
         scores, edges = (
@@ -388,19 +403,19 @@ class KernelHinge(Problem):
         some = np.where(weight > 0, weight, 1.0)
         return np.abs(edges / some - signed / some * (scores / some + point.intercept))
 
-    # What a start needs to know of the entries
+    # Entries and rows, for the start
 
     @property
     def n_rows(self) -> int:
-        """Rows behind the entries."""
+        """Number of rows; a row may have several entries."""
         return len(self.y)
 
     def of_rows(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values of all entries from those of the rows."""
+        """Return the values of all entries from those of the rows."""
         return values
 
     def sample(self, size: int, least: int) -> Int:
-        """Entries with at least so many of each class that has them."""
+        """Draw about ``size`` entries, at least ``least`` of each class that has as many."""
         parts = []
         for label in (-1.0, 1.0):
             members = np.flatnonzero((self.y == label) & (self.box > 0))
@@ -409,17 +424,18 @@ class KernelHinge(Problem):
         return np.sort(np.concatenate(parts))
 
     def landmarks(self, size: int, least: int) -> Int:
-        """Rows that are to span the others."""
+        """Draw the rows that span the others."""
         return self.sample(size, least)
 
     def position(self, scores: Float) -> Float:
-        """What of an entry the paper's k-means compares within a class."""
+        """Return the number by which the paper's k-means compares entries within a class."""
         return scores
 
-    def linear_problem(self, features: NDArray[Any]) -> Problem:
-        """The machine on features of the rows."""
+    def linear_problem(self, features: Floats) -> Problem:
+        """Return the linear machine on features of the rows."""
         return svm_problem(self.run.of(ArraySource(features, self.y, self.box, self.rows.n_jobs)), 1.0, self.rng)
 
 
 def _regions(slacks: Float) -> NDArray[np.int8]:
+    """Return the region of each row; -1 on the margin, which belongs to both."""
     return np.where(slacks == 0, -1, slacks > 0).astype(np.int8)

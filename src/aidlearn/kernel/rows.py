@@ -1,11 +1,13 @@
 """The training rows of a kernel machine: products with blocks of their kernel matrix, addressed by row numbers.
 
-The paper's appendix B needs nothing else of a kernel. Rows that are many and dense are evaluated by compiled code.
+The algorithm of the paper's appendix B needs nothing else of a kernel. Many dense rows are evaluated by compiled code
+(:mod:`aidlearn.kernel.compiled_rows`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,113 +17,122 @@ from scipy import sparse
 
 from aidlearn.data.rows.loading import load
 from aidlearn.data.rows.threads import spread
-from aidlearn.kernel.functions import FAR, TINY, Kernel
-from aidlearn.numerics import Float
+from aidlearn.kernel.functions import SETTINGS as FUNCTIONS
+from aidlearn.kernel.functions import Floats, Kernel, dense
+from aidlearn.numerics import Float, Int
 
-if TYPE_CHECKING:  # compiled code is loaded where it is called: that takes 0.4 s that small fits do not need
-    from aidlearn.kernel.tiles import Block, KernelFunction
+if TYPE_CHECKING:
+    from aidlearn.kernel.tiles import KernelFunction, RowBlock
 
-COMPILED_ROWS = 2000
-"""From this number of rows on the compiled kernels are worth loading (0.4 s, and 15 s of compilation once)."""
-BLOCK_ELEMENTS = 1 << 21
-"""Kernel values that are held at once where a product is made from blocks."""
-SQUARE_ROWS = 128
-"""Rows of a square matrix that are evaluated at once: values stay in cache until they are copied to both places."""
-BLAS_ROWS = 16
-"""Rows that are scored together, at least: in parts of a multiple of it BLAS computes each row in the same way."""
-PRODUCT_ROWS = 512
-"""Rows of a compiled product that one thread takes at a time: whole tiles, and few, so that all threads end alike."""
-COPIED_ROWS = 1 << 14
-"""Rows that are centred or squared at once."""
-FAR_SINGLE, FAR_DOUBLE = 1e4, 1e6
-"""Exponents of the rbf kernel from which on the compiled kernels leave rows to the plain ones."""
-SINGLE_EXPONENT = 50.0
-"""Exponent of the rbf kernel that float32 represents well enough to search with."""
-SINGLE_TOLERANCE = 1e-5
-"""Smallest tolerance for which float32 kernel values do to search with."""
-PRODUCT_ROUNDINGS = 4.0
-"""Roundings of a product or distance of two rows beyond one for each column."""
-SUM_ROUNDINGS = 70.0
-"""Those of the kernel's own function, and of a sum of 128 terms: vectorised code adds at least two at once."""
-TYPICAL_QUANTILE = 0.9
-"""Of the rows' exponents: where it is small float32 does for the search (bounds count the error of each row)."""
 
-Rows = NDArray[Any]
+@dataclass(frozen=True)
+class RowSettings:
+    """Sizes of blocks, and the roundings that bounds count."""
+
+    compiled_rows: int = 2000
+    """From this number of rows on compiled kernels are loaded (0.4 s, and 15 s of compilation once)."""
+    block_values: int = 1 << 21
+    """Kernel values that are held at once when a product is made from blocks: 16 MB."""
+    square_rows: int = 128
+    """Rows of a square matrix that are evaluated at once: values stay in cache until both copies are written."""
+    blas_rows: int = 16
+    """Rows are scored in parts of a multiple of this number, in which BLAS computes each row in the same way."""
+    copied_rows: int = 1 << 14
+    """Guess. Rows that are centred or squared at once."""
+    product_roundings: float = 4.0
+    """Roundings of a product or distance of two rows beyond one for each column."""
+    sum_roundings: float = 70.0
+    """Roundings of the kernel's own function and of a sum of 128 terms: vectorised code adds at least two at once."""
+
+
+SETTINGS = RowSettings()
 
 
 class KernelRows:
-    """Rows, a kernel and the way its values are computed: here in float64, by blocks, for any kernel."""
+    """Training rows with a kernel whose values are computed in float64, by blocks, for any kernel."""
 
     dtype: type[np.floating[Any]] = np.float64
+    """Type of kernel values in the search."""
     compiled = False
-    far_from = FAR
+    far_exponent = FUNCTIONS.far_exponent
+    """Exponent of the rbf kernel beyond which distances are computed from differences of rows."""
+    function: KernelFunction
+    """The kernel for compiled code, if the rows are compiled."""
 
     def __init__(self, kernel: Kernel, X: Any, n_jobs: int = 1) -> None:
         self.kernel, self.X, self.n_jobs = kernel, X, n_jobs
         self.n = X.shape[0]
         self.whole: Float | None = None
-        """The kernel matrix of all rows, where it is at hand."""
+        """The kernel matrix of all rows, once it was computed."""
 
     @cached_property
     def lengths(self) -> Float:
-        """Of the rows in the space of the kernel."""
+        """Lengths of the rows in the space of the kernel."""
         return np.sqrt(np.maximum(self._diagonal(), 0.0))
 
     @cached_property
     def exponents(self) -> Float:
-        """Of the rbf kernel of each row with the centre; they decide how far its digits go."""
+        """Exponent of the rbf kernel of each row with the centre, which determines the rounding of its values."""
         if self.kernel.name != "rbf":
             return np.zeros(self.n)
-        step = COPIED_ROWS
-        parts = [_squares(self.kernel.centred(self.X[k : k + step])) for k in range(0, self.n, step)]
+        step = SETTINGS.copied_rows
+        parts = [squared_lengths(self.kernel.centred(self.X[k : k + step])) for k in range(0, self.n, step)]
         return self.kernel.gamma * np.concatenate(parts)
 
     @cached_property
     def far(self) -> NDArray[np.bool_]:
         """Rows whose distances are computed from differences of rows, not of squares."""
-        return np.zeros(self.n, dtype=bool) if sparse.issparse(self.X) else self.exponents > self.far_from
+        return np.zeros(self.n, dtype=bool) if sparse.issparse(self.X) else self.exponents > self.far_exponent
 
     def rounding(self, exact: bool = False) -> Float:
-        """Worst relative error of the kernel values of each row, and of their sums in parts of 128 terms."""
+        """Return the worst relative error of the kernel values of each row, and of their sums in parts of 128 terms."""
         return float(np.finfo(np.float64 if exact else self.dtype).eps) * self._roundings
 
     @cached_property
     def _roundings(self) -> Float:
-        """The same in units of the type that is computed in."""
-        terms = self.X.shape[1] + PRODUCT_ROUNDINGS
+        """The worst relative errors in units of the type that is computed in."""
+        terms = self.X.shape[1] + SETTINGS.product_roundings
         e = np.where(self.far, 0.0, self.exponents)
         # A value of the rbf kernel that is not tiny belongs to rows of similar exponents.
         factors = {"rbf": 2 * terms * (e + np.sqrt(e) + 1), "poly": terms * self.kernel.degree, "linear": terms}
-        return np.broadcast_to(SUM_ROUNDINGS + factors.get(str(self.kernel.name), 0.0), self.n)
+        return np.broadcast_to(SETTINGS.sum_roundings + factors.get(str(self.kernel.name), 0.0), self.n)
 
-    def block(self, rows: Rows, others: Rows, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Kernel values between two sets of rows, in the first columns of ``out`` if it is given."""
+    def block(self, rows: Int, others: Int, out: Floats | None = None) -> Floats:
+        """Compute the kernel values between two sets of rows, in the first columns of ``out`` if it is given."""
         values = self._values(rows, others)
         if out is None:
             return values
         out[:, : len(others)] = values
         return out
 
-    def square(self, rows: Rows, out: NDArray[Any]) -> None:
-        """Kernel values of rows among each other, in the first columns of ``out``.
+    def square(self, rows: Int, out: Floats) -> None:
+        """Compute the kernel values among some rows, in the first columns of ``out``.
 
         Pairs of rows in different parts are evaluated once.
         """
-        n = len(rows)
-        for first in range(0, n, SQUARE_ROWS):
-            end = min(first + SQUARE_ROWS, n)
+        n, step = len(rows), SETTINGS.square_rows
+        for first in range(0, n, step):
+            end = min(first + step, n)
             here, later = slice(first, end), slice(end, n)
             out[here, first:n] = self._values(rows[here], rows[first:])
             out[later, here] = out[here, later].T
 
-    def _values(self, rows: Rows, others: Rows) -> Float:
+    def keep(self, matrix: Floats) -> None:
+        """Keep the kernel matrix of all rows for later products."""
+        self.whole = np.asarray(matrix, dtype=np.float64)
+
+    def take(self, rows: Int) -> RowBlock:
+        """Return some rows in the type of the search, for compiled code."""
+        raise TypeError("Rows without compiled kernels have no blocks for compiled code.")
+
+    def _values(self, rows: Int, others: Int) -> Float:
         return self.kernel.block(self.X[rows], others if self.kernel.precomputed else self.X[others])
 
-    def times(self, rows: Rows, others: Rows, coef: Float, exact: bool = False) -> Float:
-        """``sum_j K(i, j) coef[j, :]`` for each of the rows; ``exact`` asks for float64 throughout."""
+    def times(self, rows: Int, others: Int, coef: Float, exact: bool = False) -> Float:
+        """Return ``sum_j K(i, j) coef[j, :]`` for each of the rows; ``exact`` asks for float64 throughout."""
         return self._plain_times(rows, others, coef)
 
-    def _plain_times(self, rows: Rows, others: Rows, coef: Float) -> Float:
+    def _plain_times(self, rows: Int, others: Int, coef: Float) -> Float:
         if len(others) == 0:
             return np.zeros((len(rows), coef.shape[1]))
         if self.whole is not None:
@@ -129,11 +140,11 @@ class KernelRows:
             everywhere[others] = coef
             product = self.whole @ everywhere
             return product if len(rows) == self.n else product[rows]
-        step = max(1, BLOCK_ELEMENTS // len(others))
+        step = max(1, SETTINGS.block_values // len(others))
         return self._by_parts(rows, step, lambda part: self._values(part, others) @ coef, coef.shape[1])
 
-    def _by_parts(self, rows: Rows, step: int, function: Callable[[Rows], Float], q: int) -> Float:
-        """Results of consecutive parts of the rows, on threads if asked for."""
+    def _by_parts(self, rows: Int, step: int, function: Callable[[Int], Float], q: int) -> Float:
+        """Concatenate the results of consecutive parts of the rows, on ``n_jobs`` threads."""
         parts = [rows[k : k + step] for k in range(0, len(rows), step)]
         if not parts:
             return np.zeros((0, q))
@@ -145,173 +156,71 @@ class KernelRows:
         if self.kernel.name == "rbf":
             return np.ones(self.n)
         if callable(self.kernel.name):
-            return np.concatenate([self.block(np.array([i]), np.array([i]))[0] for i in range(self.n)])
-        return self.kernel.of_products(_squares(self.kernel.centred(self.X)))
+            return np.concatenate([self._values(np.array([i]), np.array([i]))[0] for i in range(self.n)])
+        return self.kernel.of_products(squared_lengths(self.kernel.centred(self.X)))
 
     def scores(self, X: Any, coef: Float) -> Float:
-        """``sum_j K(x, j) coef[j, :]`` of new rows, over all rows here.
+        """Return ``sum_j K(x, j) coef[j, :]`` of new rows x, over all training rows j.
 
-        The score of a row does not depend on which others come with it: they are taken in parts whose size, a
-        multiple of the blocks that BLAS works in, depends on the rows here only.
+        The score of a row does not depend on the rows that come with it: new rows are scored in parts whose size, a
+        multiple of the blocks of BLAS, depends only on the training rows.
         """
-        n = X.shape[0]
-        step = max(1, BLOCK_ELEMENTS // self.n // BLAS_ROWS) * BLAS_ROWS
-        chosen = np.minimum(np.arange(-(-n // BLAS_ROWS) * BLAS_ROWS), n - 1)
-        return self._by_parts(chosen, step, lambda part: self._new_scores(self._alike(X[part]), coef), coef.shape[1])[
-            :n
-        ]
+        n, least = X.shape[0], SETTINGS.blas_rows
+        step = max(1, SETTINGS.block_values // self.n // least) * least
+        chosen = np.minimum(np.arange(-(-n // least) * least), n - 1)
+        q = coef.shape[1]
+        return self._by_parts(chosen, step, lambda part: self._new_scores(self._alike(X[part]), coef), q)[:n]
 
     def _alike(self, X: Any) -> Any:
-        """New rows as dense or sparse as the rows here."""
+        """Make new rows dense or sparse like the training rows."""
         if sparse.issparse(self.X) != sparse.issparse(X) and not self.kernel.precomputed:
-            return X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
+            return dense(X) if sparse.issparse(X) else sparse.csr_array(X)
         return X
 
     def _new_scores(self, X: Any, coef: Float) -> Float:
         return self.kernel.block(X, self.X) @ coef
 
 
-class CompiledRows(KernelRows):
-    """Dense rows with a kernel by name, compiled; float32 for the search where that is accurate enough."""
-
-    compiled = True
-
-    def __init__(self, kernel: Kernel, X: Any, n_jobs: int, tol: float) -> None:
-        super().__init__(kernel, X, n_jobs)
-        load("aidlearn.kernel.smo")
-        single = kernel.name == "rbf" and tol >= SINGLE_TOLERANCE
-        if single and float(np.quantile(self.exponents, TYPICAL_QUANTILE)) <= SINGLE_EXPONENT:
-            self.dtype = np.float32
-        self.far_from = FAR_SINGLE if self.dtype is np.float32 else FAR_DOUBLE
-        # Rows far out are as far from the others at a distance that the type can hold.
-        shrink = np.sqrt(np.where(self.far, self.far_from / np.maximum(self.exponents, TINY), 1.0))
-        self.working = np.empty(X.shape, dtype=self.dtype)
-        for k in range(0, self.n, COPIED_ROWS):
-            part = slice(k, k + COPIED_ROWS)
-            self.working[part] = kernel.centred(X[part]) * shrink[part, None]
-        self.squares = _squares(self.working)
-
-    @cached_property
-    def function(self) -> KernelFunction:
-        """The kernel as compiled code takes it."""
-        from aidlearn.kernel.tiles import KINDS, KernelFunction
-
-        kernel = self.kernel
-        return KernelFunction(KINDS[str(kernel.name)], kernel.gamma, kernel.coef0, int(kernel.degree))
-
-    def square(self, rows: Rows, out: NDArray[Any]) -> None:
-        self.block(rows, rows, out)
-
-    def take(self, rows: Rows) -> Block:
-        """Some rows in the type of the search."""
-        from aidlearn.kernel.tiles import Block
-
-        return Block(self.working[rows], self.squares[rows])
-
-    def block(self, rows: Rows, others: Rows, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        from aidlearn.kernel.tiles import block_into
-
-        out = np.empty((len(rows), len(others)), dtype=self.dtype) if out is None else out
-        Z = self.take(others)
-        far, other_far = np.flatnonzero(self.far[rows]), np.flatnonzero(self.far[others])
-
-        def fill(k: int) -> None:
-            part = slice(k * PRODUCT_ROWS, (k + 1) * PRODUCT_ROWS)
-            block_into(self.function, self.take(rows[part]), Z, out[part])
-
-        spread(fill, -(-len(rows) // PRODUCT_ROWS), self.n_jobs)
-        if len(far):
-            out[far, : len(others)] = self._values(rows[far], others)
-        if len(other_far):
-            out[:, other_far] = self._values(rows, others[other_far])
-        return out
-
-    def times(self, rows: Rows, others: Rows, coef: Float, exact: bool = False) -> Float:
-        far, other_far = self.far[rows], self.far[others]
-        product = self._times(rows, others[~other_far], coef[~other_far], exact)
-        if other_far.any():
-            product += self._plain_times(rows, others[other_far], coef[other_far])
-        if far.any():
-            product[far] = self._plain_times(rows[far], others, coef)
-        return product
-
-    def _times(self, rows: Rows, others: Rows, coef: Float, exact: bool) -> Float:
-        if len(others) == 0:
-            return np.zeros((len(rows), coef.shape[1]))
-        double = exact and self.dtype is not np.float64
-
-        def take(part: Rows) -> Block:
-            return self._doubles(self.X[part]) if double else self.take(part)
-
-        Z = take(others)
-        return self._by_parts(rows, PRODUCT_ROWS, lambda part: self._product(take(part), Z, coef), coef.shape[1])
-
-    def _doubles(self, X: Any) -> Block:
-        """Any rows in float64."""
-        from aidlearn.kernel.tiles import Block
-
-        x = np.ascontiguousarray(self.kernel.centred(X), dtype=np.float64)
-        return Block(x, _squares(x))
-
-    def _new_scores(self, X: Any, coef: Float) -> Float:
-        assert self.dtype is np.float64
-        x = self._doubles(X)
-        far = (self.kernel.name == "rbf") & (self.kernel.gamma * x.squares > self.far_from)
-        near = ~self.far
-        product = self._product(x, self.take(near), coef[near])
-        if self.far.any():
-            product += self.kernel.block(X, self.X[self.far]) @ coef[self.far]
-        if far.any():
-            product[far] = self.kernel.block(X[far], self.X) @ coef
-        return product
-
-    def _product(self, X: Block, Z: Block, coef: Float) -> Float:
-        from aidlearn.kernel.tiles import times
-
-        return times(self.function, X, Z, np.ascontiguousarray(coef, dtype=np.float64))
-
-
-class SideRows(KernelRows):
-    """Every row twice, by number: both sides of the tube of a regression (:mod:`aidlearn.kernel.sides`)."""
+class TubeRows(KernelRows):
+    """Every row twice, by number: the two sides of the tube of a regression (:mod:`aidlearn.kernel.tube`)."""
 
     def __init__(self, base: KernelRows) -> None:
         super().__init__(base.kernel, base.X, base.n_jobs)
         self.base, self.n = base, 2 * base.n
         self.dtype, self.compiled = base.dtype, base.compiled
         self.lengths = np.tile(base.lengths, 2)
+        if base.compiled:
+            self.function = base.function
 
     def rounding(self, exact: bool = False) -> Float:
         return np.tile(self.base.rounding(exact), 2)
 
-    def block(self, rows: Rows, others: Rows, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    def block(self, rows: Int, others: Int, out: Floats | None = None) -> Floats:
         return self.base.block(rows % self.base.n, others % self.base.n, out)
 
-    def square(self, rows: Rows, out: NDArray[Any]) -> None:
+    def square(self, rows: Int, out: Floats) -> None:
         self.base.square(rows % self.base.n, out)
 
-    def times(self, rows: Rows, others: Rows, coef: Float, exact: bool = False) -> Float:
+    def take(self, rows: Int) -> RowBlock:
+        return self.base.take(rows % self.base.n)
+
+    def times(self, rows: Int, others: Int, coef: Float, exact: bool = False) -> Float:
         here, place = np.unique(rows % self.base.n, return_inverse=True)
         there, which = np.unique(others % self.base.n, return_inverse=True)
         total = np.zeros((len(there), coef.shape[1]))
         np.add.at(total, which, coef)
         return self.base.times(here, there, total, exact)[place]
 
-    @property
-    def function(self) -> KernelFunction:
-        assert isinstance(self.base, CompiledRows)
-        return self.base.function
-
-    def take(self, rows: Rows) -> Block:
-        assert isinstance(self.base, CompiledRows)
-        return self.base.take(rows % self.base.n)
-
 
 def kernel_rows(kernel: Kernel, X: Any, n_jobs: int, tol: float, compiled: bool | None = None) -> KernelRows:
-    """The rows with the best way to compute their kernel; ``compiled`` None decides by their number."""
+    """Return rows that are compiled where possible; ``compiled`` None decides by their number."""
     if compiled is None:
-        compiled = X.shape[0] >= COMPILED_ROWS
-    whole = kernel.name != "poly" or float(kernel.degree).is_integer()
-    if compiled and not sparse.issparse(X) and kernel.name in ("rbf", "poly", "linear") and whole:
+        compiled = X.shape[0] >= SETTINGS.compiled_rows
+    named = kernel.name in ("rbf", "poly", "linear") and kernel.whole_degree
+    if compiled and named and not sparse.issparse(X):
+        load("aidlearn.kernel.smo")  # 0.4 s that small fits do not need
+        from aidlearn.kernel.compiled_rows import CompiledRows
+
         return CompiledRows(kernel, X, n_jobs, tol)
     return KernelRows(kernel, X, n_jobs)
 
@@ -319,9 +228,9 @@ def kernel_rows(kernel: Kernel, X: Any, n_jobs: int, tol: float, compiled: bool 
 def expansion_scores(
     kernel: Kernel, X: Any, support: Any, coef: Float, n_jobs: int = 1, compiled: bool | None = None
 ) -> Float:
-    """``K(X, support) @ coef``; ``support`` are row numbers if the kernel is precomputed.
+    """Return ``K(X, support) @ coef``; ``support`` are row numbers if the kernel is precomputed.
 
-    How they are computed does not depend on X: the score of a row is the same alone and among others.
+    The method does not depend on X: the score of a row is the same alone and among others.
     """
     if support.shape[0] == 0:
         return np.zeros((X.shape[0], coef.shape[1]))
@@ -330,8 +239,8 @@ def expansion_scores(
     return kernel_rows(kernel, support, n_jobs, 0.0, compiled).scores(X, coef)
 
 
-def _squares(X: Any) -> Float:
-    """Squared lengths of rows, in float64."""
+def squared_lengths(X: Any) -> Float:
+    """Return the squared lengths of rows, in float64."""
     if sparse.issparse(X):
         return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
     return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))

@@ -4,68 +4,81 @@ It solves the aggregated problem of the paper's appendix B, in which a cluster i
 
     maximise  e'a - 1/2 a'Qa,   Q_ij = y_i y_j K_ij,   0 <= a_i <= s_i,   y'a = 0
 
-Written in beta = y * a the gradient is y e - K beta: a step moves t from row j to row i and changes the gradient by
--t (K_i - K_j), so labels enter through its start and the bounds of beta only. Pairs are chosen by second-order
-information (Fan, Chen and Lin, 2005). The choice reads the gradient minus its current centre in float32, and maxima are
-taken over the bits of floats as integers, because those loops are vectorised.
+In terms of beta = y * a the gradient is y e - K beta: a step moves t from row j to row i and changes the gradient by
+-t (K_i - K_j), so labels enter only through the initial gradient and the bounds of beta. Pairs are chosen by
+second-order information (Fan, Chen and Lin, 2005). The choice reads the gradient minus its current centre in float32,
+and maxima are taken over the bits of floats as integers, because those loops are vectorised.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import float32, njit
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from aidlearn.kernel.tiles import Block, KernelFunction, block_into
+from aidlearn.kernel.functions import Floats
+from aidlearn.kernel.tiles import KernelFunction, RowBlock, block_into
 from aidlearn.numerics import Float, Int
 
-MAXIMUM_BLOCK = 256
-"""Keys whose maximum is taken at once: long enough to be vectorised, short enough to be searched again."""
-EXCLUDED = 1e30
-"""Takes a row out of a maximum, also from among rows far out."""
-LARGE = 1e30
-"""Kernel values beyond are scaled where they are read in float32, which ends at 3e38."""
-CHOSEN_CURVATURE = 1e-6
-"""Least curvature when a partner is chosen in float32: that of two equal rows is only rounding."""
-STEP_CURVATURE = 1e-12
-"""Least curvature of a step, in float64: copies of a row have none, and their step ends at a bound."""
+
+@dataclass(frozen=True)
+class SmoSettings:
+    """Numbers of the choice of pairs and of steps."""
+
+    maximum_block: int = 256
+    """Keys whose maximum is taken at once: long enough to be vectorised, short enough to be searched again."""
+    excluded: float = 1e30
+    """Penalty that takes a row out of a maximum: larger than any gradient."""
+    largest_value: float = 1e30
+    """Larger kernel values are scaled when the choice reads them in float32, which ends at 3e38."""
+    chosen_curvature: float = 1e-6
+    """Least curvature when a partner is chosen in float32: that of two equal rows is rounding."""
+    step_curvature: float = 1e-12
+    """Least curvature of a step, in float64: copies of a row have none, and their step ends at a bound."""
 
 
-class Columns(NamedTuple):
+SETTINGS = SmoSettings()
+# Compiled code reads numbers, not objects.
+MAXIMUM_BLOCK, EXCLUDED, LARGE = SETTINGS.maximum_block, SETTINGS.excluded, SETTINGS.largest_value
+CHOSEN_CURVATURE, STEP_CURVATURE = SETTINGS.chosen_curvature, SETTINGS.step_curvature
+
+
+class KeptColumns(NamedTuple):
     """The columns of K that are kept, one per row of ``values``: all, or the most recently used ones."""
 
-    values: NDArray[Any]
+    values: Floats
     slot_of: Int
-    """Place of each column, -1 if it is not kept."""
+    """Place of each column; -1 if it is not kept."""
     row_of: Int
-    """Column at each place, -1 if there is none."""
+    """Number of the column at each place; -1 if the place is empty."""
     last_used: Int
 
     @classmethod
-    def whole(cls, K: NDArray[Any]) -> Columns:
-        """Every column of a matrix."""
+    def whole(cls, K: Floats) -> KeptColumns:
+        """Keep every column of a matrix."""
         places = np.arange(len(K))
         return cls(K, places, places, places.copy())
 
 
 class OnDemand(NamedTuple):
-    """What a column that is not kept is computed from: the kernel, the single rows, and their values at clusters."""
+    """The data that absent columns are computed from: the kernel, the single rows, and their values at clusters."""
 
     function: KernelFunction
-    rows: Block
-    at_clusters: NDArray[Any]
+    rows: RowBlock
+    at_clusters: Floats
 
     @classmethod
-    def nothing(cls, dtype: Any) -> OnDemand:
-        """Where all columns are kept."""
-        no_rows = Block(np.zeros((0, 1), dtype=dtype), np.zeros(0))
+    def nothing(cls, dtype: DTypeLike) -> OnDemand:
+        """Return a placeholder for when all columns are kept."""
+        no_rows = RowBlock(np.zeros((0, 1), dtype=dtype), np.zeros(0))
         return cls(KernelFunction(0, 1.0, 0.0, 1), no_rows, np.zeros((0, 0), dtype=dtype))
 
 
 class Point(NamedTuple):
-    """A feasible point, changed in place by steps, its bounds, and the diagonal of K."""
+    """A feasible point that steps change in place, its bounds, and the diagonal of K."""
 
     beta: Float
     gradient: Float
@@ -77,14 +90,14 @@ class Point(NamedTuple):
 class _Choice(NamedTuple):
     """Working arrays of the choice of a pair, in float32."""
 
-    rising: NDArray[Any]
-    """0 for rows that may rise, less than any gradient for the others."""
-    falling: NDArray[Any]
-    keys: NDArray[Any]
-    gains: NDArray[Any]
-    diagonal: NDArray[Any]
-    """Times what keeps it in the range of float32."""
-    twice: NDArray[Any]
+    rising: NDArray[np.float32]
+    """0 for rows that may rise, a large negative number for the others."""
+    falling: NDArray[np.float32]
+    keys: NDArray[np.int32]
+    gains: NDArray[np.float32]
+    diagonal: NDArray[np.float32]
+    """Diagonal of K, times the factor that keeps it in the range of float32."""
+    twice: Floats
     """Two times that factor, in the type of the columns."""
 
 
@@ -120,7 +133,7 @@ def _peak(keys):
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def _argmax(keys):
-    """Position of the first largest int32."""
+    """Return the position of the first largest int32."""
     best, where = keys[0], 0
     for start in range(0, keys.shape[0], MAXIMUM_BLOCK):
         peak = _peak(keys[start : start + MAXIMUM_BLOCK])
@@ -141,7 +154,7 @@ def _move(gradient, ki, kj, t):
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def _keys_of_largest(gradient, centre, penalty, keys):
-    """Integers in the order of the floats ``gradient - centre + penalty``."""
+    """Compute integers in the order of the floats ``gradient - centre + penalty``."""
     for k in range(gradient.shape[0]):
         bits = np.float32(float32(gradient[k] - centre) + penalty[k]).view(np.int32)
         keys[k] = bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF))
@@ -149,7 +162,7 @@ def _keys_of_largest(gradient, centre, penalty, keys):
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def _gains(gradient, centre, choice, column, i):
-    """Second-order gains ``(g_i - g_j)^2 / (K_ii + K_jj - 2 K_ij)`` of all j; 0 where ``g_j >= g_i``."""
+    """Compute the second-order gains ``(g_i - g_j)^2 / (K_ii + K_jj - 2 K_ij)`` of all j; 0 where ``g_j >= g_i``."""
     falling, diagonal, gains, twice = choice.falling, choice.diagonal, choice.gains, choice.twice[0]
     g, d, least = float32(gradient[i] - centre), diagonal[i], float32(CHOSEN_CURVATURE)
     for k in range(gradient.shape[0]):
@@ -159,7 +172,7 @@ def _gains(gradient, centre, choice, column, i):
 
 @njit(cache=True, nogil=True)
 def spread(point):
-    """Largest gradient of the rows that may rise and smallest of those that may fall: equal at the optimum."""
+    """Return the largest gradient of rows that may rise and the smallest of those that may fall (equal if optimal)."""
     top, bottom = -np.inf, np.inf
     for k in range(point.beta.shape[0]):
         if point.beta[k] < point.upper[k]:
@@ -171,7 +184,7 @@ def spread(point):
 
 @njit(cache=True, nogil=True)
 def _slot(i, columns, on_demand, now):
-    """Place of column i; an absent one is computed in place of the least recently used."""
+    """Return the place of column i; an absent column replaces the least recently used one."""
     slot = columns.slot_of[i]
     if slot < 0:
         slot = np.argmin(columns.last_used)
@@ -181,8 +194,8 @@ def _slot(i, columns, on_demand, now):
         rows = on_demand.rows
         size = rows.rows.shape[0]
         column = np.empty((1, size), dtype=rows.rows.dtype)
-        block_into(on_demand.function, Block(rows.rows[i : i + 1], rows.squares[i : i + 1]), rows, column)
-        # By loops: numba takes two seconds to compile the message of an assignment between slices.
+        block_into(on_demand.function, RowBlock(rows.rows[i : i + 1], rows.squares[i : i + 1]), rows, column)
+        # Loops, because numba takes two seconds to compile an assignment between slices.
         for k in range(size):
             columns.values[slot, k] = column[0, k]
         for k in range(on_demand.at_clusters.shape[1]):
@@ -220,9 +233,9 @@ def _mark(choice, point, k):
 
 @njit(cache=True, nogil=True)
 def steps(point, columns, on_demand, now, max_iter, target):
-    """At most ``max_iter`` steps, in place, until the spread of the gradient is ``target``; returns their number.
+    """Take steps in place until the spread of the gradient is ``target``, at most ``max_iter``; return their number.
 
-    ``now`` is later than all times at which the columns were used before; a step takes two units of time.
+    ``now`` exceeds all earlier values of ``last_used``; a step counts as two units of time.
     """
     beta, gradient, lower, upper = point.beta, point.gradient, point.lower, point.upper
     choice = _choice(point, columns.values)

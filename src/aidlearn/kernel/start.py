@@ -1,7 +1,7 @@
 """Initial clusters of a kernel SVM (paper, appendix B): component 2 of the problem.
 
-"band", the default, draws them around a quick solution; "kmeans" and "kernel-kmeans" are the paper's two procedures;
-"rows" does without clusters, and users may give their own.
+"band", the default, clusters rows by their distance from the margin of a quick solution; "kmeans" and "kernel-kmeans"
+are the paper's two procedures; "rows" makes every row its own cluster; users may pass labels of their own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,66 +21,78 @@ from aidlearn.engine.loop import Limits, aid
 from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.engine.splits import Assignment
 from aidlearn.kernel.dual import best_intercept
-from aidlearn.kernel.hasty import LEAST_SHARE, of_sample, restored, sample_solution
+from aidlearn.kernel.hurried import SETTINGS as SAMPLES
+from aidlearn.kernel.hurried import sample_machine, sample_solution
 from aidlearn.kernel.nystroem import landmark_features, landmark_map
 from aidlearn.kernel.problem import LOSS, NO_LOSS, KernelHinge, StartMethod
 from aidlearn.kernel.values import KernelPoint
 from aidlearn.linear.start.user_labels import cluster_codes
 from aidlearn.numerics import Int
 
-DIRECT_ROWS = 6000
-"""Up to this number of rows no row is clustered: the whole kernel matrix is small."""
-DIRECT_SUPPORT = 1500
-"""Nor if a sample promises at most this number of support vectors: few columns of the matrix are ever needed."""
-BOUNDED = 0.15
-"""Nor if fewer of a sample's support vectors are at their bound: it is those that can be clustered."""
-MANY_ROWS = 60_000
-"""Beyond this number of rows that does not count: a cluster that is split late has still saved most of the work."""
-SAMPLE = 2000
-"""Rows of the sample that the paper's procedure and the choice of a start go by."""
-FEWEST_LANDMARKS, MOST_LANDMARKS = 120, 300
-"""Rows that span the quick solution: their product with all rows is the work of the start."""
-ROWS_PER_LANDMARK = 400
-"""In between one landmark stands for so many rows."""
-QUICK_GAP = 1e-2
-"""Relative gap of the quick solution, or what one iteration reaches: the aggregated problems go on from there."""
-AT_BOUND = 1e-9
-"""Part of its box within which a dual variable counts as at its bound."""
-DISTANCES = 1 << 21
-"""Distances to centres that are held at once."""
-NEAR = 0.15
-"""Part of the rows, those nearest to the margin of the start, that are not clustered."""
-BINS = 4
-"""Clusters per class of rows inside the margin."""
-KMEANS_CLUSTERS = 50
-"""Clusters per class of the paper's procedures by default."""
+
+@dataclass(frozen=True)
+class StartSettings:
+    """When and how rows are clustered."""
+
+    direct_rows: int = 6000
+    """Up to this number of rows every row is its own cluster: the whole kernel matrix is small."""
+    direct_support: int = 1500
+    """Guess. The same if a sample predicts at most this number of support vectors: few columns are needed."""
+    bounded_share: float = 0.15
+    """Guess. The same if less than this part of a sample's support vectors is at its bound: only those cluster well."""
+    many_rows: int = 60_000
+    """Guess. Beyond this number of rows ``bounded_share`` is ignored: even clusters that split late save most work."""
+    sample_rows: int = 2000
+    """Guess. Rows of the sample of the paper's procedure; the choice of a start uses twice as many."""
+    fewest_landmarks: int = 120
+    """Guess. Minimum landmarks of the quick solution."""
+    most_landmarks: int = 300
+    """Guess. Maximum landmarks of the quick solution: their product with all rows is the work of the start."""
+    rows_per_landmark: int = 400
+    """Guess. Rows for each landmark between these limits."""
+    quick_gap: float = 1e-2
+    """Guess. Relative gap of the quick solution (of one iteration at most): aggregated problems continue from it."""
+    at_bound: float = 1e-9
+    """Guess. Part of its box within which a dual variable is at its bound."""
+    distances: int = 1 << 21
+    """Distances to centres that are held at once: 16 MB."""
+    near_share: float = 0.15
+    """Guess. Part of the rows, those nearest to the margin of the quick solution, that stay single."""
+    bins: int = 4
+    """Guess. Clusters per class of rows inside the margin."""
+    kmeans_clusters: int = 50
+    """Guess. Clusters per class of the paper's procedures by default."""
+
+
+SETTINGS = StartSettings()
 
 
 def automatic(problem: KernelHinge) -> Start:
-    """Every row alone where that is cheap, around a quick solution otherwise."""
+    """Choose "rows" where that is cheap, "band" otherwise."""
     n = len(problem.y)
     fits = problem.rows.compiled or n <= problem.kernels.max_matrix
-    return every_row(problem) if fits and (n <= DIRECT_ROWS or not _clusters_pay(problem)) else band(problem)
+    return every_row(problem) if fits and (n <= SETTINGS.direct_rows or not _clusters_pay(problem)) else band(problem)
 
 
 def every_row(problem: KernelHinge) -> Start:
-    """No aggregation: each row is a cluster."""
+    """Make each row its own cluster: no aggregation."""
     n = len(problem.y)
     if not problem.rows.compiled and n > problem.kernels.max_matrix:
         raise ValueError(
             f"init='rows' needs a kernel matrix of {n} x {n} values, more than memory_limit="
-            f"{problem.settings.memory_limit:.3g} bytes allows; allow more or use init='auto'."
+            f"{problem.settings.memory_limit:.3g} bytes allows; raise memory_limit or use init='auto'."
         )
     return Start(Clusters.alone(problem))
 
 
 def band(problem: KernelHinge) -> Start:
-    """Around a linear SVM on Nystroem features: near rows alone, far ones with a loss binned, the others left out."""
+    """Cluster around a linear SVM on Nystroem features: near rows stay single, far rows with a loss are binned, and far
+    rows without a loss are one cluster per class."""
     point = _nystroem(problem)
     y, n = problem.y, len(problem.y)
     z = problem.edge - y * (point.scores + point.intercept)
-    rate = NEAR if problem.settings.initial_rate is None else problem.settings.initial_rate
-    room = problem.kernels.room(True) - 2 * BINS
+    rate = SETTINGS.near_share if problem.settings.initial_rate is None else problem.settings.initial_rate
+    room = problem.kernels.room(True) - 2 * SETTINGS.bins
     n_near = min(n, max(0, min(room, round(rate * n))))
     near = np.zeros(n, dtype=bool)
     near[np.argpartition(np.abs(z), n_near - 1)[:n_near] if n_near else []] = True
@@ -90,8 +103,7 @@ def band(problem: KernelHinge) -> Start:
         groups[here & (z <= 0)] = len(homes)
         homes.append(NO_LOSS)
         inside = np.flatnonzero(here & (z > 0))
-        bins = np.array_split(inside[np.argsort(z[inside])], BINS)
-        for members in bins:
+        for members in np.array_split(inside[np.argsort(z[inside])], SETTINGS.bins):
             groups[members] = len(homes)
             homes.append(LOSS)
     incumbent = Incumbent(point, problem.objective(point))
@@ -99,41 +111,36 @@ def band(problem: KernelHinge) -> Start:
 
 
 def kmeans(problem: KernelHinge) -> Start:
-    """The paper: distances to the hyperplane of a sample, one k-means iteration on them in each class."""
-    sample = problem.sample(SAMPLE, SAMPLE // LEAST_SHARE)
-    coef = problem.y[sample] * sample_solution(problem, sample, restored(problem, sample), problem.run.deadline)
-    scores = problem.rows.times(np.arange(len(problem.y)), sample, coef[:, None])[:, 0]
+    """Cluster by one k-means iteration, per class, on the distances to the hyperplane of a sample (the paper's way)."""
+    machine, scores = sample_machine(problem, SETTINGS.sample_rows, problem.run.deadline)
     places = problem.position(scores)
 
     def nearest(members: Int, k: int) -> Int:
         centres = np.sort(problem.rng.choice(places[members], k, replace=False))
         return np.searchsorted(0.5 * (centres[1:] + centres[:-1]), places[members])
 
-    start = _per_class(problem, nearest)
-    if math.isinf(problem.run.deadline):
-        return start
-    # Of some use if the time is over before the first aggregated problem is solved.
-    return Start(start.clusters, of_sample(problem, sample, coef, scores))
+    # The machine of the sample is needed if the time is over before the first aggregated problem is solved.
+    return Start(_per_class(problem, nearest), None if math.isinf(problem.run.deadline) else machine)
 
 
 def kernel_kmeans(problem: KernelHinge) -> Start:
-    """The paper's other way: k-means in the space of the kernel, one iteration from random rows as centres."""
+    """Cluster by one k-means iteration in the space of the kernel, from random rows as centres (as in the paper)."""
     rows = problem.rows
 
     def nearest(members: Int, k: int) -> Int:
         centres = problem.rng.choice(members, k, replace=False)
-        step = max(1, DISTANCES // k)
+        step = max(1, SETTINGS.distances // k)
         parts = [
             (rows.lengths[centres] ** 2 - 2 * rows.block(members[i : i + step], centres)).argmin(axis=1)
             for i in range(0, len(members), step)
         ]
         return np.concatenate(parts)
 
-    return _per_class(problem, nearest)
+    return Start(_per_class(problem, nearest))
 
 
 def given(labels: Any) -> StartMethod:
-    """Clusters from the user; rows of different classes are never together."""
+    """Take clusters from the user; rows of different classes never share one."""
 
     def start(problem: KernelHinge) -> Start:
         found = labels(problem.rows.X, problem.y) if callable(labels) else labels
@@ -160,8 +167,8 @@ def _build(
     near: NDArray[np.bool_] | None = None,
     homes: NDArray[np.int16] | None = None,
 ) -> Clusters:
-    if homes is None:
-        homes = np.full(n_groups, LOSS, dtype=np.int16)
+    """Build clusters of groups of rows; rows that are ``near`` stay single."""
+    homes = np.full(n_groups, LOSS, dtype=np.int16) if homes is None else homes
 
     def assign(chunk: Chunk, state: Any) -> Assignment:
         here = slice(chunk.start, chunk.stop)
@@ -170,12 +177,12 @@ def _build(
     return Clusters.build(problem, assign, n_groups, homes)[0]
 
 
-def _per_class(problem: KernelHinge, nearest: Callable[[Int, int], Int]) -> Start:
-    """Clusters of each class, as many as the initial rate asks for."""
+def _per_class(problem: KernelHinge, nearest: Callable[[Int, int], Int]) -> Clusters:
+    """Cluster each class; the initial rate determines the number of clusters."""
     y, n = problem.y, len(problem.y)
     most = min(problem.kernels.max_shared, problem.kernels.room(True))
-    wanted = 2 * KMEANS_CLUSTERS if problem.settings.initial_rate is None else round(problem.settings.initial_rate * n)
-    total = max(2, min(wanted, most))
+    rate = problem.settings.initial_rate
+    total = max(2, min(2 * SETTINGS.kmeans_clusters if rate is None else round(rate * n), most))
     groups = np.zeros(n, dtype=np.int32)
     first = 0
     for label in (-1.0, 1.0):
@@ -183,34 +190,34 @@ def _per_class(problem: KernelHinge, nearest: Callable[[Int, int], Int]) -> Star
         k = min(len(members), max(1, round(total * len(members) / n)))
         groups[members] = first + nearest(members, k)
         first += k
-    return Start(_build(problem, groups, first))
+    return _build(problem, groups, first)
 
 
 def _clusters_pay(problem: KernelHinge) -> bool:
-    """Going by a sample: whether there are many support vectors, and many of them at their bound."""
+    """Whether a sample predicts many support vectors, and many of them at their bound."""
     n = len(problem.y)
-    sample = problem.sample(min(2 * SAMPLE, n), 0)
+    sample = problem.sample(min(2 * SETTINGS.sample_rows, n), 0)
     box = problem.box[sample]
     alpha = sample_solution(problem, sample, box, problem.run.deadline)
     support = alpha > 0
-    bounded = float(box[alpha >= (1 - AT_BOUND) * box].sum())
-    few = n * float(support.mean()) <= DIRECT_SUPPORT
-    return not few and (n > MANY_ROWS or bounded >= BOUNDED * float(box[support].sum()))
+    bounded = float(box[alpha >= (1 - SETTINGS.at_bound) * box].sum())
+    few = n * float(support.mean()) <= SETTINGS.direct_support
+    return not few and (n > SETTINGS.many_rows or bounded >= SETTINGS.bounded_share * float(box[support].sum()))
 
 
 def _nystroem(problem: KernelHinge) -> KernelPoint:
-    """The SVM restricted to the span of some rows: the linear machinery on features of all rows."""
+    """Solve the SVM restricted to the span of some rows: a linear SVM on features of all rows."""
     rows, n = problem.rows, problem.n_rows
-    # A quarter of the memory, for the features and as much again while they are made.
+    # Features, and a copy of them, take a quarter of the memory.
     most = int(problem.settings.memory_limit / 4 / (2 * n * np.dtype(rows.dtype).itemsize))
-    wanted = min(max(FEWEST_LANDMARKS, n // ROWS_PER_LANDMARK), MOST_LANDMARKS)
+    wanted = min(max(SETTINGS.fewest_landmarks, n // SETTINGS.rows_per_landmark), SETTINGS.most_landmarks)
     n_landmarks = max(2, min(wanted, most, n))
-    landmarks = problem.landmarks(n_landmarks, n_landmarks // LEAST_SHARE)
+    landmarks = problem.landmarks(n_landmarks, n_landmarks // SAMPLES.least_share)
     mapping = landmark_map(rows, landmarks)
     features = landmark_features(rows, landmarks, mapping, np.arange(n))
     linear = problem.linear_problem(features)
     left = None if math.isinf(problem.run.deadline) else max(1e-3, problem.run.deadline - time.monotonic())
-    w = aid(linear, Limits(QUICK_GAP, 1, left)).point[:-1]
+    w = aid(linear, Limits(SETTINGS.quick_gap, 1, left)).point[:-1]
     scores = problem.of_rows(np.asarray(features @ w.astype(rows.dtype), dtype=np.float64))
     coef = np.zeros(len(problem.y))
     coef[landmarks] = mapping @ w

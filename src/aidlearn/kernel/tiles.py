@@ -1,41 +1,55 @@
 """Kernel evaluations of the kernel SVM (paper, appendix B) in cache-sized tiles, compiled by numba.
 
-A block of rows times another goes through BLAS, the kernel function is applied by a vectorised loop while the tile
-is in cache, and the products with the coefficients are summed at once: a kernel matrix is never written to memory
-unless it is asked for. Everything works in the precision of the rows (float32 or float64) with sums in float64.
+BLAS multiplies two blocks of rows, a vectorised loop applies the kernel function while the tile is in cache, and the
+products with the coefficients are summed at once: a kernel matrix is written to memory only on request. Kernel values
+have the precision of the rows (float32 or float64); sums are in float64.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import float32, int32, njit, types
 from numba.extending import overload
-from numpy.typing import NDArray
 
+from aidlearn.kernel.functions import Floats
 from aidlearn.numerics import Float
 
 RBF, POLY, LINEAR = 0, 1, 2
 KINDS = {"rbf": RBF, "poly": POLY, "linear": LINEAR}
 
-TILE_ROWS, TILE_COLUMNS = 256, 512
-"""Size of a tile: half a megabyte in float32, which stays in the second-level cache."""
-SUMMED_TERMS = 128
-"""Terms that are summed in the precision of the rows before the sum goes on in float64 (``KernelRows.rounding``)."""
+
+@dataclass(frozen=True)
+class TileSettings:
+    """Sizes of tiles and sums."""
+
+    rows: int = 256
+    """Rows of a tile."""
+    columns: int = 512
+    """Columns of a tile: half a megabyte in float32, which stays in the second-level cache."""
+    summed_terms: int = 128
+    """Terms that are summed in the precision of the rows before they are added in float64 (``KernelRows.rounding``)."""
+
+
+SETTINGS = TileSettings()
+# Compiled code reads numbers, not objects.
+TILE_ROWS, TILE_COLUMNS, SUMMED_TERMS = SETTINGS.rows, SETTINGS.columns, SETTINGS.summed_terms
+
 _SHIFTER = 1.5 * 2.0**52
-"""Added to a float64 it leaves the nearest whole number in the low bits."""
+"""Adding it to a float64 puts the nearest whole number into the low bits."""
 _P1, _P2, _P3, _P4, _P5, _P6, _P7, _P8, _P9, _P10, _P11, _P12, _P13 = (
     math.log(2.0) ** k / math.factorial(k) for k in range(1, 14)
 )
-"""Taylor series of ``2**f`` for ``|f| <= 1/2``: exact to float64 after 13 terms."""
-# Sums may be re-ordered and fused except where the order is the method (rounding by adding and subtracting).
+"""Taylor series of ``2**f`` for ``|f| <= 1/2``: exact in float64 after 13 terms."""
+# Sums must not be reordered here: _exp2 rounds by adding and subtracting.
 _IN_ORDER = {"contract", "nnan", "ninf", "nsz"}
 
 
 class KernelFunction(NamedTuple):
-    """A kernel and its constants, as compiled code takes them."""
+    """A kernel and its parameters for compiled code."""
 
     kind: int
     gamma: float
@@ -43,24 +57,24 @@ class KernelFunction(NamedTuple):
     degree: int
 
 
-class Block(NamedTuple):
-    """Rows, and their squared lengths in float64 (read by the rbf kernel only)."""
+class RowBlock(NamedTuple):
+    """Rows and their squared lengths in float64 (which only the rbf kernel reads)."""
 
-    rows: NDArray[Any]
+    rows: Floats
     squares: Float
 
 
 class _Terms(NamedTuple):
     """A kernel is a function of ``factor * x'z + of_x + of_z``; all are of the type of the rows."""
 
-    factor: NDArray[Any]
-    of_x: NDArray[Any]
-    of_z: NDArray[Any]
+    factor: Floats
+    of_x: Floats
+    of_z: Floats
 
 
 def _exp2(t: Any) -> Any:
-    """2**t for t <= 0, in the type of t."""
-    raise TypeError("only compiled code can call this")
+    """Return 2**t for t <= 0, in the type of t."""
+    raise TypeError("Only compiled code can call _exp2.")
 
 
 @overload(_exp2, jit_options={"fastmath": _IN_ORDER})
@@ -104,7 +118,7 @@ def _exp2_typed(t: Any) -> Any:
 
 @njit(cache=True, nogil=True, fastmath=_IN_ORDER)
 def _apply(kind, degree, products, shift, shifts, out):
-    """Kernel values of one row of a tile from its scaled products; ``products`` and ``out`` must not overlap."""
+    """Compute the kernel values of one row of a tile; ``products`` and ``out`` must not overlap."""
     size = products.shape[0]
     if kind == RBF:
         for j in range(size):
@@ -140,7 +154,7 @@ def _dot(values, coef):
 
 @njit(cache=True, nogil=True)
 def _terms(function, X, Z):
-    """The terms of two blocks; the exponent of rbf is that of a power of 2, the constant of poly goes to x."""
+    """Compute the terms of two blocks; rbf is a power of 2, and the constant of poly is part of x."""
     dtype = X.rows.dtype
     of_x, of_z = np.zeros(X.rows.shape[0], dtype=dtype), np.zeros(Z.rows.shape[0], dtype=dtype)
     factor = np.ones(1, dtype=dtype)

@@ -2,10 +2,10 @@
 
     minimise over v, b   1/2 |v|^2 + sum_l s_l max(0, 1 - y_l z_l) + sum_u s_u max(0, 1 - |z_u|),     z = A v + b
 
-A node has decided the labels of some unlabelled rows and counts the losses of the others as 0, which bounds its
-subtree from below. Branching is on the row whose decision is expected to lift that bound most; nodes are taken best
-bound first, each followed down to a leaf. What is returned is the best point found and the bound that the
-open nodes prove, also when a limit ends the search.
+A node fixes the labels of some unlabelled rows and counts the losses of the others as 0, which is a lower bound on its
+subtree. The search branches on the row whose label is expected to raise that bound most; nodes are taken best bound
+first, each followed down to a leaf. The result is the best point found and the bound that the open nodes prove, also
+if a limit ends the search.
 
 With ``cut`` a third state is allowed (see :class:`Cut`); the result is then a bound on the original problem.
 """
@@ -17,7 +17,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,29 +27,38 @@ from aidlearn.numerics import Float
 from aidlearn.semisupervised.node_qp import NodeRows, NodeSolution, NodeSolver, node_solver
 
 FREE, PLUS, MINUS, CUT = 0, 1, -1, 2
-"""What a node has decided of an unlabelled row: nothing, its label, or (with cuts) that it has entries of both."""
+"""State of an unlabelled row at a node: free, labelled, or (with cuts) a cluster with entries on both sides."""
 States = NDArray[np.int8]
-WRONG_SIDE = 1e-3
-"""Weight of the dearer label when the row to branch on is chosen: it decides among equals."""
-LOCAL_SEARCH_NODES = 64
-"""Nodes after which the search looks for a better point around the current one again."""
-SWITCHES = 20
-"""Most times that all rows are labelled by their side and solved again."""
-SWITCH_GAIN = 1e-9
-"""Relative decrease of the objective below which that has settled."""
-TUBE_PRICE = 10
-"""Price of leaving the tube of a cut cluster, in units of the known value for each width of it: never worth it."""
-LEAST_WIDTH = 1e-3
-"""Of a tube when it is priced: prices stay finite."""
-ROUNDING = 1e-12
-"""By which a bound may miss the tolerance and yet meet it."""
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """Numbers of the branch and bound."""
+
+    wrong_side: float = 1e-3
+    """Guess. Weight of the more expensive label in the choice of the row to branch on: it breaks ties."""
+    local_search_nodes: int = 64
+    """Guess. Number of nodes between two local searches."""
+    switches: int = 20
+    """Guess. Maximum number of times that all rows are labelled by their side and solved again."""
+    switch_gain: float = 1e-9
+    """Guess. Relative decrease of the objective below which a local search has settled."""
+    tube_price: float = 10.0
+    """Price of leaving the tube of a cut cluster by its width, in units of the known value: it never pays."""
+    least_width: float = 1e-3
+    """Guess. Smallest width of a tube in that price, which keeps it finite."""
+    rounding: float = 1e-12
+    """Guess. Relative amount by which a bound may miss the tolerance and still meet it."""
+
+
+SETTINGS = SearchSettings()
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The state of a cluster with entries on both sides of the hyperplane.
+    """The state of clusters with entries on both sides of the hyperplane.
 
-    Then its mean has a score of at most ``width`` in absolute value, and its entries lose ``loss`` at least.
+    The absolute score of a cluster's mean is at most ``width``, and the loss of its entries is at least ``loss``.
     """
 
     width: Float
@@ -67,6 +76,7 @@ class SemiSupervisedRows:
 
     @property
     def n_unlabelled(self) -> int:
+        """Number of unlabelled rows."""
         return len(self.weight) - len(self.labels)
 
     @property
@@ -75,15 +85,15 @@ class SemiSupervisedRows:
         return NodeRows(self.A, self.weight, self.intercept)
 
     def value(self, v: Float, z: Float) -> float:
-        """The objective at a point with scores z."""
+        """Return the objective at a point with scores z."""
         n = len(self.labels)
         labelled = self.weight[:n] @ np.maximum(0.0, 1.0 - self.labels * z[:n])
         return float(0.5 * v @ v + labelled + self.weight[n:] @ np.maximum(0.0, 1.0 - np.abs(z[n : len(self.weight)])))
 
 
 @dataclass(frozen=True)
-class Limits:
-    """When to stop a search: relative gap, nodes, ``time.monotonic()``."""
+class SearchLimits:
+    """Limits of a search: relative gap, number of nodes, and ``time.monotonic()`` of the deadline."""
 
     relative: float = 1e-6
     nodes: int = 100_000
@@ -92,7 +102,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A node that needs no more decisions: those it has made, and the scores of the unlabelled rows at its solution."""
+    """The states of a node that needs no more branching, and the scores of the unlabelled rows at its solution."""
 
     states: States
     scores: Float
@@ -100,29 +110,29 @@ class Leaf:
 
 @dataclass
 class Search:
-    """Result of a search (and its state while it runs)."""
+    """The result of a search, and its state while it runs."""
 
     v: Float
     b: float
     value: float
-    """Objective at (v, b); in a search with cuts the value that was given."""
+    """Objective at (v, b); in a search with cuts the given value."""
     bound: float = 0.0
     n_nodes: int = 0
     closed: bool = False
-    """Whether the bound meets the value within the tolerance asked for."""
+    """Whether the bound meets the value within the tolerance."""
     spent: bool = False
     """Whether a limit ended the search."""
     settled: bool = False
-    """Whether labelling every row by its side and solving again leaves the point where it is: a local optimum."""
+    """Whether labelling every row by its side and solving again does not move the point: a local optimum."""
     bounding: Leaf | None = None
-    """The leaf with the smallest bound, if it determines that of the search."""
+    """The leaf with the smallest bound, if any leaf was reached."""
     root_bound: float = 0.0
-    """Proven by the labelled rows alone."""
+    """Lower bound from the labelled rows alone."""
 
 
 @dataclass(frozen=True, order=True)
 class _Node:
-    """An open node: its proven bound, and the order of creation among nodes of the same."""
+    """An open node; nodes are ordered by their proven bound, then by creation."""
 
     bound: float
     order: int
@@ -131,7 +141,7 @@ class _Node:
 
 
 class _Tree:
-    """The rows of one search, and what its nodes share."""
+    """The rows of one search, and the data that its nodes share."""
 
     def __init__(self, rows: SemiSupervisedRows, cut: Cut | None, solver: NodeSolver) -> None:
         self.rows, self.cut, self.solver = rows, cut, solver
@@ -145,6 +155,7 @@ class _Tree:
         self.upper[: self.n_labelled][rows.labels < 0] = -1.0
 
     def solve(self, states: States) -> NodeSolution:
+        """Solve the node with these states."""
         lower, upper = self.lower.copy(), self.upper.copy()
         first, last = self.n_labelled, self.n_labelled + self.n_free
         lower[first:last][states == PLUS] = 1.0
@@ -156,36 +167,38 @@ class _Tree:
             upper[last:][is_cut] = self.cut.width[is_cut]
             constant = float(self.cut.loss[is_cut].sum())
         found = self.solver.solve(lower, upper)
-        return NodeSolution(found.v, found.b, found.z, found.value + constant, found.bound + constant)
+        return replace(found, value=found.value + constant, bound=found.bound + constant)
 
     def at(self, v: Float, b: float) -> NodeSolution:
-        """A point that is not the solution of a node, with the objective as its value."""
+        """Return a point that is not the solution of a node, with the objective as its value."""
         z = self.rows.nodes.scores(v, b)
         return NodeSolution(v, b, z, self.rows.value(v, z), 0.0)
 
     def unlabelled(self, z: Float) -> Float:
+        """Return the scores of the unlabelled rows."""
         return z[self.n_labelled : self.n_labelled + self.n_free]
 
     def branch(self, states: States, z: Float) -> int | None:
-        """The undecided row to decide next, or None if deciding more cannot lift the bound."""
+        """Choose the free row to label next; None if no label can raise the bound."""
         z = np.abs(self.unlabelled(z))
         undecided = states == FREE
-        # A label takes the score to 1 at a price of half the squared distance over |a|^2, or pays the loss.
+        # A label moves the score to 1 at a price of half the squared distance over |a|^2, or pays the loss.
         right = self._price(np.maximum(0.0, 1.0 - z))
         wrong = self._price(1.0 + z)
         if self.cut is not None:
             can = z <= self.cut.width
             right = np.where(can, np.minimum(right, self.cut.loss), right)
-        score = np.where(undecided, right + WRONG_SIDE * np.where(right > 0, wrong, 0.0), -1.0)
+        score = np.where(undecided, right + SETTINGS.wrong_side * np.where(right > 0, wrong, 0.0), -1.0)
         k = int(score.argmax()) if len(score) else 0
         return k if len(score) and score[k] > 0 else None
 
     def _price(self, distance: Float) -> Float:
-        """What it costs at least to move a row's score by a distance, or to pay its loss."""
+        """Return the least cost of moving a row's score by a distance, or of paying its loss."""
         w, g = self.weight, self.squares
         return np.where(distance > w * g, w * (distance - 0.5 * w * g), distance**2 / (2 * g))
 
     def children(self, states: States, k: int) -> Iterator[States]:
+        """Iterate over the states of the children that branching on row k creates."""
         options = [PLUS, MINUS]
         if self.cut is not None and self.cut.width[k] > 0:
             options.append(CUT)
@@ -195,7 +208,7 @@ class _Tree:
             yield child
 
 
-def search(rows: SemiSupervisedRows, limits: Limits, known: tuple[Float, float] | None = None) -> Search:
+def search(rows: SemiSupervisedRows, limits: SearchLimits, known: tuple[Float, float] | None = None) -> Search:
     """Solve the aggregated problem; ``known`` is a point to start from."""
     tree, root, best = _begin(rows, known, limits.deadline)
     _explore(tree, root, best, limits)
@@ -204,7 +217,7 @@ def search(rows: SemiSupervisedRows, limits: Limits, known: tuple[Float, float] 
 
 
 def start_search(rows: SemiSupervisedRows, known: tuple[Float, float] | None, deadline: float) -> Search:
-    """The best local optimum around the labelled rows' solution and a known point, without any branching."""
+    """Return the best local optimum from the labelled rows' solution and a known point, without branching."""
     tree, _, best = _begin(rows, known, deadline)
     best.settled = _local_search(tree, tree.at(best.v, best.b), best, deadline)
     return best
@@ -223,7 +236,7 @@ def _begin(
 
 
 def switch_labels(rows: SemiSupervisedRows, v: Float, b: float, deadline: float) -> tuple[Float, float]:
-    """The local optimum that labelling every row by its side and solving again leads to from (v, b)."""
+    """Label every row by its side and solve, until (v, b) is a local optimum."""
     tree = _Tree(rows, None, node_solver(rows.nodes))
     start = tree.at(v, b)
     best = Search(v, b, start.value)
@@ -231,23 +244,23 @@ def switch_labels(rows: SemiSupervisedRows, v: Float, b: float, deadline: float)
     return best.v, best.b
 
 
-def bound(rows: SemiSupervisedRows, cut: Cut, value: float, limits: Limits) -> Search:
-    """A lower bound on the original problem, of which ``value`` is an upper bound (see :class:`Cut`)."""
+def bound(rows: SemiSupervisedRows, cut: Cut, value: float, limits: SearchLimits) -> Search:
+    """Return a lower bound on the original problem, of which ``value`` is an upper bound (see :class:`Cut`)."""
     n = len(rows.labels)
-    # The tube of a cut cluster is a row of its own with a price that is high, but finite: the bound stays one.
-    price = np.full(rows.n_unlabelled, TUBE_PRICE * value) / np.maximum(cut.width, LEAST_WIDTH)
+    # The tube of a cut cluster is a row of its own with a high but finite price, so the bound stays valid.
+    price = np.full(rows.n_unlabelled, SETTINGS.tube_price * value) / np.maximum(cut.width, SETTINGS.least_width)
     stacked = NodeRows(np.concatenate([rows.A, rows.A[n:]]), np.concatenate([rows.weight, price]), rows.intercept)
     tree = _Tree(rows, cut, node_solver(stacked))
     root = tree.solve(np.zeros(tree.n_free, dtype=np.int8))
     return _explore(tree, root, Search(root.v, root.b, value), limits)
 
 
-def _explore(tree: _Tree, root: NodeSolution, best: Search, limits: Limits) -> Search:
-    """Best bound first, with dives."""
+def _explore(tree: _Tree, root: NodeSolution, best: Search, limits: SearchLimits) -> Search:
+    """Explore the tree best bound first, with dives."""
     order = itertools.count()
     nothing = np.zeros(tree.n_free, dtype=np.int8)
     heap = [_Node(root.bound, next(order), nothing, root)]
-    leaf = math.inf  # smallest bound of a node that needs no more decisions
+    leaf = math.inf  # smallest bound of a leaf
 
     def cutoff() -> float:
         return min(best.value * (1 - limits.relative), leaf)
@@ -273,7 +286,7 @@ def _explore(tree: _Tree, root: NodeSolution, best: Search, limits: Limits) -> S
                 if tree.cut is None:
                     _improve(tree, found, best)
                 children.append(_Node(max(node.bound, found.bound), next(order), states, found))
-            if tree.cut is None and best.n_nodes % LOCAL_SEARCH_NODES < 2:
+            if tree.cut is None and best.n_nodes % SETTINGS.local_search_nodes < 2:
                 _local_search(tree, children[0].solution, best, limits.deadline)
             children = sorted(child for child in children if child.bound < cutoff())
             for other in children[1:]:
@@ -287,7 +300,7 @@ def _explore(tree: _Tree, root: NodeSolution, best: Search, limits: Limits) -> S
     best.spent = bool(heap) and heap[0].bound < cutoff()
     best.root_bound = root.bound
     best.bound = max(root.bound, min(heap[0].bound if heap else math.inf, cutoff()))
-    best.closed = best.bound >= best.value * (1 - limits.relative) * (1 - ROUNDING)
+    best.closed = best.bound >= best.value * (1 - limits.relative) * (1 - SETTINGS.rounding)
     return best
 
 
@@ -299,12 +312,12 @@ def _improve(tree: _Tree, node: NodeSolution, best: Search) -> None:
 
 
 def _local_search(tree: _Tree, node: NodeSolution, best: Search, deadline: float) -> bool:
-    """Label every row by the side it lies on, solve, and repeat while the objective falls; whether it has settled."""
+    """Label every row by its side, solve, and repeat while the objective falls; return whether it has settled."""
     value = math.inf
-    for _ in range(SWITCHES):
+    for _ in range(SETTINGS.switches):
         _improve(tree, node, best)
         now = tree.rows.value(node.v, node.z)
-        if now >= value * (1 - SWITCH_GAIN):
+        if now >= value * (1 - SETTINGS.switch_gain):
             return True
         if time.monotonic() >= deadline:
             return False

@@ -1,4 +1,4 @@
-"""Kernels as features: what turns the semi-supervised SVM (paper, section 3.3) with a kernel into a linear one.
+"""Kernels as features, which turn the semi-supervised SVM (paper, section 3.3) with a kernel into a linear one.
 
 With K = F F' the linear machine on the rows of F is the kernel machine. Pivoted Cholesky gives F = K(:, P) R^-1 for
 pivots P with K(P, P) = R'R: all directions of the matrix for a few thousand rows, those of a sample of rows
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,106 +20,180 @@ from sklearn.neighbors import NearestNeighbors
 
 from aidlearn.kernel.functions import TINY, Kernel
 from aidlearn.kernel.matrix import factor_gram, gram_matrix
-from aidlearn.numerics import Float
+from aidlearn.numerics import Float, Int
 
-EXACT_ROWS = 3000
-"""Up to this number of rows the whole Gram matrix is factored."""
-LANDMARKS = 1000
-"""Rows that represent the others beyond."""
-BLOCK_ROWS = 4096
-"""Rows whose kernel with the landmarks is held at once."""
-HURRIED_VECTORS, HURRIED_PRODUCTS = 30, 30
-"""Eigenvectors, roughly, where time is over: enough for a usable machine."""
-HURRIED_LANDMARKS = 200
-"""Rows that represent the others then."""
-FACTOR_SECONDS = 5e-11
-"""Of features, for each row and pair of landmarks, about."""
-HURRIED_TURNS = 6
-"""Products after which the subspace is made orthogonal again."""
-TREE_COLUMNS = 6
-"""Most columns of rows whose neighbours are found by a tree."""
-DENSE_ROWS = 4000
-"""Up to this number of rows all eigenvectors of the graph are computed."""
-DENSE_SECONDS = 5e-10
-"""Per n^3, about: nothing can stop a dense solver, so it is not begun where time is short."""
-EIGENVECTORS = 300
-"""Smoothest eigenvectors that are kept beyond."""
-EIGENVALUE_ACCURACY = 1e-6
-"""Relative accuracy of these: features need no more digits than data have."""
-DECAY = 15
-"""Eigenvectors with a factor of less than exp(-15) times the largest are left out."""
+
+@dataclass(frozen=True)
+class FeatureSettings:
+    """Sizes and accuracies of features."""
+
+    exact_rows: int = 3000
+    """Up to this number of rows the whole Gram matrix is factored."""
+    landmarks: int = 1000
+    """Guess. Rows that represent more rows than that."""
+    hurried_landmarks: int = 200
+    """Guess. Rows that represent all rows if time is short."""
+    factor_seconds: float = 5e-11
+    """Measured seconds of the factor for each row and pair of landmarks, about."""
+    block_rows: int = 4096
+    """Rows whose kernel values with the landmarks are held at once: 33 MB for 1,000 landmarks."""
+    tree_columns: int = 6
+    """Maximum columns of rows whose neighbours are found by a tree: with more columns comparing all rows is faster
+    (scikit-learn uses trees up to 15 columns)."""
+    dense_rows: int = 4000
+    """Up to this number of rows all eigenvectors of the graph are computed."""
+    dense_seconds: float = 5e-10
+    """Measured seconds of the dense solver per n^3, about; it cannot be stopped, so it needs enough time."""
+    eigenvectors: int = 300
+    """Guess. Number of smoothest eigenvectors that are computed for more rows."""
+    eigenvalue_accuracy: float = 1e-6
+    """Relative accuracy of these eigenvalues: features need no more digits than data have."""
+    decay: float = 15.0
+    """Eigenvectors whose factor is below exp(-15) times the largest are left out."""
+    hurried_vectors: int = 30
+    """Guess. Approximate eigenvectors if time is over: enough for a usable machine."""
+    hurried_products: int = 30
+    """Guess. Products with the graph that approximate them."""
+    hurried_turns: int = 6
+    """Guess. Products after which the subspace is made orthogonal again."""
+
+
+SETTINGS = FeatureSettings()
+
+
+@dataclass(frozen=True)
+class RowProjection:
+    """A map of rows before their kernel: scaled to unit length, minus a centre, times a matrix."""
+
+    unit_length: bool
+    centre: Float
+    """Row that is subtracted; empty if none is."""
+    matrix: Float
+    """Matrix that rows are multiplied by; empty if there is none."""
+
+    @classmethod
+    def of_values(cls, values: Mapping[str, Any]) -> RowProjection | None:
+        """Restore a projection from the values of a file, None if there is none."""
+        if "unit_length" not in values:
+            return None
+        return cls(bool(values["unit_length"]), values["projection_centre"], values["projection_matrix"])
+
+    def values(self) -> dict[str, Any]:
+        """Return the projection as values for a file."""
+        return {
+            "unit_length": int(self.unit_length),
+            "projection_centre": self.centre,
+            "projection_matrix": self.matrix,
+        }
+
+    def apply(self, X: Any) -> Any:
+        """Map new rows."""
+        if self.unit_length:
+            X = of_unit_length(X)
+        if self.matrix.size:
+            rows = np.asarray(X @ self.matrix)
+            return rows - self.centre @ self.matrix if self.centre.size else rows
+        return X - self.centre if self.centre.size else X
+
+
+def of_unit_length(X: Any) -> Any:
+    """Divide rows by their norms; rows of zeros stay."""
+    squares = X.multiply(X).sum(axis=1) if sparse.issparse(X) else (X**2).sum(axis=1)
+    norms = np.sqrt(np.asarray(squares).ravel())
+    return sparse.csr_array(sparse.diags_array(1 / np.where(norms > 0, norms, 1.0)) @ X)
 
 
 @dataclass(frozen=True)
 class KernelFeatures:
-    """Features of the training rows, and what new rows need."""
+    """Features of the training rows from a factor of their kernel matrix, and the landmarks that score new rows."""
 
     kernel: Kernel
     features: Float
     landmarks: Any
-    """Rows of the pivots (their indices if the kernel is precomputed)."""
+    """Rows of the pivots (their numbers if the kernel is precomputed)."""
     triangle: Float
     n_sampled: int = 0
-    """Rows that the kernel was factored of; 0 in files that do not say so."""
+    """Number of rows whose kernel was factored; 0 in files that do not have it."""
 
     def scores(self, X: Any, expansion: Float) -> Float:
-        """``K(X, landmarks) @ expansion'``, a block of rows at a time."""
-        parts = [X[k : k + BLOCK_ROWS] for k in range(0, X.shape[0], BLOCK_ROWS)]
-        return np.concatenate([self.kernel.block(part, self.landmarks) @ expansion.T for part in parts])
+        """Return ``K(X, landmarks) @ expansion'``, computed in blocks of rows."""
+        return np.concatenate([self.kernel.block(part, self.landmarks) @ expansion.T for part in _blocks(X)])
 
-    def expansion(self, w: Float) -> Float:
-        """Coefficients of the landmarks: ``w'f(x) = K(x, landmarks) @ expansion``."""
-        return linalg.solve_triangular(self.triangle, w, check_finite=False)
+    def expansion(self, W: Float) -> Float:
+        """Return coefficients of the landmarks, a row per machine: ``w'f(x) = K(x, landmarks) @ expansion``."""
+        return np.array([linalg.solve_triangular(self.triangle, w, check_finite=False) for w in W])
+
+    def values(self) -> dict[str, Any]:
+        """Return the values for a file that scores of new rows need."""
+        sampled = {"sampled": self.n_sampled} if self.n_sampled else {}
+        return {**asdict(self.kernel), "landmarks": self.landmarks, **sampled}
+
+
+def _blocks(X: Any) -> list[Any]:
+    return [X[k : k + SETTINGS.block_rows] for k in range(0, X.shape[0], SETTINGS.block_rows)]
 
 
 def kernel_features(
     kernel: Kernel, X: Any, n_components: int | None, rng: np.random.Generator, deadline: float = math.inf
 ) -> KernelFeatures:
-    """Factor the Gram matrix of the rows of X, or of a sample of them: a small one once the deadline is over.
+    """Factor the Gram matrix of the rows of X or of a sample of them, a small one if time is short.
 
-    What the caller asks for by ``n_components`` is not made smaller.
+    A number of rows that the caller asks for by ``n_components`` is not reduced.
     """
     n = X.shape[0]
-    wanted = n_components or (n if n <= EXACT_ROWS else LANDMARKS)
-    if n_components is None and FACTOR_SECONDS * n * wanted**2 > deadline - time.monotonic():
-        wanted = min(wanted, HURRIED_LANDMARKS)
+    wanted = n_components or (n if n <= SETTINGS.exact_rows else SETTINGS.landmarks)
+    if n_components is None and SETTINGS.factor_seconds * n * wanted**2 > deadline - time.monotonic():
+        wanted = min(wanted, SETTINGS.hurried_landmarks)
     everything = wanted >= n
     rows = np.arange(n) if everything else np.sort(rng.choice(n, wanted, replace=False))
     gram = gram_matrix(kernel, X, rows)
     factor = factor_gram(gram)
-    pivots, triangle = factor.pivots, factor.triangle
-    chosen = rows[pivots]
+    chosen = rows[factor.pivots]
     landmarks = chosen if kernel.precomputed else X[chosen]
-    if everything:
-        columns = gram[:, pivots]
-    else:
-        parts = [X[k : k + BLOCK_ROWS] for k in range(0, n, BLOCK_ROWS)]
-        columns = np.concatenate([kernel.block(part, landmarks) for part in parts])
-    features = linalg.solve_triangular(triangle, columns.T, trans="T", check_finite=False).T
-    return KernelFeatures(kernel, np.ascontiguousarray(features), landmarks, triangle, len(rows))
+    columns = gram[:, factor.pivots]
+    if not everything:
+        columns = np.concatenate([kernel.block(part, landmarks) for part in _blocks(X)])
+    features = linalg.solve_triangular(factor.triangle, columns.T, trans="T", check_finite=False).T
+    return KernelFeatures(kernel, np.ascontiguousarray(features), landmarks, factor.triangle, len(rows))
+
+
+@dataclass(frozen=True)
+class NeighbourGraph:
+    """The rows of a graph of nearest neighbours, and their search index."""
+
+    rows: Any
+    index: NearestNeighbors
+    width: float
+    """Median distance of neighbours."""
+    n_neighbors: int
 
 
 @dataclass(frozen=True)
 class GraphFeatures:
-    """Features of the rows of the graph, and its index of neighbours."""
+    """Features of the rows of a graph; the scores of new rows are means over their neighbours."""
 
     features: Float
-    index: NearestNeighbors
-    width: float
-    n_neighbors: int
+    graph: NeighbourGraph
 
-    def extend(self, X: Any, values: Float) -> Float:
-        """Values of new rows from those of the rows of the graph: weighted means over neighbours."""
-        distances, rows = self.index.kneighbors(X, self.n_neighbors)
-        # Relative to the nearest, so that a row far from all others has weights too.
-        squares = (distances / self.width) ** 2
+    def scores(self, X: Any, expansion: Float) -> Float:
+        """Return weighted means of the scores of neighbours; ``expansion`` has the scores of the rows of the graph."""
+        distances, rows = self.graph.index.kneighbors(X, self.graph.n_neighbors)
+        # Relative to the nearest neighbour, so that a row far from all others has weights too.
+        squares = (distances / self.graph.width) ** 2
         weights = np.exp(squares.min(axis=1, keepdims=True) - squares)
-        return np.asarray((weights * values[rows]).sum(axis=1) / weights.sum(axis=1))
+        return np.column_stack([(weights * known[rows]).sum(axis=1) / weights.sum(axis=1) for known in expansion])
+
+    def expansion(self, W: Float) -> Float:
+        """Return the scores of the rows of the graph, a row per machine."""
+        return np.asarray(W @ self.features.T)
+
+    def values(self) -> dict[str, Any]:
+        """Return the values for a file that scores of new rows need."""
+        return {"rows": self.graph.rows, "width": self.graph.width, "neighbors": self.graph.n_neighbors}
 
 
-def neighbour_index(X: Any, n_neighbors: int) -> NearestNeighbors:
-    """Trees of more than a few columns take longer than to compare all rows (scikit-learn's choice: up to 15)."""
-    algorithm = "brute" if X.shape[1] > TREE_COLUMNS else "auto"
+def _neighbour_index(X: Any, n_neighbors: int) -> NearestNeighbors:
+    algorithm = "brute" if X.shape[1] > SETTINGS.tree_columns else "auto"
     return NearestNeighbors(n_neighbors=n_neighbors, algorithm=algorithm).fit(X)
 
 
@@ -127,7 +202,7 @@ class _Late(Exception):
 
 
 def _leading(smooth: Any, n_kept: int, deadline: float) -> tuple[Float, Float]:
-    """Leading eigenvalues and vectors; at the deadline those of a small subspace, which a few products give."""
+    """Compute leading eigenvalues and vectors; after the deadline those of a small subspace, by a few products."""
     rng = np.random.default_rng(0)
     n = smooth.shape[0]
 
@@ -137,13 +212,14 @@ def _leading(smooth: Any, n_kept: int, deadline: float) -> tuple[Float, Float]:
         return np.asarray(smooth @ vector)
 
     operator = sparse.linalg.LinearOperator(smooth.shape, matvec=product, dtype=np.float64)
+    v0, accuracy = rng.standard_normal(n), SETTINGS.eigenvalue_accuracy
     try:
-        return sparse.linalg.eigsh(operator, n_kept, which="LA", v0=rng.standard_normal(n), tol=EIGENVALUE_ACCURACY)
+        return sparse.linalg.eigsh(operator, n_kept, which="LA", v0=v0, tol=accuracy)
     except _Late:
-        basis = rng.standard_normal((n, min(HURRIED_VECTORS, n_kept)))
-        for k in range(HURRIED_PRODUCTS):  # (I + S) / 2 has no negative eigenvalues to be mistaken for large ones
+        basis = rng.standard_normal((n, min(SETTINGS.hurried_vectors, n_kept)))
+        for k in range(SETTINGS.hurried_products):  # (I + S) / 2 has no negative eigenvalues that could look large
             basis = 0.5 * (basis + smooth @ basis)
-            if (k + 1) % HURRIED_TURNS == 0:
+            if (k + 1) % SETTINGS.hurried_turns == 0:
                 basis = linalg.qr(basis, mode="economic", check_finite=False)[0]
         values, turned = linalg.eigh(basis.T @ (smooth @ basis), check_finite=False)
         return values, basis @ turned
@@ -151,21 +227,19 @@ def _leading(smooth: Any, n_kept: int, deadline: float) -> tuple[Float, Float]:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Eigenvectors of a graph of nearest neighbours: the heat kernels of all times have the same."""
+    """Eigenvectors of a graph of nearest neighbours, which the heat kernels of all times share."""
 
-    values: Float
-    """Of I - L, rising."""
+    eigenvalues: Float
+    """Eigenvalues of I - L, rising."""
     vectors: Float
-    index: NearestNeighbors
-    width: float
-    n_neighbors: int
+    graph: NeighbourGraph
 
     @classmethod
     def of(cls, X: Any, n_neighbors: int, deadline: float = math.inf, least_diffusion: float = 0.0) -> Spectrum:
-        """Of the rows of X, as far as times of at least ``least_diffusion`` need it; less once the deadline is over."""
+        """Compute the eigenvectors that times of at least ``least_diffusion`` need; fewer if time is short."""
         n = X.shape[0]
         k = min(n_neighbors, n - 1)
-        index = neighbour_index(X, max(1, k))
+        index = _neighbour_index(X, max(1, k))
         graph = index.kneighbors_graph(mode="distance") if k else sparse.csr_array((n, n))
         positive = graph.data[graph.data > 0]
         width = float(np.median(positive)) if len(positive) else 1.0
@@ -174,31 +248,29 @@ class Spectrum:
         degree = np.maximum(np.asarray(graph.sum(axis=1)).ravel(), TINY)
         scaling = sparse.diags_array(1 / np.sqrt(degree))
         smooth = scaling @ graph @ scaling  # I - L
-        if n <= DENSE_ROWS and DENSE_SECONDS * n**3 <= deadline - time.monotonic():
+        if n <= SETTINGS.dense_rows and SETTINGS.dense_seconds * n**3 <= deadline - time.monotonic():
             values, vectors = linalg.eigh(smooth.toarray(), check_finite=False, driver="evd")
             if least_diffusion:
-                kept = values > values[-1] - 2 * DECAY / least_diffusion
+                kept = values > values[-1] - 2 * SETTINGS.decay / least_diffusion
                 values, vectors = values[kept], vectors[:, kept]
         else:
-            values, vectors = _leading(smooth, min(EIGENVECTORS, n - 2), deadline)
-        return cls(values, vectors, index, width, max(1, k))
+            values, vectors = _leading(smooth, min(SETTINGS.eigenvectors, n - 2), deadline)
+        return cls(values, vectors, NeighbourGraph(X, index, width, max(1, k)))
 
-    def rows(self, chosen: Any, diffusion: float) -> Float:
-        """Features of some rows: of unit length, inner products are the heat kernel."""
-        kept = self.values > self.values.max() - 2 * DECAY / diffusion
-        features = self.vectors[chosen][:, kept] * np.exp(0.5 * diffusion * (self.values[kept] - 1))
+    def rows(self, chosen: Int | slice, diffusion: float) -> Float:
+        """Return features of some rows, of unit length, whose inner products are the heat kernel."""
+        kept = self.eigenvalues > self.eigenvalues.max() - 2 * SETTINGS.decay / diffusion
+        features = self.vectors[chosen][:, kept] * np.exp(0.5 * diffusion * (self.eigenvalues[kept] - 1))
         norms = np.sqrt(np.einsum("ij,ij->i", features, features))
         return np.asarray(features / np.where(norms > 0, norms, 1.0)[:, None])
 
     def features(self, diffusion: float) -> GraphFeatures:
-        """Of all rows."""
-        return GraphFeatures(
-            np.ascontiguousarray(self.rows(slice(None), diffusion)), self.index, self.width, self.n_neighbors
-        )
+        """Return the features of all rows."""
+        return GraphFeatures(np.ascontiguousarray(self.rows(slice(None), diffusion)), self.graph)
 
 
 def graph_features(X: Any, n_neighbors: int, diffusion: float, deadline: float = math.inf) -> GraphFeatures:
-    """Features whose inner products are the heat kernel after time ``diffusion``; fewer once the deadline is over."""
+    """Return features whose inner products are the heat kernel after time ``diffusion``; fewer if time is short."""
     return Spectrum.of(X, n_neighbors, deadline, diffusion).features(diffusion)
 
 
@@ -210,8 +282,31 @@ class LinearFeatures:
     scale: float
 
     def scores(self, X: Any, expansion: Float) -> Float:
+        """Return the scores of new rows."""
         return np.asarray(X @ expansion.T)
 
-    def expansion(self, w: Float) -> Float:
-        """Slopes in the units of the rows."""
-        return w * self.scale
+    def expansion(self, W: Float) -> Float:
+        """Return the slopes in the units of the rows, a row per machine."""
+        return W * self.scale
+
+    def values(self) -> dict[str, Any]:
+        """Return the values for a file that scores of new rows need."""
+        return {"linear_scale": self.scale}
+
+
+Features = KernelFeatures | GraphFeatures | LinearFeatures
+
+
+def features_of(values: Mapping[str, Any]) -> Features | None:
+    """Restore features from the values of a file, without those of the training rows; None if there are none."""
+    nothing = np.empty((0, 0))
+    if "linear_scale" in values:
+        return LinearFeatures(nothing, float(values["linear_scale"]))
+    if "rows" in values:
+        rows, n_neighbors = values["rows"], values["neighbors"]
+        index = _neighbour_index(rows, n_neighbors)
+        return GraphFeatures(nothing, NeighbourGraph(rows, index, values["width"], n_neighbors))
+    if "landmarks" in values:
+        sampled = int(values.get("sampled", 0))
+        return KernelFeatures(Kernel.of_values(values), nothing, values["landmarks"], nothing, sampled)
+    return None

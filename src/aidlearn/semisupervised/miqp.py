@@ -6,8 +6,8 @@
                 -z_u + q_u + M_u d_u       >= 1,     0 <= q_u <= M_u (1 - d_u),     d_u in {0, 1}
 
 with d_u = 1 for the label +. The paper leaves the large M open. A known solution of value E gives one that cuts off
-nothing better: then |v| <= sqrt(2 E), the labelled rows bound b, and so |z_u| + 1 is bounded for every row.
-SCIP's own bound is a floating-point claim and is not used as a proof: bounds come from where they always do.
+no better solution: then |v| <= sqrt(2 E), the labelled rows bound b, and so |z_u| + 1 is bounded for every row.
+SCIP's own bound is a floating-point claim and not a proof: proven bounds come from the branch and bound.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from aidlearn.numerics import Float
-from aidlearn.semisupervised.branch_and_bound import Limits, Search, SemiSupervisedRows, start_search
+from aidlearn.semisupervised.branch_and_bound import Search, SearchLimits, SemiSupervisedRows, start_search
 
 SLACK = 1e-6
-"""Relative, on the bounds that follow from a known value: rounding must not cut off the optimum."""
+"""Relative slack of the bounds from a known value, so that rounding does not cut off the optimum."""
 ACCURACY = 1e-5
-"""Relative, of SCIP's claims: it holds constraints to 1e-6."""
+"""Relative accuracy of SCIP's values: it holds constraints to 1e-6."""
 NO_DEADLINE = 1e20
-"""How SCIP writes that time is not limited."""
+"""SCIP's notation for an unlimited time."""
 
 
 def available() -> bool:
@@ -36,12 +36,12 @@ def available() -> bool:
 
 
 def check_available() -> None:
-    """One sentence where SCIP is missing, before any work."""
+    """Raise an error before any work if SCIP is missing."""
     if not available():
         raise ImportError("solver='miqp' needs SCIP: pip install \"aidlearn[miqp]\" (or use solver='auto').")
 
 
-def search(rows: SemiSupervisedRows, limits: Limits, known: tuple[Float, float] | None = None) -> Search:
+def search(rows: SemiSupervisedRows, limits: SearchLimits, known: tuple[Float, float] | None = None) -> Search:
     """Solve the aggregated problem; ``known`` is a point to start from."""
     best = start_search(rows, known, limits.deadline)
     if rows.n_unlabelled == 0 or best.value <= 0:
@@ -99,7 +99,7 @@ class _Program:
         return quicksum(terms) + self.b
 
     def _give(self, best: Search) -> None:
-        """The known point: SCIP completes what is not set."""
+        """Pass the known point to SCIP, which completes it."""
         solution = self.model.createPartialSol()
         for variable, value in zip((*self.v, self.b), (*best.v.tolist(), best.b), strict=True):
             self.model.setSolVal(solution, variable, float(value))
@@ -108,14 +108,15 @@ class _Program:
             self.model.setSolVal(solution, label, float(score >= 0))
         self.model.addSol(solution)
 
-    def solve(self, limits: Limits, left: float) -> None:
+    def solve(self, limits: SearchLimits, left: float) -> None:
+        """Run SCIP within the limits."""
         self.model.setParam("limits/time", min(left, NO_DEADLINE))
         self.model.setParam("limits/gap", limits.relative)
         self.model.setParam("limits/nodes", limits.nodes)
         self.model.optimize()
 
-    def read(self, best: Search, limits: Limits) -> Search:
-        """SCIP's point, polished by solving again with the labels of its sides."""
+    def read(self, best: Search, limits: SearchLimits) -> Search:
+        """Read SCIP's point and polish it by a local search."""
         model = self.model
         if model.getNSols():
             v = np.array([model.getVal(variable) for variable in self.v])
@@ -131,7 +132,7 @@ class _Program:
 
 
 def _intercept_range(rows: SemiSupervisedRows, value: float, longest: float) -> tuple[float, float]:
-    """Where b lies in a solution of at most this value: no labelled row may lose more than all of it."""
+    """Bound b in solutions of at most this value: no labelled row may lose more than the value."""
     if rows.intercept is not None:
         return rows.intercept, rows.intercept
     n = len(rows.labels)
@@ -140,7 +141,7 @@ def _intercept_range(rows: SemiSupervisedRows, value: float, longest: float) -> 
     low = max((least[k] for k in range(n) if rows.labels[k] > 0), default=-math.inf)
     high = min((-least[k] for k in range(n) if rows.labels[k] < 0), default=math.inf)
     reach = 1 + value / float(rows.weight[:n].max()) + float(spread.max(initial=0.0))
-    # Labels of one class leave b open on one side: beyond every margin more of it gains nothing.
+    # Labels of one class leave b unbounded on one side, but a b beyond every margin gains nothing.
     everywhere = 1 + longest * float(np.sqrt((rows.A**2).sum(axis=1)).max(initial=0.0))
     furthest = max(reach, everywhere)
     return float(low if math.isfinite(low) else -furthest), float(high if math.isfinite(high) else furthest)

@@ -2,13 +2,13 @@
 
     minimise over v, b   1/2 |v|^2 + sum_k s_k (max(0, lower_k - z_k) + max(0, z_k - upper_k)),     z = A v + b
 
-A row labelled + has lower = 1, one labelled - has upper = -1, a row without bounds costs nothing: all nodes have
-the same rows, only the bounds change. The dual is
+A row labelled + has lower = 1, one labelled - has upper = -1, a row without bounds costs nothing: all nodes share
+their rows, and only the bounds change. The dual is
 
     maximise over p   lower'p^+ - upper'p^- - 1/2 |A'p|^2    subject to    -s <= p <= s,   sum p = 0  (b free)
 
-and the value of any feasible p is a proven lower bound. DAQP (a dual active-set method) solves a node in
-about 0.1 ms; without it the interior point of this package takes its place.
+and the value of any feasible p is a proven lower bound. DAQP (a dual active-set method) solves a node in about 0.1 ms;
+if it is not installed, the interior point of this package replaces it.
 """
 
 from __future__ import annotations
@@ -26,39 +26,50 @@ from aidlearn.linear.aggregated.hinge_rows import EPS, Basis, HingeRows
 from aidlearn.numerics import Float
 
 NEVER = 1e30
-"""How DAQP writes a bound that is not there."""
-PROXIMAL = 1e-6
-"""Curvature that DAQP is given for the free intercept, around its last value."""
-ATTEMPTS = 4
-"""Solves of one node by DAQP: around the intercept found, or from scratch after a failure."""
-ACTIVE_SET_ROWS = 1000
-"""Beyond this number of rows the interior point is faster."""
-WANTED_GAP = 1e-8
-"""Relative gap of a node at which no other attempt is made."""
-POOR_GAP = 1e-6
-"""Relative gap of a node above which DAQP's answer is not good enough."""
-INTERIOR_POINT_GAP = 1e-9
-"""Relative gap that the interior point goes on to."""
+"""DAQP's notation for a missing bound."""
 SOFT = 8
-"""How DAQP marks a constraint that may be violated at a price."""
-SOFTNESS = 1e6
-"""rho of that price, times the weight: a larger one costs DAQP digits, a smaller one overstates losses."""
-ROUNDINGS = 4
-"""Of each term of a bound."""
+"""DAQP's mark of a constraint that may be violated at a price."""
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """Accuracies of the solution of a node."""
+
+    proximal: float = 1e-6
+    """Guess. Curvature of the free intercept around its last value, which DAQP needs."""
+    attempts: int = 4
+    """Guess. Maximum solves of one node by DAQP: around the last intercept, or from scratch after a failure."""
+    active_set_rows: int = 1000
+    """Beyond this number of rows the interior point is faster than DAQP."""
+    wanted_gap: float = 1e-8
+    """Guess. Relative gap of a node at which DAQP is not tried again."""
+    poor_gap: float = 1e-6
+    """Guess. Relative gap of a node above which the interior point follows DAQP."""
+    interior_point_gap: float = 1e-9
+    """Guess. Relative gap of the interior point."""
+    softness: float = 1e6
+    """rho of DAQP's price, times the weight: a larger value costs DAQP digits, a smaller one overstates losses."""
+    roundings: float = 4.0
+    """Roundings of each term of a bound."""
+
+
+SETTINGS = NodeSettings()
 
 
 @dataclass(frozen=True)
 class NodeRows:
-    """Rows of all nodes; ``intercept`` is the value of b where it is fixed, None where it is free."""
+    """Rows of all nodes; ``intercept`` is the value of a fixed b, None if b is free."""
 
     A: Float
     weight: Float
     intercept: float | None = None
 
     def scores(self, v: Float, b: float) -> Float:
+        """Return the scores of all rows."""
         return self.A @ v + b
 
     def losses(self, z: Float, lower: Float, upper: Float) -> Float:
+        """Return the weighted losses of scores outside their bounds."""
         return self.weight * (np.maximum(0.0, lower - z) + np.maximum(0.0, z - upper))
 
 
@@ -90,13 +101,13 @@ class NodeSolver(ABC):
 
 
 def _better(one: NodeSolution, two: NodeSolution) -> NodeSolution:
-    """The better primal with the better bound."""
+    """Combine the better primal point with the better bound."""
     primal = one if one.value <= two.value else two
     return replace(primal, bound=max(one.bound, two.bound))
 
 
 def proven(rows: NodeRows, dual: Float, lower: Float, upper: Float, b: float) -> float:
-    """Repair a dual and take its value; 0 where that fails (losses are not negative)."""
+    """Make a dual feasible and return its value, rounded down; 0 if that fails (losses are not negative)."""
     p = np.clip(dual, np.where(upper < np.inf, -rows.weight, 0.0), np.where(lower > -np.inf, rows.weight, 0.0))
     if rows.intercept is None:
         p = balance(np.ones(len(p)), p)
@@ -110,12 +121,12 @@ def proven(rows: NodeRows, dual: Float, lower: Float, upper: Float, b: float) ->
     if linear <= 0.0:
         return 0.0
     if linear < quadratic:
-        # Shrinking towards p = 0 stays feasible; linear / quadratic is the best multiple.
+        # Shrinking towards p = 0 keeps p feasible; linear / quadratic is the best factor.
         shrink = linear / quadratic
         linear, quadratic, p, force = linear * shrink, quadratic * shrink**2, p * shrink, force * shrink
-    # Rounding: of the sum over targets, of what is left of sum p = 0 (at the size of b), and of the forces.
+    # Rounding of the sum over targets, of the remaining sum of p (at the size of b), and of the forces.
     size = float(np.abs(p) @ (np.abs(target) + abs(b))) + float(np.abs(force) @ (np.abs(p) @ np.abs(A)))
-    return linear - 0.5 * quadratic - ROUNDINGS * EPS * size
+    return linear - 0.5 * quadratic - SETTINGS.roundings * EPS * size
 
 
 class ActiveSet(NodeSolver):
@@ -125,12 +136,12 @@ class ActiveSet(NodeSolver):
         super().__init__(rows)
         n, d = rows.A.shape
         self.free = rows.intercept is None
-        # The intercept in units of a typical row, so that its proximal term is relative.
+        # The intercept is in units of a typical row, so that its proximal term is relative.
         self.unit = float(np.sqrt((rows.A**2).sum() / max(1, n))) or 1.0
         self.columns = np.hstack([rows.A, np.full((n, 1), self.unit)]) if self.free else rows.A.copy()
         self.hessian = np.eye(d + self.free)
         if self.free:
-            self.hessian[-1, -1] = PROXIMAL
+            self.hessian[-1, -1] = SETTINGS.proximal
         self.linear = np.zeros(d + self.free)
         self.fallback: NodeSolver | None = None
         self.model: Any = None
@@ -140,12 +151,12 @@ class ActiveSet(NodeSolver):
         fixed = self.rows.intercept or 0.0
         below, above = np.maximum(lower - fixed, -NEVER), np.minimum(upper - fixed, NEVER)
         best: NodeSolution | None = None
-        for _ in range(ATTEMPTS if self.works else 0):
+        for _ in range(SETTINGS.attempts if self.works else 0):
             fresh = self.model is None
             answer = self._ask(below, above)
             if answer is None:
                 self.model, self.linear = None, np.zeros_like(self.linear)
-                self.works = not fresh  # what fails from scratch will fail again
+                self.works = not fresh  # a failure from scratch will repeat
                 if fresh:
                     break
                 continue
@@ -153,16 +164,16 @@ class ActiveSet(NodeSolver):
             v, b = (x[:-1], self.unit * x[-1]) if self.free else (x, fixed)
             found = self._solution(v.copy(), float(b), dual, lower, upper)
             best = found if best is None else _better(best, found)
-            if not self.free or best.value - best.bound <= WANTED_GAP * best.value:
+            if not self.free or best.value - best.bound <= SETTINGS.wanted_gap * best.value:
                 break
             # The proximal term has moved the solution: solve again around the intercept found.
-            self.linear[-1] = -PROXIMAL * x[-1]
-        if best is None or best.value - best.bound > POOR_GAP * best.value:
+            self.linear[-1] = -SETTINGS.proximal * x[-1]
+        if best is None or best.value - best.bound > SETTINGS.poor_gap * best.value:
             return self._by_interior_point(best, lower, upper)
         return best
 
     def _ask(self, below: Float, above: Float) -> tuple[Float, Float] | None:
-        """DAQP's primal and dual solution; None if it reports a failure."""
+        """Return DAQP's primal and dual solution; None if it reports a failure."""
         if self.model is None:
             import daqp
 
@@ -174,7 +185,7 @@ class ActiveSet(NodeSolver):
             if flag < 0:
                 return None
             # A violation x of a bound costs weight * x + x^2 / (2 rho).
-            rho = SOFTNESS / weight
+            rho = SETTINGS.softness / weight
             model.soft_weights(rho_l=rho, rho_u=rho, w_l=weight, w_u=weight)
             self.model = model
         else:
@@ -190,7 +201,7 @@ class ActiveSet(NodeSolver):
 
 
 class InteriorPoint(NodeSolver):
-    """The interior point of the convex models, cold at every node."""
+    """The interior point of the convex models, without a warm start."""
 
     def solve(self, lower: Float, upper: Float) -> NodeSolution:
         below, above = np.flatnonzero(lower > -np.inf), np.flatnonzero(upper < np.inf)
@@ -206,7 +217,7 @@ class InteriorPoint(NodeSolver):
             ridge[-1] = 0.0
         given = HingeRows.of_array(columns, e, s[which], np.zeros(len(which)), ridge)
         basis = Basis.of(given, None, free)
-        solved = interior_point.solve(basis.apply(given), np.zeros(columns.shape[1]), INTERIOR_POINT_GAP)
+        solved = interior_point.solve(basis.apply(given), np.zeros(columns.shape[1]), SETTINGS.interior_point_gap)
         point = basis.to_point(solved.w)
         dual = np.zeros(len(s))
         np.add.at(dual, which, signs * basis.to_dual(solved.certificate.dual))
@@ -215,6 +226,6 @@ class InteriorPoint(NodeSolver):
 
 
 def node_solver(rows: NodeRows) -> NodeSolver:
-    """The fastest solver that is installed: one change of the working set at a time is slow with many rows."""
-    small = len(rows.weight) <= ACTIVE_SET_ROWS
+    """Return the fastest installed solver: with many rows an active set changes too slowly."""
+    small = len(rows.weight) <= SETTINGS.active_set_rows
     return ActiveSet(rows) if small and importlib.util.find_spec("daqp") else InteriorPoint(rows)

@@ -1,4 +1,4 @@
-"""Pictures of a semi-supervised machine in the plane (paper, figures of clusters splitting)."""
+"""Frames of a semi-supervised machine with two features (paper, figures of clusters that split)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aidlearn.trace import Frame, sample
 
 
 def frame(clusters: Clusters, point: Float, iteration: int) -> Frame | None:
-    """Two features and the hyperplane."""
+    """Draw the clusters and the hyperplane; None unless there are two features."""
     problem = clusters.problem
     assert isinstance(problem, SemiSupervised)
     if problem.n_attributes != 2:

@@ -2,14 +2,14 @@
 
     minimise over (w, b)   1/2 |w|^2 + C sum_l s_i max(0, 1 - y_i z_i) + C_u sum_u s_i max(0, 1 - |z_i|)
 
-with z = x'w + b. The loss of an unlabelled entry is not convex across z = 0, so the aggregated optimum is NO lower
-bound where the hyperplane cuts an unlabelled cluster, and a solution with every cluster in one region is a local
-optimum only (the paper's proposition on optimality does not hold). Bounds reported here are true ones:
+with z = x'w + b. The loss of an unlabelled entry is not convex across z = 0: if the hyperplane cuts an unlabelled
+cluster, the aggregated optimum is NO lower bound, and a solution with every cluster in one region is only a local
+optimum (the paper's proposition on optimality does not hold). The reported bounds are proven:
 
-- the labelled entries alone, with every loss of an unlabelled entry counted as 0;
-- with ``certify``, branch and bound over three states of each unlabelled cluster: all entries on the + side, all on
+- from the labelled entries alone, with every loss of an unlabelled entry counted as 0;
+- with ``certify``, by branch and bound over three states of each unlabelled cluster: all entries on the + side, all on
   the - side (Jensen), or cut. A solution better than a known value E has |w| <= W = sqrt(2 E); if it cuts a cluster
-  of radius r, the score of the mean is at most r W and each of its n entries loses 1 - 2 r W at least.
+  of radius r, the absolute score of the mean is at most r W and each of its entries loses at least 1 - 2 r W.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.summing import total
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
@@ -31,32 +32,42 @@ from aidlearn.linear.aggregated.hinge_rows import EPS
 from aidlearn.numerics import Float, Int
 from aidlearn.semisupervised import branch_and_bound, miqp
 from aidlearn.semisupervised.aggregated import Aggregated, Balance, ClusterSums
-from aidlearn.semisupervised.branch_and_bound import CUT, FREE, Cut, SemiSupervisedRows
+from aidlearn.semisupervised.branch_and_bound import CUT, FREE, Cut, SearchLimits, SemiSupervisedRows
 
-CLOSED = 1e-6
-"""Relative gap at which the branch and bound counts an aggregated problem as solved."""
-NODE_WORK = 2e7
-"""Nodes times squared rows that one aggregated problem is allowed by default."""
-FEWEST_NODES, MOST_NODES = 30, 2000
-"""Nodes that it is allowed whatever its size."""
-PATIENCE = 4
-"""Factor on the nodes of the search that proves a bound, and on that factor each time they were not enough."""
-ON_MARGIN = 8
-"""Roundings within which a labelled entry lies on its margin, and so in both regions."""
-MEAN_ROUNDINGS = 8
-"""Of the mean of a cluster, for each attribute."""
+
+@dataclass(frozen=True)
+class SemiSupervisedProcedure:
+    """Limits of searches, and roundings."""
+
+    closed_gap: float = 1e-6
+    """Guess. Relative gap at which the branch and bound has solved an aggregated problem."""
+    node_work: float = 2e7
+    """Guess. Maximum of nodes times squared rows of one aggregated problem, by default."""
+    fewest_nodes: int = 30
+    """Guess. Minimum of that limit on nodes."""
+    most_nodes: int = 2000
+    """Guess. Maximum of that limit on nodes."""
+    patience: int = 4
+    """Guess. Factor on the nodes of the search that proves a bound; it is squared, cubed, ... if they are too few."""
+    on_margin: float = 8.0
+    """Roundings within which a labelled entry lies on its margin, and so in both regions."""
+    mean_roundings: float = 8.0
+    """Roundings of the mean of a cluster, for each attribute."""
+
+
+SETTINGS = SemiSupervisedProcedure()
 
 
 @dataclass(frozen=True)
 class Bisection(Trial):
-    """A trial that also halves some clusters: entries beyond the mean in a direction leave their cluster."""
+    """A trial that also halves some clusters: entries beyond the mean in a given direction leave their cluster."""
 
     clusters: Int = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     means: Float = field(default_factory=lambda: np.empty((0, 0)))
     directions: Float = field(default_factory=lambda: np.empty((0, 0)))
 
     def halves(self, chunk: Chunk) -> NDArray[np.int8]:
-        """The half of its cluster that each entry lies in; -1 in clusters that stay."""
+        """Return the half of its cluster that each entry lies in; -1 in clusters that are not halved."""
         assert chunk.labels is not None
         if len(self.clusters) == 0:
             return np.full(chunk.n_entries, -1, dtype=np.int8)
@@ -70,42 +81,42 @@ class Bisection(Trial):
 
 @dataclass(frozen=True)
 class SemiSupervisedSettings:
-    """Which semi-supervised SVM is to be solved, and how."""
+    """Parameters of a semi-supervised SVM and options of its solution."""
 
     C: float
     """Weight of the losses of labelled entries (M_l in the paper)."""
     C_unlabeled: float
-    """Weight of the losses of the others (M_u)."""
+    """Weight of the losses of unlabelled entries (M_u)."""
     start_method: Callable[[SemiSupervised], Start]
-    """Draws the initial clusters; labelled entries of different classes, and unlabelled ones, never share one."""
+    """Function that draws the initial clusters; entries of different classes or without a label never share one."""
     balance: bool = False
-    """Whether the mean score of the unlabelled entries has to be the mean label of the labelled ones."""
+    """Whether the mean score of the unlabelled entries must be the mean label of the labelled entries."""
     certify: bool = False
     """Whether to bound the original problem by three states, and to split until the bound meets the objective."""
     node_limit: int | None = None
-    """Nodes of one branch and bound."""
+    """Maximum nodes of one branch and bound."""
     initial_rate: float | None = None
     solver: str = "auto"
-    """Of aggregated problems: "auto" is our branch and bound, "miqp" SCIP, without a limit on nodes by default."""
+    """Solver of aggregated problems: "auto" is our branch and bound, "miqp" is SCIP (by default without node limit)."""
 
 
 @dataclass(frozen=True)
 class _Extent:
-    """Radius of unlabelled clusters around their means, and the way to the entry furthest out."""
+    """Radii of unlabelled clusters around their means, and the vectors to the entries furthest out."""
 
     radius: Float
     furthest: Float
 
 
 class SemiSupervised(Problem):
-    """The four components; the target of an entry is its label, -1 or 1, or 0 if it has none.
+    """The four components; the target of an entry is its label, -1 or 1, or 0 if it is unlabelled.
 
     Parameters
     ----------
     run : Run
     settings : SemiSupervisedSettings
     rng : Generator
-        Of the start.
+        Random numbers of the start.
     """
 
     n_regions = 4
@@ -116,13 +127,13 @@ class SemiSupervised(Problem):
         super().__init__(run)
         self.n_attributes = run.n_attributes
         self.settings, self.rng = settings, rng
-        self._patience = PATIENCE
+        self._patience = SETTINGS.patience
         self._n_clusters_halved = 0
 
     # 1. Aggregated data
 
     def aggregate(self, chunk: Chunk, labels: NDArray[Any], n_clusters: int) -> Float:
-        """The columns of :class:`ClusterSums`."""
+        """Return the columns of :class:`ClusterSums`."""
         sums = np.empty((n_clusters, self.n_attributes + 2))
         sums[:, :-2] = chunk.sums_by(labels, n_clusters, chunk.weight)
         sums[:, -2] = np.bincount(labels, weights=chunk.weight, minlength=n_clusters)
@@ -139,12 +150,12 @@ class SemiSupervised(Problem):
     def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
         small = self.aggregated(clusters.sums)
         n_rows = len(small.rows.weight)
-        nodes = self.settings.node_limit or int(np.clip(NODE_WORK / n_rows**2, FEWEST_NODES, MOST_NODES))
-        limits = branch_and_bound.Limits(CLOSED, nodes, accuracy.deadline)
+        affordable = int(np.clip(SETTINGS.node_work / n_rows**2, SETTINGS.fewest_nodes, SETTINGS.most_nodes))
+        nodes = self.settings.node_limit or affordable
+        limits = SearchLimits(SETTINGS.closed_gap, nodes, accuracy.deadline)
         known = None if incumbent is None else small.coordinates(incumbent.point)
         if self.settings.solver == "miqp":
-            unhurried = replace(limits, nodes=self.settings.node_limit or -1)
-            found = miqp.search(small.rows, unhurried, known)
+            found = miqp.search(small.rows, replace(limits, nodes=self.settings.node_limit or -1), known)
         else:
             found = branch_and_bound.search(small.rows, limits, known)
         point = small.point(found.v, found.b)
@@ -155,7 +166,7 @@ class SemiSupervised(Problem):
         return Solution(point, max(lower_bound, found.root_bound), verified=found.settled, to_split=to_split)
 
     def aggregated(self, sums: Float) -> Aggregated:
-        """Rows of the aggregated problem: labelled clusters first."""
+        """Return the aggregated problem; its labelled rows are the first."""
         settings, data = self.settings, ClusterSums.of(sums)
         weight, sign = data.weight, data.labels
         labelled = np.flatnonzero((sign != 0) & (weight > 0))
@@ -165,7 +176,7 @@ class SemiSupervised(Problem):
         intercept = None
         centred = which
         if settings.balance and len(unlabelled):
-            # The mean score of the unlabelled entries is fixed: it is the intercept once they are centred.
+            # The mean score of the unlabelled entries is fixed; once they are centred, it is the intercept.
             centred = unlabelled
             intercept = float(data.signed.sum() / weight[labelled].sum())
         centre = data.attributes[centred].sum(axis=0) / weight[centred].sum()
@@ -182,19 +193,10 @@ class SemiSupervised(Problem):
         return Aggregated(rows, unlabelled, centre, basis)
 
     def balance_of_source(self) -> Balance | None:
-        """The balance that all entries ask for (None: no balance)."""
+        """Return the balance constraint of all entries, by one pass (None: no balance)."""
         if not self.settings.balance:
             return None
-        total = np.zeros((2, self.n_attributes + 2))
-
-        def measure(chunk: Chunk, state: Any) -> tuple[Float, None]:
-            return self.aggregate(chunk, (chunk.y != 0).astype(np.int32), 2), None
-
-        def collect(sums: Float) -> None:
-            total[:] += sums
-
-        self.run.map(measure, collect=collect)
-        free, known = total
+        free, known = total(self.run, lambda chunk: self.aggregate(chunk, (chunk.y != 0).astype(np.int32), 2))
         return Balance(free[:-2] / free[-2], float(known[-1] / known[-2])) if free[-2] > 0 else None
 
     # Checkpoints
@@ -213,10 +215,10 @@ class SemiSupervised(Problem):
         clusters: Clusters,
         small: Aggregated,
         incumbent: Incumbent | None,
-        limits: branch_and_bound.Limits,
+        limits: SearchLimits,
         point: Float,
     ) -> tuple[float, Bisection | None]:
-        """A bound on the original problem, and what to halve so that it can rise (None: nothing is left to do)."""
+        """Return a bound on the original problem, and the clusters to halve to raise it (None: none is left)."""
         extent = self._extent(clusters)
         value = min(self._simple_value(small.rows), math.inf if incumbent is None else incumbent.objective)
         weight = small.rows.weight[len(small.rows.labels) :]
@@ -225,8 +227,8 @@ class SemiSupervised(Problem):
         cut = Cut(radius * largest, weight * np.maximum(0.0, 1.0 - 2 * radius * largest))
         found = branch_and_bound.bound(small.rows, cut, value, limits)
         if found.spent and self.settings.node_limit is None:
-            # The search and not the size of the clusters limits the bound: search longer next time.
-            self._patience *= PATIENCE
+            # The search, not the size of the clusters, limits the bound: search longer next time.
+            self._patience *= SETTINGS.patience
             return found.bound, Bisection([point], 2)
         to_halve = radius > 0
         if found.bounding is not None:
@@ -235,7 +237,7 @@ class SemiSupervised(Problem):
             to_blame = to_halve & ((leaf.states == CUT) | undecided)
             to_halve = to_blame if to_blame.any() else to_halve
         which = small.unlabelled[to_halve]
-        # Copies of one row whose mean was rounded cannot be halved.
+        # Copies of one row cannot be halved, although rounding of their mean gives them a radius.
         stuck = clusters.n_clusters == self._n_clusters_halved
         self._n_clusters_halved = clusters.n_clusters
         if len(which) == 0 or stuck:
@@ -244,7 +246,7 @@ class SemiSupervised(Problem):
         return found.bound, Bisection([point], 2, which, means, extent.furthest[which])
 
     def _simple_value(self, rows: SemiSupervisedRows) -> float:
-        """Objective of the best hyperplane with w = 0, the same for any clustering."""
+        """Return the objective of the best hyperplane with w = 0, which does not depend on the clusters."""
         n = len(rows.labels)
         labelled, unlabelled = rows.weight[:n], rows.weight[n:].sum()
         options = [1.0, -1.0] if rows.intercept is None else [rows.intercept]
@@ -254,7 +256,7 @@ class SemiSupervised(Problem):
         )
 
     def _extent(self, clusters: Clusters) -> _Extent:
-        """Radii of the unlabelled clusters, in one pass."""
+        """Compute the radii of the unlabelled clusters, by one pass."""
         data = ClusterSums.of(clusters.sums)
         means = data.attributes / np.where(data.weight > 0, data.weight, 1.0)[:, None]
         radius = np.zeros(clusters.n_clusters)
@@ -277,8 +279,8 @@ class SemiSupervised(Problem):
 
         clusters.map(measure, collect)
         size = np.abs(means).max(axis=1, initial=0.0)
-        # What rounding of the mean may have hidden; duplicates of one row are a point.
-        rounding = MEAN_ROUNDINGS * EPS * size * math.sqrt(means.shape[1])
+        # Radii allow for rounding of the mean; duplicates of one row have none.
+        rounding = SETTINGS.mean_roundings * EPS * size * math.sqrt(means.shape[1])
         alone = clusters.counts == 1
         return _Extent(np.where(alone | (radius <= rounding), 0.0, radius + rounding), furthest)
 
@@ -288,16 +290,17 @@ class SemiSupervised(Problem):
         return solution.to_split
 
     def one_region(self, solution: Solution, gap: float, tol: float) -> Status | None:
-        """A local optimum, and not more, unless the bound says so."""
+        """Report a local optimum, unless the bound proves a global one."""
         if gap <= tol:
             return Status.certified
         return Status.one_region if solution.verified and solution.to_split is None else None
 
     def scores(self, chunk: Chunk, point: Float) -> Float:
+        """Return the scores of the entries of a chunk."""
         return (chunk @ point[:-1]) + point[-1]
 
     def loss_weights(self, chunk: Chunk) -> Float:
-        """Factor on the loss of each entry."""
+        """Return the factor on the loss of each entry."""
         return chunk.weight * np.where(chunk.y != 0, self.settings.C, self.settings.C_unlabeled)
 
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
@@ -309,9 +312,9 @@ class SemiSupervised(Problem):
             z = self.scores(chunk, point)
             slack = 1.0 - np.where(labelled, chunk.y * z, np.abs(z))
             objectives[k] = weight @ np.maximum(slack, 0.0)
-            # Labelled: below or beyond the margin. Unlabelled: the same on either side of the hyperplane.
+            # Labelled entries lie inside or outside the margin, unlabelled ones also on either side of the hyperplane.
             region = (slack > 0).astype(np.int8) + 2 * (~labelled & (z > 0)).astype(np.int8)
-            region[(weight == 0) | (labelled & (np.abs(slack) <= ON_MARGIN * EPS))] = -1
+            region[(weight == 0) | (labelled & (np.abs(slack) <= SETTINGS.on_margin * EPS))] = -1
             regions.append(region)
         if isinstance(trial, Bisection):
             regions.append(trial.halves(chunk))

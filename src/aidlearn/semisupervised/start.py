@@ -1,7 +1,7 @@
 """Initial clusters of the semi-supervised SVM: k-means on the features of the unlabelled entries (paper, section 4).
 
-Labelled entries stay alone, unless there are many: then those near the margin of the labelled problem do, and the
-others of each class are binned by their distance to it.
+Labelled entries stay single, unless there are many: then only those near the margin of the labelled problem do, and
+the others of each class are binned by their distance from it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import kmeans_plusplus
 
+from aidlearn.data.passes.summing import fold, total
 from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.data.rows.chunk import Chunk, join
 from aidlearn.engine.clusters import Clusters
@@ -27,26 +28,39 @@ from aidlearn.numerics import Float
 from aidlearn.semisupervised.aggregated import ClusterSums
 from aidlearn.semisupervised.problem import SemiSupervised
 
-MANY_LABELLED = 1000
-"""Up to this number labelled entries are never clustered: ten clusters of a hundred cost 2-11 points of accuracy."""
-BINS = 100
-"""Clusters by distance of each class, where labelled entries are clustered."""
-SEEDING = 2000
-"""Entries among which the first centres are chosen."""
-MANY_ENTRIES = 10_000
-"""From this number on the smaller initial rate is taken."""
-INITIAL_RATE, INITIAL_RATE_OF_MANY = 0.01, 0.0001
-"""Initial clusters over entries, by default."""
-FEWEST_CLUSTERS = 10
-SUPERVISED_GAP, SUPERVISED_ITERATIONS = 1e-3, 10
-"""When the labelled problem is solved well enough to cluster its entries."""
+
+@dataclass(frozen=True)
+class StartSettings:
+    """Numbers of initial clusters."""
+
+    many_labelled: int = 1000
+    """Up to this number labelled entries stay single: ten clusters of a hundred cost 2-11 points of accuracy."""
+    bins: int = 100
+    """Guess. Clusters of each class, by distance, if labelled entries are clustered."""
+    seeding_entries: int = 2000
+    """Guess. Entries of the sample that the first centres are chosen from."""
+    many_entries: int = 10_000
+    """Number of entries above which the smaller initial rate applies (paper, section 4)."""
+    initial_rate: float = 0.01
+    """Initial clusters over entries, by default."""
+    initial_rate_of_many: float = 0.0001
+    """Initial clusters over many entries, by default."""
+    fewest_clusters: int = 10
+    """Guess. Minimum number of initial clusters."""
+    supervised_gap: float = 1e-3
+    """Guess. Relative gap of the labelled problem that clusters labelled entries."""
+    supervised_iterations: int = 10
+    """Guess. Maximum iterations on the labelled problem."""
+
+
+SETTINGS = StartSettings()
 
 SemiSupervisedStart = Callable[[SemiSupervised], Start]
 
 
 @dataclass(frozen=True)
 class _Labelled:
-    """Group of each labelled entry (in order) and whether it stays alone, drawn around a hyperplane if there is one."""
+    """The group of each labelled entry, whether it stays single, and the hyperplane that groups are drawn around."""
 
     groups: NDArray[np.int32]
     alone: NDArray[np.bool_]
@@ -56,17 +70,17 @@ class _Labelled:
 
 @dataclass(frozen=True)
 class _Gathered:
-    """What the start has to see at once."""
+    """The entries that the start holds in memory."""
 
     labelled: Chunk
     candidates: Chunk
     """A random sample of the unlabelled entries with a weight."""
     labelled_before: list[int]
-    """Labelled entries before each chunk."""
+    """Number of labelled entries before each chunk."""
 
 
-def by_kmeans(iterations: int, careful: bool) -> SemiSupervisedStart:
-    """K-means on the features; ``careful`` spreads the first centres (k-means++), otherwise they are random entries."""
+def by_kmeans(iterations: int, spread: bool) -> SemiSupervisedStart:
+    """Cluster by k-means on the features; ``spread`` first centres are those of k-means++, others are random."""
 
     def start(problem: SemiSupervised) -> Start:
         gathered = _gather(problem)
@@ -76,10 +90,12 @@ def by_kmeans(iterations: int, careful: bool) -> SemiSupervisedStart:
         centres = np.zeros((1, problem.n_attributes))
         if candidates.n_entries:
             n = problem.run.n_entries
-            rate = problem.settings.initial_rate or (INITIAL_RATE if n <= MANY_ENTRIES else INITIAL_RATE_OF_MANY)
-            k = min(candidates.n_entries, max(FEWEST_CLUSTERS, round(rate * n)))
+            default = SETTINGS.initial_rate if n <= SETTINGS.many_entries else SETTINGS.initial_rate_of_many
+            rate = problem.settings.initial_rate or default
+            k = min(candidates.n_entries, max(SETTINGS.fewest_clusters, round(rate * n)))
             late = time.monotonic() > problem.run.deadline
-            centres = _first_centres(problem, candidates, min(k, FEWEST_CLUSTERS) if late else k, careful and not late)
+            k = min(k, SETTINGS.fewest_clusters) if late else k
+            centres = _first_centres(problem, candidates, k, spread and not late)
             for _ in range(iterations - 1):
                 if time.monotonic() > problem.run.deadline:
                     break
@@ -90,7 +106,7 @@ def by_kmeans(iterations: int, careful: bool) -> SemiSupervisedStart:
 
 
 def from_labels(labels: Any) -> SemiSupervisedStart:
-    """Clusters of the unlabelled entries as given (labels of labelled entries matter within their class)."""
+    """Take clusters from the user; entries of different classes or without a label never share one."""
 
     def start(problem: SemiSupervised) -> Start:
         source: Any = problem.source
@@ -107,16 +123,15 @@ def from_labels(labels: Any) -> SemiSupervisedStart:
 
 
 def _gather(problem: SemiSupervised) -> _Gathered:
-    """In two passes: how many entries are unlabelled, then the labelled ones and the sample."""
+    """Count the unlabelled entries by one pass; collect the labelled entries and the sample by a second one."""
     run = problem.run
     n_free = [0]
 
-    def count(chunk: Chunk, state: Any) -> tuple[int, None]:
-        return int(((chunk.y == 0) & (chunk.weight > 0)).sum()), None
+    def count(chunk: Chunk) -> int:
+        return int(((chunk.y == 0) & (chunk.weight > 0)).sum())
 
-    run.map(count, collect=lambda value: n_free.append(n_free[-1] + value))
-    total = n_free[-1]
-    chosen = np.sort(problem.rng.choice(total, min(total, SEEDING), replace=False))
+    fold(run, count, lambda value: n_free.append(n_free[-1] + value))
+    chosen = np.sort(problem.rng.choice(n_free[-1], min(n_free[-1], SETTINGS.seeding_entries), replace=False))
     labelled: list[Chunk] = []
     candidates: list[Chunk] = []
 
@@ -134,8 +149,8 @@ def _gather(problem: SemiSupervised) -> _Gathered:
     return _Gathered(join(labelled), join(candidates), before)
 
 
-def _first_centres(problem: SemiSupervised, candidates: Chunk, k: int, careful: bool) -> Float:
-    if careful and k < candidates.n_entries:
+def _first_centres(problem: SemiSupervised, candidates: Chunk, k: int, spread: bool) -> Float:
+    if spread and k < candidates.n_entries:
         _, chosen = kmeans_plusplus(candidates.X, k, random_state=int(problem.rng.integers(2**31)))
     else:
         chosen = problem.rng.choice(candidates.n_entries, k, replace=False)
@@ -143,48 +158,41 @@ def _first_centres(problem: SemiSupervised, candidates: Chunk, k: int, careful: 
 
 
 def _nearest(chunk: Chunk, centres: Float, squares: Float) -> NDArray[np.int32]:
-    """Index of the nearest centre of each entry."""
-    products = chunk @ centres.T
-    return (squares - 2 * products).argmin(axis=1).astype(np.int32)
+    """Return the number of the nearest centre of each entry."""
+    return (squares - 2 * (chunk @ centres.T)).argmin(axis=1).astype(np.int32)
 
 
 def _lloyd(problem: SemiSupervised, centres: Float) -> Float:
-    """One Lloyd iteration on the unlabelled entries, in one pass; centres without entries disappear."""
-    k = len(centres)
+    """Run one Lloyd iteration on the unlabelled entries, by one pass; centres without entries disappear."""
     squares = np.einsum("ij,ij->i", centres, centres)
-    total = np.zeros((k, problem.n_attributes + 2))
 
-    def measure(chunk: Chunk, state: Any) -> tuple[Float, None]:
+    def measure(chunk: Chunk) -> Float:
         free = chunk.select(np.flatnonzero(chunk.y == 0))
-        return problem.aggregate(free, _nearest(free, centres, squares), k), None
+        return problem.aggregate(free, _nearest(free, centres, squares), len(centres))
 
-    def collect(value: Float) -> None:
-        total[:] += value
-
-    problem.run.map(measure, collect=collect)
-    sums = ClusterSums.of(total)
+    sums = ClusterSums.of(total(problem.run, measure))
     return sums.means(np.flatnonzero(sums.weight > 0))
 
 
 def _labelled_groups(problem: SemiSupervised, labelled: Chunk) -> _Labelled:
     n = labelled.n_entries
-    if n <= MANY_LABELLED:
+    if n <= SETTINGS.many_labelled:
         return _Labelled(np.zeros(n, dtype=np.int32), np.ones(n, dtype=bool), 1)
     rows = ArraySource(labelled.X, labelled.y, labelled.weight)
     supervised = svm_problem(problem.run.of(rows), problem.settings.C, problem.rng)
-    point = aid(supervised, Limits(tol=SUPERVISED_GAP, max_iter=SUPERVISED_ITERATIONS)).point
+    point = aid(supervised, Limits(SETTINGS.supervised_gap, SETTINGS.supervised_iterations)).point
     balance = problem.balance_of_source()
     if balance is not None:
         point = balance.point(point[:-1])
     slack = 1.0 - labelled.y * problem.scores(labelled, point)
     alone = np.zeros(n, dtype=bool)
-    alone[np.argsort(np.abs(slack), kind="stable")[:MANY_LABELLED]] = True
-    groups = np.zeros(n, dtype=np.int32)
+    alone[np.argsort(np.abs(slack), kind="stable")[: SETTINGS.many_labelled]] = True
+    groups, bins = np.zeros(n, dtype=np.int32), SETTINGS.bins
     for side, positive in enumerate((False, True)):
         members = np.flatnonzero(((labelled.y > 0) == positive) & ~alone)
         order = np.argsort(slack[members], kind="stable")
-        groups[members[order]] = side * BINS + (np.arange(len(members)) * BINS // max(1, len(members)))
-    return _Labelled(groups, alone, 2 * BINS, point)
+        groups[members[order]] = side * bins + (np.arange(len(members)) * bins // max(1, len(members)))
+    return _Labelled(groups, alone, 2 * bins, point)
 
 
 def _build(problem: SemiSupervised, labelled: _Labelled, before: list[int], centres: Float) -> Start:

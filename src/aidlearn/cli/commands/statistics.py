@@ -16,7 +16,7 @@ from aidlearn.cli.words import console
 
 if TYPE_CHECKING:
     from aidlearn.data.tables.files import FileSource
-    from aidlearn.inference.hypotheses import TestResult
+    from aidlearn.inference.hypotheses import HypothesisTest
     from aidlearn.inference.summary import Summary
 
 SE_OPTIONS = {
@@ -117,7 +117,7 @@ def compare(
         console().print(Text(f"\n{test}"))
 
 
-def tests_between(summaries: list[Summary]) -> list[TestResult]:
+def tests_between(summaries: list[Summary]) -> list[HypothesisTest]:
     """The tests that a set of summaries allows; an error that says why there is none."""
     from aidlearn.inference.hypotheses import equal_slopes, likelihood_ratio_test
 

@@ -1,1 +1,1 @@
-"""Kernel machines and the semi-supervised SVM."""
+"""Estimators: kernel SVM, kernel support vector regression and the semi-supervised SVM."""

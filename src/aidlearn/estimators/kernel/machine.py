@@ -1,9 +1,10 @@
-"""What kernel machines share: kernel, rows and memory, the certified fit of one machine, scores of its expansion."""
+"""The base of kernel machines: kernel, rows and memory, the certified fit of one machine, scores of its expansion."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -25,27 +26,37 @@ from aidlearn.estimators.base import AIDEstimator
 from aidlearn.estimators.checks import check_number, generator
 from aidlearn.estimators.fitting import Fitted, fit_problem
 from aidlearn.estimators.kernel.one_against_one import Plane
-from aidlearn.kernel.careful import UNIT, more_digits
 from aidlearn.kernel.dual import best_intercept
 from aidlearn.kernel.functions import Kernel
-from aidlearn.kernel.matrix import CHECKED_ROWS, check_kernel_matrix, check_whole_matrix
+from aidlearn.kernel.matrix import SETTINGS as CHECKS
+from aidlearn.kernel.matrix import check_kernel_matrix, check_whole_matrix
 from aidlearn.kernel.nystroem import LandmarkSource, landmark_features, landmark_map
-from aidlearn.kernel.problem import KernelHinge, KernelSettings
-from aidlearn.kernel.rows import COMPILED_ROWS, KernelRows, expansion_scores, kernel_rows
+from aidlearn.kernel.precise import UNIT, in_long_double
+from aidlearn.kernel.problem import KernelHinge, KernelSettings, StartMethod
+from aidlearn.kernel.rows import SETTINGS as ROWS
+from aidlearn.kernel.rows import KernelRows, expansion_scores, kernel_rows
 from aidlearn.kernel.solvers import SOLVERS
 from aidlearn.kernel.start import METHODS, given
-from aidlearn.kernel.stored import kernel_of, kernel_values
 from aidlearn.kernel.values import KernelPoint
 from aidlearn.linear.aggregated.hinge_rows import EPS
 from aidlearn.linear.start.user_labels import cluster_codes
 from aidlearn.numerics import Float, Int
 
-LONGEST = 1e75
-"""Length of a row in the space of the kernel: fourth powers of it are finite."""
-LARGE_BOX = 300.0
-"""From this C (times weight, over the size of targets) on kernel values are float64 throughout."""
-UNRELIABLE = 1e-2
-"""Part of the objective that rounding may reach before a fit warns."""
+
+@dataclass(frozen=True)
+class MachineSettings:
+    """Numerical limits of a fit."""
+
+    longest_row: float = 1e75
+    """Maximum length of a row in the space of the kernel: its fourth power is finite."""
+    large_box: float = 300.0
+    """Guess. Beyond this C (times weight, over the size of targets) kernel values are float64 throughout, as the
+    errors of float32 scores are multiplied by it."""
+    unreliable: float = 1e-2
+    """Guess. Part of the objective above which its rounding error causes a warning."""
+
+
+SETTINGS = MachineSettings()
 
 
 class KernelMachine(AIDEstimator):
@@ -69,28 +80,27 @@ class KernelMachine(AIDEstimator):
     _expansion: Float
     """Coefficients of the support vectors, one column per machine."""
     _offsets: Float
-    """Intercepts that belong to the expansion."""
+    """Intercepts of the expansion."""
 
     def _refuse_elsewhere(self, X: Any) -> None:
         if isinstance(X, DataSource) or is_elsewhere(X):
             raise ValueError(
-                f"{type(self).__name__} takes arrays, sparse matrices and tables, neither a path, a Dask collection "
-                "nor a DataSource."
+                f"{type(self).__name__} takes arrays, sparse matrices and tables, but no path, Dask collection or "
+                "DataSource."
             )
 
     def _rows(self, kernel: Kernel, X: Any, n_jobs: int, largest_box: float) -> KernelRows:
-        """Rows with the way their kernel is computed."""
-        # Errors of float32 scores count as often as the box is large.
-        tol = 0.0 if largest_box > LARGE_BOX else self.tol
+        """Return the rows, with float32 kernel values where these are accurate enough."""
+        tol = 0.0 if largest_box > SETTINGS.large_box else self.tol
         compiled = {"smo": True, "libsvm": False}.get(self.solver)
         rows = kernel_rows(kernel, X, n_jobs, tol, compiled)
         with np.errstate(over="ignore", invalid="ignore"):
-            if not rows.lengths.max(initial=0.0) < LONGEST:
+            if not rows.lengths.max(initial=0.0) < SETTINGS.longest_row:
                 raise ValueError("Values of this kernel are too large for float64: scale X, or choose a smaller gamma.")
         return rows
 
-    def _settings(self, rows: KernelRows, here: Any = slice(None)) -> KernelSettings:
-        """How the machine of the rows ``here`` is to be solved."""
+    def _settings(self, rows: KernelRows, here: Int | slice = slice(None)) -> KernelSettings:
+        """Return the options of the machine of the rows ``here``."""
         return KernelSettings(
             solver=SOLVERS["smo" if rows.compiled else self.solver],
             start_method=self._start_method(here),
@@ -103,14 +113,14 @@ class KernelMachine(AIDEstimator):
     def _certified(
         self, problem: KernelHinge, checkpoint: Checkpoint | None, n_left: int = 1
     ) -> tuple[Fitted, KernelPoint]:
-        """Solve one of ``n_left`` machines; its objective is that of the point, in float64 and rounded up."""
+        """Solve one of ``n_left`` machines; its objective is computed in float64 and rounded up."""
         fit = fit_problem(problem, self._limits(problem.run, n_left), self._callbacks(), checkpoint=checkpoint)
         result = fit.result
         point: KernelPoint = result.point
         point = point if point.exact else problem.values.recomputed(point)
         result.objective = problem.values.reached(point)
         fewer = 1.0 if point.reached is None else UNIT / EPS
-        if fewer * problem.values.square_error(point) > UNRELIABLE * result.objective:
+        if fewer * problem.values.square_error(point) > SETTINGS.unreliable * result.objective:
             warnings.warn(
                 "The values of this kernel are so large that rounding hides the objective: centre and scale X, or "
                 "choose a smaller gamma or degree.",
@@ -120,37 +130,34 @@ class KernelMachine(AIDEstimator):
         return fit, point
 
     def _reconsider(self, result: Result) -> None:
-        """Bound and status beside the objective that was computed last."""
+        """Update bound and status to a new objective."""
         result.judge()
         result.lower_bound = max(result.lower_bound, 0.0)
         if result.status in (Status.gap, Status.numerical):
             result.status = Status.gap if result.gap <= self.tol else Status.numerical
 
-    @staticmethod
-    def _slopes(kernel: Kernel, X: Any, coef: Float) -> Float:
-        """Of the linear kernel, from the coefficients of all rows."""
-        used = np.flatnonzero(coef)
-        wide = more_digits(X)
-        if wide is None:
-            return np.asarray(kernel.centred(X[used]).T @ coef[used])
-        centred = wide[used] if kernel.centre is None or sparse.issparse(X) else wide[used] - kernel.centre
-        return np.asarray(centred.T @ coef[used], dtype=np.float64)
+    def _plane(
+        self, kernel: Kernel, X: Any, coef: Float, y: Float, box: Float, edge: Float, result: Result | None
+    ) -> Plane:
+        """Return the hyperplane of the linear kernel with the best intercept; its objective goes to the result.
 
-    def _plane(self, slopes: Float, X: Any, y: Float, box: Float, edge: Float, result: Result | None) -> Plane:
-        """The hyperplane with the best intercept, and its objective (rounded up) as that of the result.
-
-        Scores of the expansion keep digits that scores of the features lose where columns have large offsets; what is
-        reported belongs to what is returned. Entries may be both sides of the rows of X.
+        If columns have large offsets, scores of the features have fewer digits than those of the expansion: the
+        reported objective is therefore that of the returned hyperplane, rounded up. X may have two entries per row.
         """
-        sides = len(y) // X.shape[0]
-        wide = more_digits(X)
+        sides, used = len(y) // X.shape[0], np.flatnonzero(coef)
+        wide = in_long_double(X)
+        if wide is None:
+            slopes = np.asarray(kernel.centred(X[used]).T @ coef[used])
+        else:
+            centred = wide[used] if kernel.centre is None or sparse.issparse(X) else wide[used] - kernel.centre
+            slopes = np.asarray(centred.T @ coef[used], dtype=np.float64)
         scores = np.tile(linear_scores(X, slopes[None], 0.0)[:, 0] if wide is None else wide @ slopes, sides)
         plane = Plane(slopes, best_intercept(scores, y, box, edge))
         if result is not None and result.objective > 0:
             z = edge - y * (scores + plane.intercept)
             size = np.tile(linear_scores(abs(X), np.abs(slopes)[None], abs(plane.intercept))[:, 0], sides)
             error = (4.0 * EPS if wide is None else (X.shape[1] + 4.0) * UNIT) * (size + np.abs(edge))
-            if sides > 1:  # the edge of a tube was rounded when its width was taken from the target
+            if sides > 1:  # the edge of a tube is a rounded difference of target and width
                 error = error + EPS * np.abs(edge)
             losses = float(np.sum(box * np.maximum(0.0, z + error)))
             reached = 0.5 * float(slopes @ slopes) + losses
@@ -158,34 +165,27 @@ class KernelMachine(AIDEstimator):
             self._reconsider(result)
         return plane
 
-    def _landmarks(self, rows: KernelRows) -> tuple[Int, Float]:
-        """Rows that the kernel is approximated by, and the map to their features."""
-        n_landmarks = min(int(self.n_components), rows.n)
-        landmarks = np.sort(generator(self.random_state).choice(rows.n, n_landmarks, replace=False))
-        return landmarks, landmark_map(rows, landmarks)
-
-    def _landmark_source(self, rows: KernelRows, y: Float, box: Float, landmarks: Int, mapping: Float) -> DataSource:
-        """All rows as features of the landmarks, kept where memory allows it."""
-        if rows.n * len(landmarks) * np.dtype(rows.dtype).itemsize > parse_bytes("memory_limit", self.memory_limit):
-            return LandmarkSource(rows, landmarks, mapping, y, box)
-        features = landmark_features(rows, landmarks, mapping, np.arange(rows.n))
-        return ArraySource(features, y, box, rows.n_jobs)
-
-    def _approximated(
+    def _on_landmarks(
         self,
-        problem: Problem,
         rows: KernelRows,
-        landmarks: Int,
-        mapping: Float,
+        y: Float,
+        box: Float,
+        problem_of: Callable[[DataSource], Problem],
         checkpoint: Checkpoint | None,
         n_left: int = 1,
     ) -> tuple[Fitted, Float, float]:
-        """The linear machine on the features of landmark rows."""
+        """Fit the linear machine on the features of landmark rows; return its coefficients and intercept."""
+        n_landmarks = min(int(self.n_components), rows.n)
+        landmarks = np.sort(generator(self.random_state).choice(rows.n, n_landmarks, replace=False))
+        mapping = landmark_map(rows, landmarks)
+        source: DataSource = LandmarkSource(rows, landmarks, mapping, y, box)
+        if rows.n * n_landmarks * np.dtype(rows.dtype).itemsize <= parse_bytes("memory_limit", self.memory_limit):
+            source = ArraySource(landmark_features(rows, landmarks, mapping, np.arange(rows.n)), y, box, rows.n_jobs)
+        problem = problem_of(source)
         fit = fit_problem(problem, self._limits(problem.run, n_left), self._callbacks(), checkpoint=checkpoint)
-        point = fit.result.point
         coef = np.zeros(rows.n)
-        coef[landmarks] = mapping @ point[:-1]
-        return fit, coef, float(point[-1])
+        coef[landmarks] = mapping @ fit.result.point[:-1]
+        return fit, coef, float(fit.result.point[-1])
 
     def _store_kernel(self, kernel: Kernel, X: Any) -> None:
         self._kernel = kernel
@@ -199,26 +199,26 @@ class KernelMachine(AIDEstimator):
         return hasattr(self, "status_")
 
     def _forget(self) -> None:
-        """Drop what an earlier fit has left: if this one fails, there is no model and not half of two."""
+        """Delete the attributes of an earlier fit, so that a failed fit leaves no mixed model."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
 
     def _scores(self, X: Any) -> Float:
-        """Scores, one column per machine."""
+        """Return scores, one column per machine."""
         check_is_fitted(self)
         checked = self._checked(X)
-        if hasattr(self, "coef_"):  # of the linear kernel; models of the first version have none
+        if hasattr(self, "coef_"):  # linear kernel; models of the first version have no coef_
             return linear_scores(checked, self.coef_, self.intercept_, self._recipe())
         rows = checked_rows(Run(feature_rows(checked, self._recipe()))).X
         with one_blas_thread():
             support = self.support_ if self._kernel.precomputed else self.support_vectors_
-            # As it was fitted, whatever the rows that are scored.
-            compiled = self.shape_fit_[0] >= COMPILED_ROWS
+            # Scores are computed as in the fit, whatever rows are scored.
+            compiled = self.shape_fit_[0] >= ROWS.compiled_rows
             threads = n_threads(self.n_jobs)
             return expansion_scores(self._kernel, rows, support, self._expansion, threads, compiled) + self._offsets
 
-    def _start_method(self, here: Any = slice(None)) -> Any:
-        """The initial clustering that ``init`` asks for, of the rows ``here``."""
+    def _start_method(self, here: Int | slice = slice(None)) -> StartMethod:
+        """Return the initial clustering of the rows ``here`` that ``init`` describes."""
         if isinstance(self.init, str) and self.init in METHODS:
             return METHODS[self.init]
         if callable(self.init):
@@ -246,7 +246,7 @@ class KernelMachine(AIDEstimator):
             raise ValueError(f"approximation must be None or 'nystroem', got {self.approximation!r}.")
 
     def _check_kernel(self, kernel: Kernel, X: Any) -> None:
-        """What is not known to be a kernel is looked at: an indefinite one has neither optimum nor bound."""
+        """Check callables and precomputed matrices: an indefinite kernel has neither optimum nor bound."""
         if kernel.precomputed and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"Precomputed matrix must be a square matrix. Input is a {X.shape[0]}x{X.shape[1]} matrix."
@@ -257,11 +257,11 @@ class KernelMachine(AIDEstimator):
         rows = np.arange(n)
         if kernel.precomputed:
             check_whole_matrix(X)
-        if n > CHECKED_ROWS:
-            rows = np.sort(generator(self.random_state).choice(n, CHECKED_ROWS, replace=False))
+        if n > CHECKS.checked_rows:
+            rows = np.sort(generator(self.random_state).choice(n, CHECKS.checked_rows, replace=False))
             warnings.warn(
-                f"The kernel was found positive semidefinite on {CHECKED_ROWS} of {n} rows only; the certificate "
-                "presumes that it is on all of them.",
+                f"The kernel was checked on {CHECKS.checked_rows} of {n} rows only; the certificate presumes that it "
+                "is positive semidefinite on all of them.",
                 stacklevel=3,
             )
         check_kernel_matrix(kernel, X, rows)
@@ -273,10 +273,10 @@ class KernelMachine(AIDEstimator):
 
 
 def file_state(model: KernelMachine) -> dict[str, Any]:
-    """What predictions need beyond parameters and fitted attributes."""
-    return {**kernel_values(model._kernel), "offsets": model._offsets}
+    """Return the values that predictions need beyond parameters and fitted attributes."""
+    return {**asdict(model._kernel), "offsets": model._offsets}
 
 
 def restored_kernel(model: KernelMachine, state: Mapping[str, Any]) -> None:
-    """Give kernel and intercepts back to a model."""
-    model._kernel, model._offsets = kernel_of(state), state["offsets"]
+    """Restore kernel and intercepts to a model."""
+    model._kernel, model._offsets = Kernel.of_values(state), state["offsets"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from aidlearn.numerics import Float, Int
 
 @dataclass(frozen=True)
 class Plane:
-    """A machine of the linear kernel in the features themselves: scores are ``x'slopes + intercept``."""
+    """A machine of the linear kernel as a hyperplane: scores are ``x'slopes + intercept``."""
 
     slopes: Float
     intercept: float
@@ -24,37 +23,38 @@ class Plane:
 
 @dataclass(frozen=True)
 class Machine:
-    """The fit of two classes: the second is positive."""
+    """The machine of two classes; the second class is positive."""
 
     fit: Fitted
     rows: Int
     coef: Float
     intercept: float
     plane: Plane | None = None
-    """Of the linear kernel only; what is returned, so that its objective is the one reported."""
+    """The hyperplane of the linear kernel, whose objective is reported; None for other kernels."""
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The rows in the expansion of any machine, grouped by class, and their coefficients."""
+class PairLayout:
+    """The support vectors of all machines, grouped by class, and their coefficients."""
 
     support: Int
     n_support: Int
     expansion: Float
-    """One column per machine; the scores of several machines are positive for their first class."""
+    """Coefficients, a column per machine; with several machines, scores are positive for the first class of a pair."""
     intercept: Float
     planes: list[Plane]
-    """Of the linear kernel, one per machine."""
+    """Hyperplanes of the linear kernel, one per machine."""
     dual_coef: Float
     """``n_classes - 1`` rows: a row of class i has its coefficient against class j in row j, or j - 1 if j > i."""
 
 
 def pairs_of(n_classes: int) -> list[tuple[int, int]]:
+    """List the pairs of classes in scikit-learn's order."""
     return list(combinations(range(n_classes), 2))
 
 
-def lay_out(machines: list[Machine], codes: Int, n_classes: int) -> Layout:
-    """Fitted machines, in the order of their pairs of classes."""
+def lay_out(machines: list[Machine], codes: Int, n_classes: int) -> PairLayout:
+    """Lay out fitted machines, which are in the order of their pairs of classes."""
     sign = 1.0 if n_classes == 2 else -1.0
     support = machines[0].rows  # ascending
     if len(machines) > 1:
@@ -69,7 +69,7 @@ def lay_out(machines: list[Machine], codes: Int, n_classes: int) -> Layout:
         expansion[place[machine.rows], k] = sign * machine.coef
     for k, row, here in _blocks(of_class, n_classes):
         dual_coef[row, here] = expansion[here, k]
-    return Layout(
+    return PairLayout(
         support=support.astype(np.int32),
         n_support=np.bincount(of_class, minlength=n_classes).astype(np.int32),
         expansion=expansion,
@@ -80,7 +80,7 @@ def lay_out(machines: list[Machine], codes: Int, n_classes: int) -> Layout:
 
 
 def expansion_of(dual_coef: Float, n_support: Int) -> Float:
-    """The expansion of a layout, from what scikit-learn shows of it."""
+    """Return the expansion of a layout from scikit-learn's ``dual_coef_`` and ``n_support_``."""
     n_classes = len(n_support)
     of_class = np.repeat(np.arange(n_classes), n_support)
     expansion = np.zeros((len(of_class), len(pairs_of(n_classes))))
@@ -90,16 +90,16 @@ def expansion_of(dual_coef: Float, n_support: Int) -> Float:
 
 
 def _blocks(of_class: Int, n_classes: int) -> Iterator[tuple[int, int, NDArray[np.bool_]]]:
-    """For both classes of each pair: the machine, the row of ``dual_coef`` and the support vectors of the class."""
+    """Iterate over both classes of each pair: the machine, the row of ``dual_coef``, the class's support vectors."""
     for k, (first, second) in enumerate(pairs_of(n_classes)):
         yield k, second - 1, of_class == first
         yield k, first, of_class == second
 
 
-def winners(scores: Float, n_classes: int) -> Any:
-    """The class that wins most machines, the first of several."""
+def winners(scores: Float, n_classes: int) -> Int:
+    """Return the class that wins most machines, the first one in a tie."""
     votes = np.zeros((scores.shape[0], n_classes))
     for k, (first, second) in enumerate(pairs_of(n_classes)):
         votes[:, first] += scores[:, k] > 0
         votes[:, second] += scores[:, k] <= 0
-    return votes.argmax(axis=1)
+    return np.asarray(votes.argmax(axis=1), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Labels of which some are not known: -1 marks a row without one (scikit-learn's semi-supervised convention)."""
+"""Labels of partly labelled rows: -1 marks an unlabelled row (scikit-learn's semi-supervised convention)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNLABELLED = -1
 
 
 def known_labels(y: Any, absent: bool = False) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Labels as an array, and which of them are known; ``absent`` ones may be missing too."""
+    """Return the labels as an array, and which of them are known; ``absent`` says that they may be missing, too."""
     if absent:
         missing = absent_values(y)
         y = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
@@ -27,13 +27,13 @@ def known_labels(y: Any, absent: bool = False) -> tuple[NDArray[Any], NDArray[np
 
 
 def encode_labels(y: Any, absent: bool = False) -> tuple[Any, NDArray[np.int64]]:
-    """Classes, and the index of each row's class; -1 for unlabelled rows."""
+    """Return the classes, and the number of each row's class; -1 for unlabelled rows."""
     labels, known = known_labels(y, absent)
     if not known.any():
         raise ValueError("Every row of y is -1, that is unlabelled; some rows of each class must have a label.")
     given = labels[known]
     if given.dtype.kind == "O":
-        given = np.array(given.tolist())  # booleans and numbers that only -1 has made objects
+        given = np.array(given.tolist())  # booleans and numbers that are objects only because of -1
     classes, found = Classes.of_labels(given)
     codes = np.full(len(labels), UNLABELLED)
     codes[known] = found
@@ -41,7 +41,7 @@ def encode_labels(y: Any, absent: bool = False) -> tuple[Any, NDArray[np.int64]]
 
 
 def check_classes(classes: Any, codes: NDArray[np.int64], weight: Float) -> None:
-    """At least two classes among the labelled rows that count."""
+    """Refuse fewer than two classes among the labelled rows with a positive weight."""
     used = np.unique(codes[(codes != UNLABELLED) & (weight > 0)])
     if len(classes) < 2 or len(used) < 2:
         hint = " (-1 marks unlabelled rows; if it is a class of your data, rename it)" if (codes < 0).any() else ""
@@ -50,6 +50,6 @@ def check_classes(classes: Any, codes: NDArray[np.int64], weight: Float) -> None
 
 
 def balancing(target: Float, weight: Float) -> Float:
-    """Factors on the weights: the smaller labelled class counts as much as the larger one."""
+    """Return factors on the weights that give the smaller labelled class the weight of the larger one."""
     positive, negative = weight[target > 0].sum(), weight[target < 0].sum()
     return np.where(target > 0, max(1.0, negative / positive), np.where(target < 0, max(1.0, positive / negative), 1.0))

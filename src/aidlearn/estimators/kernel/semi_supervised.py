@@ -33,21 +33,15 @@ from aidlearn.estimators.kernel.partial_labels import UNLABELLED, balancing, che
 from aidlearn.kernel.functions import NAMES, kernel_from
 from aidlearn.numerics import Float
 from aidlearn.semisupervised import choice, miqp
-from aidlearn.semisupervised.choice import Choice, Projection
-from aidlearn.semisupervised.features import (
-    GraphFeatures,
-    KernelFeatures,
-    LinearFeatures,
-    graph_features,
-    kernel_features,
-)
+from aidlearn.semisupervised.choice import Choice
+from aidlearn.semisupervised.features import Features, RowProjection, graph_features, kernel_features
 from aidlearn.semisupervised.picture import frame
 from aidlearn.semisupervised.problem import SemiSupervised, SemiSupervisedSettings
 from aidlearn.semisupervised.refine import refine
 from aidlearn.semisupervised.start import by_kmeans, from_labels
 
 FEATURES_SHARE = 0.7
-"""Part of a time limit after which features of a graph are made do with what there is."""
+"""Guess. Part of a time limit after which features are approximated by what there is."""
 
 
 class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator):
@@ -113,8 +107,8 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         self._check_parameters()
         if isinstance(X, DataSource) or is_elsewhere(X):
             raise ValueError(
-                "SemiSupervisedSVC takes arrays, sparse matrices and tables, neither a path, a Dask collection "
-                "nor a source."
+                "SemiSupervisedSVC takes arrays, sparse matrices and tables, but no path, Dask collection or "
+                "DataSource."
             )
         used = self._complete(X, y, sample_weight)
         codes = None
@@ -136,12 +130,12 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         return self
 
     def decision_function(self, X: Any) -> Float:
-        """Signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""
+        """Return the signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def _scores(self, X: Any) -> Float:
-        """Scores, one column per machine."""
+        """Return scores, one column per machine."""
         check_is_fitted(self)
         if self._representation is None:
             return super()._scores(X)
@@ -149,13 +143,10 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         rows = checked_rows(Run(feature_rows(checked, self._recipe()))).X
         if self._projection is not None:
             rows = self._projection.apply(rows)
-        if isinstance(self._representation, GraphFeatures):
-            columns = [self._representation.extend(rows, values) for values in self._expansion]
-            return np.column_stack(columns) + self.intercept_
         return self._representation.scores(rows, self._expansion) + self.intercept_
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on the rows that have a label; rows with y = -1 do not count."""
+        """Return the accuracy on the rows that have a label; rows with y = -1 are ignored."""
         labels, known = known_labels(y)
         if not known.any():
             raise ValueError("No row of y has a label (-1 marks unlabelled rows), so there is nothing to score.")
@@ -163,7 +154,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         return float(accuracy_score(labels[known].tolist(), self.predict(X)[known].tolist(), sample_weight=weight))
 
     def predict(self, X: Any) -> Any:
-        """Class of each row."""
+        """Predict the class of each row."""
         scores = self._scores(X)
         return class_of(self.classes_, scores)
 
@@ -190,23 +181,23 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
     def _start_method(self) -> Any:
         if isinstance(self.init, str):
             if self.init == "auto":
-                return by_kmeans(10, careful=True)
+                return by_kmeans(10, spread=True)
             if self.init == "kmeans":
-                return by_kmeans(1, careful=False)
+                return by_kmeans(1, spread=False)
         elif callable(self.init) or np.ndim(self.init) == 1:
             return from_labels(self.init)
         raise ValueError(f"init must be 'auto', 'kmeans', an array of cluster labels or a callable, got {self.init!r}.")
 
     def _features(self, rows: Any, weight: Float, codes: NDArray[np.int64], started: float) -> Any:
-        """What the linear machine works on: the rows themselves, or a factor of their kernel."""
+        """Return the rows of the linear machine: the given rows, or features of their kernel."""
         deadline = math.inf if self.time_limit is None else started + FEATURES_SHARE * self.time_limit
-        self._representation: KernelFeatures | GraphFeatures | LinearFeatures | None = None
-        self._projection: Projection | None = None
+        self._representation: Features | None = None
+        self._projection: RowProjection | None = None
         self._choice: Choice | None = None
         if hasattr(self, "choice_"):
             del self.choice_  # of an earlier fit
         if isinstance(self.kernel, str) and self.kernel == "auto":
-            kernels = choice.Kernels(rows, generator(self.random_state), deadline)
+            kernels = choice.CandidateKernels(rows, generator(self.random_state), deadline)
             self._choice, chosen = choice.choose(kernels, codes, weight, UNLABELLED)
             self.choice_: dict[str, Any] = asdict(self._choice)
             self._projection, self._representation = chosen.build()
@@ -232,12 +223,12 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         started: float,
         digest: str,
     ) -> Fitted:
-        """One class against the rest of the labelled rows: the best of ``n_init`` runs."""
+        """Fit one class against the rest of the labelled rows; return the best of ``n_init`` runs."""
         target = np.where(codes == UNLABELLED, 0.0, np.where(codes == positive, 1.0, -1.0))
         if self._balance == "cost":
             weight = weight * balancing(target, weight)
         source = ArraySource(features, target, weight, run.n_jobs)
-        # Each run has a generator of its own: one that goes on from a checkpoint does not draw its start again.
+        # Each run has its own generator, because a run from a checkpoint does not draw its start again.
         first, n_runs = generator(self.random_state), int(self.n_init)
         several = len(self.classes_) > 2 or n_runs > 1
         best: Fitted | None = None
@@ -293,10 +284,8 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
             del self.coef_  # of an earlier fit, perhaps with another kernel
         if self._representation is None:
             self.coef_ = points[:, :-1]
-        elif isinstance(self._representation, GraphFeatures):
-            self._expansion = points[:, :-1] @ self._representation.features.T
         else:
-            self._expansion = np.array([self._representation.expansion(w) for w in points[:, :-1]])
+            self._expansion = self._representation.expansion(points[:, :-1])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -12,9 +12,11 @@ from sklearn.utils.multiclass import _ovr_decision_function
 from aidlearn.data.passes.moments import checked_rows
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import ArraySource
+from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.targets import Classes, check_labels
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.engine.checkpoint import Checkpoint
+from aidlearn.engine.problem import Problem
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import class_of, generator
 from aidlearn.estimators.declared import SVCParameters, documented
@@ -102,7 +104,7 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
         assert codes is not None
         with one_blas_thread():
             rows, _, given_weight, digest = checked_rows(run, digest=self.checkpoint is not None)
-            # As in scikit-learn the factors of the classes have no part in gamma="scale".
+            # As in scikit-learn, class weights do not affect gamma="scale".
             kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, given_weight)
             weight = given_weight if factors is None else given_weight * factors[codes]
             if not (np.isfinite(weight).all() and weight.min() >= 0):
@@ -133,17 +135,18 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
         checkpoint: Checkpoint | None,
         n_left: int,
     ) -> Machine:
-        """The machine of two classes, one of so many that are still to be fitted."""
+        """Fit the machine of two classes, one of ``n_left`` machines that are still to be fitted."""
         here = np.flatnonzero(((codes == pair[0]) | (codes == pair[1])) & (weight > 0))
         y = np.where(codes[here] == pair[1], 1.0, -1.0)
         box = float(self.C) * weight[here]
         part = kernel.training_rows(X, here)
         rows = self._rows(kernel, part, run.n_jobs, float(box.max()))
         if self.approximation:
-            landmarks, mapping = self._landmarks(rows)
-            source = self._landmark_source(rows, y, box, landmarks, mapping)
-            problem = svm_problem(run.of(source), 1.0, generator(self.random_state))
-            fit, coef, intercept = self._approximated(problem, rows, landmarks, mapping, checkpoint, n_left)
+
+            def problem_of(source: DataSource) -> Problem:
+                return svm_problem(run.of(source), 1.0, generator(self.random_state))
+
+            fit, coef, intercept = self._on_landmarks(rows, y, box, problem_of, checkpoint, n_left)
         else:
             rng = generator(self.random_state)
             exact = KernelHinge(run.of(ArraySource(part, y, box)), rows, y, box, self._settings(rows, here), rng)
@@ -152,8 +155,8 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
         used = np.flatnonzero(coef)
         plane = None
         if kernel.name == "linear":
-            slopes = self._slopes(kernel, part, coef)
-            plane = self._plane(slopes, part, y, box, np.ones(len(y)), None if self.approximation else fit.result)
+            result = None if self.approximation else fit.result
+            plane = self._plane(kernel, part, coef, y, box, np.ones(len(y)), result)
         return Machine(fit, here[used], coef[used], intercept, plane)
 
     def _store_model(self, kernel: Kernel, X: Any, codes: Int, machines: list[Machine]) -> None:
@@ -167,7 +170,7 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
         self._store_kernel(kernel, X)
 
     def decision_function(self, X: Any) -> Float:
-        """Signed scores: shape (n_samples,) for two classes, else one column per class ("ovr") or pair ("ovo")."""
+        """Return signed scores: shape (n_samples,) for two classes, else a column per class ("ovr") or pair ("ovo")."""
         scores = self._scores(X)
         if scores.shape[1] == 1:
             return scores[:, 0]
@@ -176,7 +179,7 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
         return np.asarray(_ovr_decision_function(scores < 0, -scores, len(self.classes_)))
 
     def predict(self, X: Any) -> Any:
-        """Class of each row; of more than two classes the one that wins most machines."""
+        """Predict the class of each row; of more than two classes the one that wins most machines."""
         scores = self._scores(X)
         if scores.shape[1] == 1:
             return class_of(self.classes_, scores)
@@ -189,6 +192,6 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
 
 
 def restore_file_state(model: SVC, state: Mapping[str, Any]) -> None:
-    """Give it back to a model that has its fitted attributes."""
+    """Restore the values of a file to a model that has its fitted attributes."""
     restored_kernel(model, state)
     model._expansion = expansion_of(model.dual_coef_, model.n_support_)

@@ -9,21 +9,18 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from aidlearn.data.passes.moments import checked_rows
-from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.threads import one_blas_thread
-from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number, generator
 from aidlearn.estimators.declared import SVRParameters, documented
-from aidlearn.estimators.fitting import Fitted, checkpoint_of
+from aidlearn.estimators.fitting import checkpoint_of
 from aidlearn.estimators.kernel.machine import (
     KernelMachine,
     restored_kernel,
 )
 from aidlearn.estimators.linear.template import LARGE_OFFSET
 from aidlearn.kernel.functions import kernel_from
-from aidlearn.kernel.rows import KernelRows
-from aidlearn.kernel.sides import KernelTube, tube_problem
+from aidlearn.kernel.tube import KernelTube, tube_problem
 from aidlearn.linear.aggregated.hinge_rows import EPS
 from aidlearn.numerics import Float
 
@@ -101,17 +98,24 @@ class SVR(SVRParameters, RegressorMixin, KernelMachine):
             unit = float(np.abs(y_here - middle).mean()) or 1.0
             rows = self._rows(kernel, part, run.n_jobs, float(box.max()) / unit)
             if self.approximation:
-                fit, coef, intercept = self._on_landmarks(run, rows, y_here - offset, box, checkpoint)
+                epsilon, rng = float(self.epsilon), generator(self.random_state)
+                fit, coef, intercept = self._on_landmarks(
+                    rows,
+                    y_here - offset,
+                    box,
+                    lambda source: tube_problem(run.of(source), 1.0, epsilon, rng),
+                    checkpoint,
+                )
             else:
                 settings, rng = self._settings(rows, here), generator(self.random_state)
                 problem = KernelTube(run, rows, y_here - offset, box, float(self.epsilon), settings, rng, unit)
                 fit, point = self._certified(problem, checkpoint)
                 coef, intercept = problem.row_coef(point.coef), point.intercept
                 if kernel.name == "linear":
-                    slopes = self._slopes(kernel, part, coef)
-                    plane = self._plane(slopes, part, problem.y, problem.box, problem.edge, fit.result)
+                    entries = problem.y, problem.box, problem.edge
+                    plane = self._plane(kernel, part, coef, *entries, fit.result)
                 if offset and fit.result.objective > 0:
-                    # Adding it to the intercept and taking it off again rounds every prediction.
+                    # The offset is added to the intercept, which rounds every prediction.
                     fit.result.objective += 2.0 * EPS * abs(offset) * float(box.sum())
                     self._reconsider(fit.result)
         used = np.flatnonzero(coef)
@@ -126,15 +130,6 @@ class SVR(SVRParameters, RegressorMixin, KernelMachine):
         self._store_certificate([fit], False, run)
         return self
 
-    def _on_landmarks(
-        self, run: Run, rows: KernelRows, y: Float, box: Float, checkpoint: Checkpoint | None
-    ) -> tuple[Fitted, Float, float]:
-        """The linear regression on the features of landmark rows."""
-        landmarks, mapping = self._landmarks(rows)
-        source = self._landmark_source(rows, y, box, landmarks, mapping)
-        problem = tube_problem(run.of(source), 1.0, float(self.epsilon), generator(self.random_state))
-        return self._approximated(problem, rows, landmarks, mapping, checkpoint)
-
     def predict(self, X: Any) -> Float:
         """Predict the target of every row."""
         return self._scores(X)[:, 0]
@@ -145,6 +140,6 @@ class SVR(SVRParameters, RegressorMixin, KernelMachine):
 
 
 def restore_file_state(model: SVR, state: Mapping[str, Any]) -> None:
-    """Give it back to a model that has its fitted attributes."""
+    """Restore the values of a file to a model that has its fitted attributes."""
     restored_kernel(model, state)
     model._expansion = np.ascontiguousarray(model.dual_coef_.T)

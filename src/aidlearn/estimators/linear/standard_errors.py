@@ -20,11 +20,12 @@ from aidlearn.estimators.linear.bootstrap import replicated
 from aidlearn.estimators.linear.constraints import is_constrained
 from aidlearn.estimators.linear.fitted_rows import cluster_codes, fitted_run, unfitted
 from aidlearn.inference import covariance as inference
-from aidlearn.inference import density as gaps
+from aidlearn.inference import gaps
 from aidlearn.inference.covariance import BANDWIDTHS, ClusterCodes, Density, InferenceError, Survey
 from aidlearn.inference.hypotheses import INTERCEPT
 from aidlearn.inference.order_statistics import null_loss
-from aidlearn.inference.rank_test import MOST_ROWS, RankTest, SmallRows
+from aidlearn.inference.rank_test import SETTINGS as RANK_TEST
+from aidlearn.inference.rank_test import RankTest, SmallRows
 from aidlearn.inference.summary import METHODS, FactorColumns, Summary
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import pinball
@@ -133,10 +134,10 @@ class _Work:
                 f"Standard errors need more rows than coefficients: there are {seen.n} rows with a positive weight "
                 f"and {p} coefficients."
             )
-        weakest = inference.check_rank(seen.gram, self.internal)
-        if seen.mean_size <= inference.EXACT_FIT * seen.mean_target:
+        inference.check_rank(seen.gram, self.internal)
+        if seen.fits_exactly:
             raise InferenceError("The rows fit exactly: there are no residuals to estimate standard errors from.")
-        return replace(seen, weakest=weakest)
+        return seen
 
     def summary(self, fit: Fit, quantile: float, seen: Survey, replicates: Float | None) -> Summary:
         request, design, point = self.request, self.design(quantile), self.point(fit)
@@ -196,10 +197,10 @@ class _Work:
 
     def _rank_tests(self, quantile: float, coefficients: Float, df: int, others: dict[str, Any]) -> Summary:
         """Intervals that invert rank tests; what stands for a standard error is their width over that of the t."""
-        if self.run.n_entries > MOST_ROWS:
+        if self.run.n_entries > RANK_TEST.most_rows:
             raise InferenceError(
-                f'se="rank" solves hundreds of linear programs of all rows, so it takes at most {MOST_ROWS:,} of them, '
-                f'got {self.run.n_entries:,}: use se="nid".'
+                f'se="rank" solves hundreds of linear programs on all rows and takes at most '
+                f'{RANK_TEST.most_rows:,} rows, got {self.run.n_entries:,}; use se="nid".'
             )
         rows = SmallRows.of(self.run, self.model.fit_intercept)
         critical = float(stats.t.ppf(1 - self.request.alpha / 2, df))
