@@ -18,7 +18,7 @@ import numpy as np
 from scipy import optimize, sparse
 
 from aidlearn import LADRegressor, LinearSVC, LinearSVR, QuantileRegressor
-from aidlearn.bench.constrained import generated, solve_by_clarabel, solve_by_highs
+from benchmarks.full_programs import generated, solve_by_clarabel, solve_by_highs
 
 MODELS: dict[str, Any] = {
     "quantile": QuantileRegressor,

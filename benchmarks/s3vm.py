@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from aidlearn import SemiSupervisedSVC
-from aidlearn.bench.harness import Cell, Row
-from aidlearn.bench.table import Layout
-from benchmarks.command import Options, Table, main
+from benchmarks.harness.cells import Cell, Row
+from benchmarks.harness.command import Options, Table, main
+from benchmarks.harness.table import TableLayout
 from benchmarks.paper import published
 from benchmarks.paper.semi import official, rule, split_of, told
 
@@ -51,7 +51,7 @@ def cells(labels: int) -> object:
     return made
 
 
-SHOWN = Layout(
+SHOWN = TableLayout(
     {
         "accuracy": ("accuracy %", "{}"),
         "supervised": ("supervised linear %", "{}"),

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from aidlearn.bench.harness import Cell, Row
+from benchmarks.harness.cells import Cell, Row
 from benchmarks.paper import behaviour, exact, illustrations, kernels, linear, semi
 from benchmarks.paper.experiment import Experiment
 from benchmarks.paper.store import Store, commit, machine, measure_all, to_parquet

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from aidlearn import SemiSupervisedSVC
-from aidlearn.bench.harness import Cell, Row
 from aidlearn.semisupervised import miqp
 from aidlearn.semisupervised.branch_and_bound import Limits, SemiSupervisedRows
+from benchmarks.harness.cells import Cell, Row
 from benchmarks.paper import measured
 from benchmarks.paper.experiment import Experiment, Options, done, markdown, seconds, shown
 

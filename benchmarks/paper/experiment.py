@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.bench.harness import Cell, Row
+from benchmarks.harness.cells import Cell, Row
 
 Options = argparse.Namespace
 Draw = Callable[[Sequence[Row], Path], None]

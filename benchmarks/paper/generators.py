@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.bench.datasets import standardised
+from benchmarks.harness.datasets import standardised
 
 Arrays = tuple[NDArray[np.float64], NDArray[np.float64]]
 BLOCK = 50_000

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.bench.harness import Cell, Row
+from benchmarks.harness.cells import Cell, Row
 from benchmarks.paper import measured, pictures, published
 from benchmarks.paper.experiment import (
     Experiment,

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.bench.harness import Row
 from aidlearn.display.style import COLOURS, INK, legend, pyplot, tidy
+from benchmarks.harness.cells import Row
 from benchmarks.paper.experiment import done, mean
 
 NAMES = {

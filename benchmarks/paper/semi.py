@@ -19,13 +19,13 @@ from unittest import mock
 import numpy as np
 
 from aidlearn import SemiSupervisedSVC
-from aidlearn.bench.harness import Cell, Row
-from aidlearn.bench.ssl_book import Split, splits
 from aidlearn.display.style import COLOURS, INK, pyplot, tidy
 from aidlearn.semisupervised import choice
+from benchmarks.harness.cells import Cell, Row
 from benchmarks.paper import measured, published
 from benchmarks.paper.experiment import Experiment, Options, done, markdown, seconds, shown
 from benchmarks.paper.pictures import save
+from benchmarks.paper.ssl_book import LabelledSplit, splits
 
 BALANCES = ("constraint", "cost")
 FEW, MANY = (0.01, 0.05), (0.0001, 0.0005)
@@ -43,11 +43,11 @@ PATIENCE = 200_000.0
 
 
 @cache
-def _splits(name: str, labels: int) -> list[Split]:
+def _splits(name: str, labels: int) -> list[LabelledSplit]:
     return splits(name, LABELS.get(name, {}).get(labels, labels))
 
 
-def split_of(name: str, labels: int, number: int, share: float) -> Split:
+def split_of(name: str, labels: int, number: int, share: float) -> LabelledSplit:
     """One official split; of SecStr a share of the unlabelled rows."""
     whole = _splits(name, labels)[number]
     n = len(whole.truth)
@@ -57,10 +57,10 @@ def split_of(name: str, labels: int, number: int, share: float) -> Split:
     free = np.setdiff1d(np.arange(n), whole.labelled)
     chosen = np.random.default_rng(number).choice(free, min(keep, len(free)), replace=False)
     rows = np.concatenate([whole.labelled, chosen])
-    return Split(whole.X[rows], whole.truth[rows], np.arange(len(whole.labelled)))
+    return LabelledSplit(whole.X[rows], whole.truth[rows], np.arange(len(whole.labelled)))
 
 
-def fitted(split: Split, **parameters: Any) -> tuple[float, float]:
+def fitted(split: LabelledSplit, **parameters: Any) -> tuple[float, float]:
     """Accuracy on the unlabelled rows, and CPU seconds."""
     started = time.process_time()
     with warnings.catch_warnings():

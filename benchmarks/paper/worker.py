@@ -11,8 +11,8 @@ import traceback
 from importlib import import_module
 from typing import Any
 
-from aidlearn.bench.datasets import DataMissing
-from aidlearn.bench.harness import Cell, Row
+from benchmarks.harness.cells import Cell, Row
+from benchmarks.harness.datasets import DataMissing
 
 CHUNK = 1 << 16
 

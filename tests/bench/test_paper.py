@@ -8,13 +8,13 @@ import sys
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from benchmarks.harness.cells import Cell
 from benchmarks.paper import generators, measured, published, semi, worker
 from benchmarks.paper.__main__ import EXPERIMENTS, main
 from benchmarks.paper.experiment import falls, markdown, scaled, why_not
 from benchmarks.paper.store import Store, key, measure_all
 
 from aidlearn import LADRegressor
-from aidlearn.bench.harness import Cell
 
 NAMES = "lad-a lad-b lad-c svm-1 svm-2 svm-full s3vm-best s3vm-fixed s3vm-time kernel r0 rates birch dual illustrations"
 
