@@ -1,6 +1,6 @@
-"""Clusters that split around the hyperplane, iteration by iteration, of data that a plane can show.
+"""The clusters of each iteration around the hyperplane, for data that can be drawn in a plane.
 
-All geometry is done here: the page gets pixels, and its script only shows one picture after the other.
+All geometry is done here: the page gets pixels, and its script only switches between pictures.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aidlearn.estimators.certificate import percent
 from aidlearn.estimators.fits import Fit, feature_names
@@ -19,11 +20,11 @@ from aidlearn.trace import Frame
 HEIGHT = 350
 LEFT = 72
 SMALLEST, LARGEST = 1.8, 17.0
-"""Radii of clusters; their area grows with the number of rows."""
+"""Range of cluster radii in pixels; the area grows with the number of rows."""
 
 
 def stepper(model: Any, fit: Fit, number: int) -> str:
-    """The part of the page, or nothing if there is no picture."""
+    """The section with the pictures, or nothing if there is none."""
     frames = [frame for frame in fit.frames if len(frame.x)]
     if not frames:
         return ""
@@ -38,12 +39,12 @@ def stepper(model: Any, fit: Fit, number: int) -> str:
     pictures = [_picture(frame, across, up, largest, classifies, gaps.get(frame.iteration)) for frame in frames]
     data = json.dumps(pictures, separators=(",", ":")).replace("<", "\\u003c")
     clip = f"plane-{number}"
-    hint = "Each circle is a cluster: its area grows with the number of rows, its place is their mean. " + (
-        "Filled circles have a loss, the others lie beyond their margin (dashed)."
+    hint = "Each circle is a cluster: its area grows with the number of rows, its centre is their mean. " + (
+        "Filled circles have a loss; the others lie beyond their margin (dashed)."
         if classifies
-        else "The fitted hyperplane is seen along its edge: a circle on the line has residual 0."
+        else "The hyperplane is shown edge-on: a circle on the line has residual 0."
         if edge_on
-        else "Clusters that the line cuts are split in the next iteration."
+        else "Clusters cut by the line are split in the next iteration."
     )
     return f"""<section class="card stepper" tabindex="0" aria-label="Clusters by iteration">
 <h3>Clusters split around the hyperplane</h3><p class="hint">{escape(hint)}</p>
@@ -63,7 +64,7 @@ height="{up.start - up.end}"/></clipPath></defs>{chart.frame()}
 
 
 def _plane(frames: list[Frame], edge_on: bool) -> tuple[Axis, Axis]:
-    """Axes that hold the means of all iterations; fitted values of early iterations may lie outside."""
+    """Axes that cover the cluster means of all iterations; fitted values of early iterations may lie outside."""
     y = np.concatenate([frame.y for frame in frames])
     x = y if edge_on else np.concatenate([frame.x for frame in frames])
     return Axis.over(x.tolist(), LEFT, WIDTH - RIGHT), Axis.over(y.tolist(), HEIGHT - BOTTOM, TOP + 8)
@@ -95,16 +96,16 @@ def _picture(frame: Frame, across: Axis, up: Axis, largest: int, classifies: boo
     }
 
 
-def _kinds(frame: Frame, classifies: bool) -> Any:
-    """Class number in the style sheet: colour by label and fill by loss, or colour by region."""
+def _kinds(frame: Frame, classifies: bool) -> NDArray[np.integer]:
+    """Class numbers of the style sheet: colour by label and fill by loss, or colour by region."""
     if not classifies:
         return frame.regions
     colour = np.select([frame.labels > 0, frame.labels < 0], [0, 1], 2)
     return 3 + 2 * colour + (frame.regions % 2 == 1)
 
 
-def _segment(line: Any, level: float, across: Axis, up: Axis) -> list[float] | None:
-    """Ends of ``p x + q y + r = level`` well beyond the plane, in pixels."""
+def _segment(line: NDArray[np.float64], level: float, across: Axis, up: Axis) -> list[float] | None:
+    """Ends of the line ``p x + q y + r = level`` well outside the chart, in pixels."""
     p, q, r = (float(value) for value in line)
     x_unit, y_unit = across.high - across.low, up.high - up.low
     if p == 0 and q == 0:
