@@ -157,7 +157,7 @@ def test_all_names_are_there(capsys):
     told = capsys.readouterr().out
     assert all(name in told for name in NAMES.split())
     assert main(["lad-z"]) == 2
-    assert "no experiment is called 'lad-z'" in capsys.readouterr().err
+    assert "unknown experiment 'lad-z'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
