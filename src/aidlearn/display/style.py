@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,8 +128,8 @@ def percentages(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def legend(ax: Axes) -> None:
+def legend(ax: Axes, **options: Any) -> None:
     handles, labels = ax.get_legend_handles_labels()
     if handles:
         columns = 1 if len(handles) < 7 else 2
-        ax.legend(handles, labels, frameon=False, fontsize="small", ncols=columns)
+        ax.legend(handles, labels, frameon=False, fontsize="small", ncols=columns, **options)

@@ -13,8 +13,6 @@ from itertools import pairwise
 
 import numpy as np
 
-WIDTH, HEIGHT = 460, 300
-LEFT, RIGHT, TOP, BOTTOM = 68, 14, 14, 44
 LONG = 1e7
 """Tick labels use scientific notation from this number on. Guess."""
 TICKS = 5
@@ -94,6 +92,27 @@ def _shortened(text: str) -> str:
 
 
 @dataclass(frozen=True)
+class Canvas:
+    """Size and margins of a chart in pixels."""
+
+    width: int = 460
+    height: int = 300
+    left: int = 68
+    right: int = 14
+    top: int = 14
+    bottom: int = 44
+
+    def axes(self, x: Sequence[float], y: Sequence[float], log: bool = False) -> tuple[Axis, Axis]:
+        """Axes over all values; ``log`` makes the vertical one logarithmic."""
+        across = Axis.over(x, self.left, self.width - self.right)
+        return across, Axis.over(y, self.height - self.bottom, self.top, log)
+
+
+CANVAS = Canvas()
+"""Canvas of all charts but the pictures of clusters."""
+
+
+@dataclass(frozen=True)
 class Series:
     """A line with points."""
 
@@ -123,7 +142,8 @@ class Chart:
         label = escape(f"{self.title}: {self.y_label} over {self.x_label}")
         return (
             f'<figure class="chart"><figcaption>{escape(self.title)}{legend}</figcaption>'
-            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{self.frame()}{inside}</svg></figure>'
+            f'<svg viewBox="0 0 {CANVAS.width} {CANVAS.height}" role="img" aria-label="{label}">'
+            f"{self.frame()}{inside}</svg></figure>"
         )
 
     def frame(self) -> str:
@@ -147,13 +167,6 @@ class Chart:
             f'<text class="name" x="{middle}" y="{y0 + 34}" text-anchor="middle">{escape(self.x_label)}</text>'
         )
         return "".join(parts)
-
-
-def axes(
-    x: Sequence[float], y: Sequence[float], log: bool = False, height: int = HEIGHT, left: int = LEFT
-) -> tuple[Axis, Axis]:
-    """Axes over all values, with the usual margins."""
-    return Axis.over(x, left, WIDTH - RIGHT), Axis.over(y, height - BOTTOM, TOP, log)
 
 
 def lines(chart: Chart, series: Sequence[Series], band: bool = False, level: float | None = None) -> str:

@@ -13,7 +13,7 @@ from aidlearn.display.style import LARGE_RANGE, RATES, SMALLEST_GAP
 from aidlearn.engine.result import relative_gap
 from aidlearn.estimators.certificate import percent
 from aidlearn.estimators.fits import Fit
-from aidlearn.report.charts import Chart, Series, TickText, axes, lines
+from aidlearn.report.charts import CANVAS, Chart, Series, TickText, lines
 from aidlearn.report.html import bar, drawn_table
 
 SMALLEST_RANGE = 1e-5
@@ -77,7 +77,9 @@ def rates(fit: Fit) -> str:
             series.append(Series(label, mark, x, values, tips))
     if len(fit.history) == 1:
         return _figures(series)
-    across, up = axes([value for one in series for value in one.x], [value for one in series for value in one.y], True)
+    across, up = CANVAS.axes(
+        [value for one in series for value in one.x], [value for one in series for value in one.y], True
+    )
     return lines(Chart("Clusters over rows", "iteration", "clusters / rows", across, up, _percentage, True), series)
 
 
@@ -103,7 +105,7 @@ def _chart(
     also: Sequence[float] = (),
 ) -> Chart:
     values = [*also, *(value for one in series for value in one.y)]
-    across, up = axes([x for one in series for x in one.x], values, log)
+    across, up = CANVAS.axes([x for one in series for x in one.x], values, log)
     return Chart(name, "seconds" if fit.start else "iteration", y_label, across, up, text, whole=not fit.start)
 
 

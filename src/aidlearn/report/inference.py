@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 
 from aidlearn.inference.summary import Summary
-from aidlearn.report.charts import Chart, Series, axes, lines
+from aidlearn.report.charts import CANVAS, Chart, Series, lines
 from aidlearn.report.html import card, drawn_table, hint
+from aidlearn.report.settings import SETTINGS
 
-SHOWN_BANDS = 8
-"""Maximum number of charts over quantiles: the intercept and the coefficients with the largest statistics."""
-SHOWN_INTERVALS = 40
-"""Maximum number of coefficients with an interval."""
 WIDTH, HEIGHT = 260, 14
+"""Pixels of the drawing of an interval."""
 
 
 def summaries_of(model: Any) -> list[Summary]:
@@ -36,7 +34,7 @@ def standard_errors(model: Any, number: int) -> str:
 def _intervals(summary: Summary) -> str:
     """Intervals of the slopes with the largest statistics, each on its own scale."""
     slopes = [k for k, name in enumerate(summary.names) if name != "(intercept)"]
-    chosen = sorted(slopes, key=lambda k: -abs(summary.statistics[k]))[:SHOWN_INTERVALS]
+    chosen = sorted(slopes, key=lambda k: -abs(summary.statistics[k]))[: SETTINGS.intervals]
     if not chosen:
         return ""
     rows = []
@@ -70,7 +68,7 @@ def bands(model: Any) -> str:
     largest = np.max([np.abs(summary.statistics) for summary in found], axis=0)
     slopes = [k for k, name in enumerate(found[0].names) if name != "(intercept)"]
     chosen = [k for k, name in enumerate(found[0].names) if name == "(intercept)"]
-    chosen += sorted(slopes, key=lambda k: -largest[k])[: SHOWN_BANDS - len(chosen)]
+    chosen += sorted(slopes, key=lambda k: -largest[k])[: SETTINGS.bands - len(chosen)]
     charts = "".join(_band(found, k) for k in sorted(chosen))
     words = f"{100 * (1 - found[0].alpha):g}% confidence bands, standard errors by {found[0].se!r}."
     left_out = _left_out(len(found[0].names) - len(chosen))
@@ -87,7 +85,7 @@ def _band(found: list[Summary], k: int) -> str:
         f"quantile {q:g}: {value:.5g} ({low:.5g} to {high:.5g})"
         for q, value, low, high in zip(x, middle, lower, upper, strict=True)
     ]
-    across, up = axes(x, [*lower, *upper])
+    across, up = CANVAS.axes(x, [*lower, *upper])
     chart = Chart(found[0].names[k], "quantile", "coefficient", across, up)
     series = [
         Series("", "a", x, lower, dashed=True),

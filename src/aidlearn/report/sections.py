@@ -15,9 +15,10 @@ from aidlearn.estimators.certificate import certificate, percent, precise
 from aidlearn.estimators.fits import Fit, by_size, factor_words, feature_names
 from aidlearn.estimators.registry import model_of, one_against_one
 from aidlearn.files.models import NOT_SAVED, environment_of
-from aidlearn.report.charts import Chart, axes, scatter
+from aidlearn.report.charts import CANVAS, Chart, scatter
 from aidlearn.report.course import bounds, gaps, rates, short
 from aidlearn.report.html import bar, card, drawn_table, hint, table
+from aidlearn.report.settings import SETTINGS
 from aidlearn.trace import sample
 
 STATUS = {
@@ -31,12 +32,6 @@ STATUS = {
     Status.interrupted: "interrupted",
     Status.numerical: "limit of floating-point precision",
 }
-LARGEST_COEFFICIENTS = 30
-"""Maximum number of coefficients listed."""
-LONGEST_TABLE = 200
-"""Maximum number of iterations listed; of more, the first and the last half of this number."""
-CLOUD = 700
-"""Maximum number of clusters in the plot of sizes."""
 
 
 def title(model: Any, fits: list[Fit]) -> str:
@@ -123,9 +118,9 @@ def plots(model: Any, fit: Fit) -> str:
 def _sizes(fit: Fit) -> str:
     if fit.cluster_sizes is None or fit.cluster_distances is None:
         return ""
-    shown = sample(fit.cluster_sizes, fit.cluster_distances, CLOUD)
+    shown = sample(fit.cluster_sizes, fit.cluster_distances, SETTINGS.clusters)
     x, y = fit.cluster_distances[shown].tolist(), fit.cluster_sizes[shown].tolist()
-    across, up = axes(x, [float(size) for size in y], log=True)
+    across, up = CANVAS.axes(x, [float(size) for size in y], log=True)
     note = f" ({len(shown):,} of {fit.n_clusters:,})" if len(shown) < fit.n_clusters else ""
     name = f"Rows of each final cluster{note}"
     chart = Chart(name, "distance of its mean from the nearest kink", "rows", across, up, short)
@@ -142,7 +137,7 @@ def coefficients(model: Any, fit: Fit) -> str:
     names = feature_names(model)
     order = by_size(model, np.abs(fit.coef))
     largest = float(np.abs(fit.coef).max(initial=0.0)) or 1.0
-    shown = [(names[k], float(fit.coef[k])) for k in order[:LARGEST_COEFFICIENTS]]
+    shown = [(names[k], float(fit.coef[k])) for k in order[: SETTINGS.coefficients]]
     rows = [(name, f"{value:.6g}", bar("b" if value < 0 else "a", abs(value) / largest)) for name, value in shown]
     left = len(order) - len(rows)
     rest = hint(f"and {left:,} smaller ones") if left else ""
@@ -155,8 +150,8 @@ def iterations(fit: Fit) -> str:
         return ""
     head = ["iteration", "clusters", "of the rows", "split next", "bound", "objective", "best bound", "best objective"]
     head += ["gap", "seconds"]
-    records, half = fit.history, LONGEST_TABLE // 2
-    gone = len(records) - LONGEST_TABLE
+    records, half = fit.history, SETTINGS.iterations // 2
+    gone = len(records) - SETTINGS.iterations
     rows = [_row(record) for record in (records if gone <= 0 else [*records[:half], *records[-half:]])]
     if gone > 0:
         rows.insert(half, [f"({gone:,} more)"] + [""] * (len(head) - 1))

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from aidlearn.estimators.certificate import percent
 from aidlearn.estimators.fits import Fit, feature_names
-from aidlearn.report.charts import BOTTOM, RIGHT, TOP, WIDTH, Axis, Chart
+from aidlearn.report.charts import Axis, Canvas, Chart
 from aidlearn.trace import Frame
 
-HEIGHT = 350
-LEFT = 72
+CANVAS = Canvas(height=350, left=72, top=22)
 SMALLEST, LARGEST = 1.8, 17.0
 """Range of cluster radii in pixels; the area grows with the number of rows."""
 
@@ -49,7 +48,7 @@ def stepper(model: Any, fit: Fit, number: int) -> str:
     return f"""<section class="card stepper" tabindex="0" aria-label="Clusters by iteration">
 <h3>Clusters split around the hyperplane</h3><p class="hint">{escape(hint)}</p>
 <p class="legend">{_legend(model, frames, classifies)}</p>
-<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Clusters and hyperplane">
+<svg viewBox="0 0 {CANVAS.width} {CANVAS.height}" role="img" aria-label="Clusters and hyperplane">
 <defs><clipPath id="{clip}"><rect x="{across.start}" y="{up.end}" width="{across.end - across.start}"
 height="{up.start - up.end}"/></clipPath></defs>{chart.frame()}
 <text class="name" x="8" y="{up.end - 4}">{escape(y_label)}</text>
@@ -67,7 +66,7 @@ def _plane(frames: list[Frame], edge_on: bool) -> tuple[Axis, Axis]:
     """Axes that cover the cluster means of all iterations; fitted values of early iterations may lie outside."""
     y = np.concatenate([frame.y for frame in frames])
     x = y if edge_on else np.concatenate([frame.x for frame in frames])
-    return Axis.over(x.tolist(), LEFT, WIDTH - RIGHT), Axis.over(y.tolist(), HEIGHT - BOTTOM, TOP + 8)
+    return CANVAS.axes(x.tolist(), y.tolist())
 
 
 def _picture(frame: Frame, across: Axis, up: Axis, largest: int, classifies: bool, gap: float | None) -> dict[str, Any]:
