@@ -158,7 +158,7 @@ def few_rows(options: Options) -> list[Cell]:
 
 
 def small_fits(rows: Sequence[Row]) -> Iterator[str]:
-    """Wall time of one fit of few rows, best of 30, with scikit-learn's beside it."""
+    """Wall time of one fit of few rows, best of 30, compared with scikit-learn."""
     rng = np.random.default_rng(0)
     for n, m in ((100, 3), (1_000, 10)):
         X = rng.normal(size=(n, m))

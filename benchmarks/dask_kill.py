@@ -111,7 +111,7 @@ def fit(name: str, kills: int) -> Row:
     rng = np.random.default_rng(0)
     seconds, during = [], 0
     for _ in range(kills):
-        # A cluster of its own for each kill: a worker that does not come back is no concern of the next fit.
+        # Each kill gets a new cluster, so that a worker that does not come back does not affect the next fit.
         with LocalCluster(**CLUSTER) as cluster, Client(cluster):
             killed: list[int] = []
             thread = kill_one(cluster, float(rng.uniform(0.1, 0.9)) * calm, rng, killed)

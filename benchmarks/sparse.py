@@ -1,4 +1,4 @@
-"""Real tables with categories as sparse rows, beside the same rows dense: python -m benchmarks.sparse [--table svm]."""
+"""Real tables with categories as sparse rows, compared with dense ones: python -m benchmarks.sparse [--table svm]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S3VM to optimality: the mixed-integer program beside our branch and bound, and the paper's pilot claim (section 4.3).
+"""S3VM to optimality: the mixed-integer program and our branch and bound, and the paper's pilot claim (section 4.3).
 
 The paper reports that AID solved its mixed-integer program to optimality for "some data sets with hundreds of
 observations and several attributes". Tried here on two overlapping Gaussians, ten rows labelled: the paper's

@@ -2,8 +2,8 @@
 
 Faithful fits are the paper's in every part that decides its numbers: its initial clusters (``init="kmeans"``), its
 rules of splitting, the solver it used for aggregated problems at that solver's tolerance, and its stopping rule,
-which compares the best objective with the value F_t that the solver reports. That value is no proven bound; the
-proven one is kept beside it.
+which compares the best objective with the value F_t that the solver reports. That value is not a proven bound; the
+proven one is kept as well.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from benchmarks.paper.generators import KINDS
 Row = dict[str, Any]
 MODELS = {"lad": LADRegressor, "svm": LinearSVC}
 TOLERANCE = {"lad": 1e-3, "svm": 1e-4}
-"""Of the paper's gap."""
+"""Tolerance of the paper's gap."""
 SOLVER_TOLERANCE = 1e-3
-"""Of fn, libsvm and liblinear in the paper."""
+"""Tolerance of fn, libsvm and liblinear in the paper."""
 PENALTY = 0.1
-"""M of its SVMs."""
+"""M of the paper's SVMs."""
 MOST_ITERATIONS = 40
 LIBLINEAR_STEPS = 100_000
-"""The limit that the paper gives liblinear."""
+"""Iteration limit of liblinear in the paper."""
 WARM_COLUMNS = 20
 SHARE_OF_TIME = 0.9
-"""Of the limit after which a faithful fit is asked to stop; its last aggregated problem may take longer."""
+"""Fraction of the limit after which a faithful fit stops; its last aggregated problem may take longer."""
 
 
 @dataclass
@@ -176,7 +176,7 @@ def train_rate(data: Data, solution: Coefficients) -> float:
 
 
 def _needed(n: int, m: int, solver: str) -> float:
-    """GB, roughly: R holds the rows, their transpose and a work copy beside ours."""
+    """Approximate memory in GB: R holds the rows, their transpose and a work copy in addition to ours."""
     return 8e-9 * n * m * (4.0 if "quantreg" in solver else 1.15)
 
 

@@ -148,7 +148,7 @@ def test_trends_and_tables():
     assert falls([3.0, 2.0, 1.0])
     assert not falls([1.0, 2.0, 3.0])
     assert markdown(["a"], [["1"]]).splitlines() == ["| a |", "|---|", "| 1 |"]
-    assert semi.told([0.5, 0.6]) == "55.0 +- 5.0"
+    assert semi.mean_with_error([0.5, 0.6]) == "55.0 +- 5.0"
 
 
 def test_all_names_are_there(capsys):
