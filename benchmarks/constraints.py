@@ -18,7 +18,7 @@ import numpy as np
 from scipy import optimize, sparse
 
 from aidlearn import LADRegressor, LinearSVC, LinearSVR, QuantileRegressor
-from aidlearn.bench.constrained import generated, solve_by_clarabel, solve_by_highs
+from benchmarks.full_programs import generated, solve_by_clarabel, solve_by_highs
 
 MODELS: dict[str, Any] = {
     "quantile": QuantileRegressor,
@@ -31,7 +31,7 @@ LARGE = (1_000_000, 50)
 
 
 def instances(count: int) -> bool:
-    """Compare generated models with the full program; whether all agree to 1e-6 with bounds that hold."""
+    """Compare generated models with the full program; returns whether all agree to 1e-6 and all bounds hold."""
     worst, highest, farthest, wrong = 0.0, -np.inf, 0.0, []
     kinds: dict[str, int] = {}
     for seed in range(count):
@@ -76,8 +76,8 @@ def cvar(sizes: Any, time_limit: float) -> None:
             began = time.process_time()
             value = full_program(returns, method, time_limit)
             theirs = time.process_time() - began
-            told = f"not done in {time_limit:.0f} s" if value is None else f"{value:.10f}"
-            print(f"    {method}: {theirs:.1f} s, {told}, {theirs / ours:.0f}x", flush=True)
+            shown = f"not done in {time_limit:.0f} s" if value is None else f"{value:.10f}"
+            print(f"    {method}: {theirs:.1f} s, {shown}, {theirs / ours:.0f}x", flush=True)
 
 
 def full_program(returns: Any, method: str, time_limit: float, beta: float = 0.95) -> float | None:

@@ -18,13 +18,13 @@ from sklearn import svm
 from sklearn.exceptions import ConvergenceWarning
 
 from aidlearn import SVC, LADRegressor, LinearSVC
-from aidlearn.bench.datasets import DataSet, generated
-from aidlearn.bench.harness import Cell, Row, measured
-from aidlearn.bench.table import Layout, pick
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.kernel.functions import Kernel
 from aidlearn.kernel.rows import kernel_rows
-from benchmarks.command import Options, Table, main
+from benchmarks.harness.cells import Cell, Row, measured
+from benchmarks.harness.command import Options, Table, main
+from benchmarks.harness.datasets import DataSet, generated
+from benchmarks.harness.table import TableLayout, pick
 
 FLIGHTS = DataSet("nycflights", "nycflights", (327_346, 136), {})
 CELEBA = DataSet("celeba", "standardised", (202_599, 39), {"name": "celeba"})
@@ -158,7 +158,7 @@ def few_rows(options: Options) -> list[Cell]:
 
 
 def small_fits(rows: Sequence[Row]) -> Iterator[str]:
-    """Wall time of one fit of few rows, best of 30, with scikit-learn's beside it."""
+    """Wall time of one fit of few rows, best of 30, compared with scikit-learn."""
     rng = np.random.default_rng(0)
     for n, m in ((100, 3), (1_000, 10)):
         X = rng.normal(size=(n, m))
@@ -180,10 +180,12 @@ def small_fits(rows: Sequence[Row]) -> Iterator[str]:
 SHOWN = pick("cpu", "wall", "products", "gap", "iterations", "memory", n_jobs=("n_jobs", "{}"), passes=("passes", "{}"))
 TITLE = "tol={tol:g}, best of {repeat}"
 TABLES = (
-    Table("linear", f"Linear models with threads, {TITLE}", linear, Layout(SHOWN), speed_up, repeat=3),
-    Table("kernel", f"Kernel SVM with threads, {TITLE}", kernel, Layout(SHOWN), kernel_speed_up, tol=1e-4, repeat=3),
-    Table("small", "Fits of few rows", few_rows, Layout(SHOWN), small_fits, tol=1e-4),
-    Table("first", "First and second processes on a machine", one_fit, Layout(SHOWN), first_runs),
+    Table("linear", f"Linear models with threads, {TITLE}", linear, TableLayout(SHOWN), speed_up, repeat=3),
+    Table(
+        "kernel", f"Kernel SVM with threads, {TITLE}", kernel, TableLayout(SHOWN), kernel_speed_up, tol=1e-4, repeat=3
+    ),
+    Table("small", "Fits of few rows", few_rows, TableLayout(SHOWN), small_fits, tol=1e-4),
+    Table("first", "First and second processes on a machine", one_fit, TableLayout(SHOWN), first_runs),
 )
 
 if __name__ == "__main__":

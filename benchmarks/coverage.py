@@ -59,7 +59,7 @@ QUANTREG = {"iid": "iid", "nid": "nid", "kernel": "ker"}
 
 
 def covered_by_quantreg(design, se, quantile, n_samples, seed=0):
-    """The same of R's ``summary.rq`` on the same samples, with t quantiles as it has them."""
+    """Coverage of R's ``summary.rq`` on the same samples, with its t quantiles."""
     with tempfile.TemporaryDirectory() as folder:
         path, truths = Path(folder) / "samples", []
         with open(path, "wb") as file:
@@ -69,8 +69,8 @@ def covered_by_quantreg(design, se, quantile, n_samples, seed=0):
                 truths.append(truth)
         program = Path(__file__).with_suffix(".R")
         call = ["Rscript", program, path, str(N), str(quantile), QUANTREG[se]]
-        told = subprocess.run(call, check=True, capture_output=True, text=True).stdout
-    table = np.array([line.split() for line in told.splitlines()], dtype=float)
+        printed = subprocess.run(call, check=True, capture_output=True, text=True).stdout
+    table = np.array([line.split() for line in printed.splitlines()], dtype=float)
     reach = stats.t.ppf(0.975, N - 3) * table[:, 3:]
     return (np.abs(table[:, :3] - truths) <= reach).mean(axis=0)
 
@@ -81,7 +81,7 @@ def main():
     parser.add_argument("--bootstrap", type=int, default=500, help="samples for the bootstrap")
     parser.add_argument("--quantiles", type=float, nargs="+", default=[0.5, 0.9])
     parser.add_argument("--se", nargs="+", help="methods, by default all that a design is made for")
-    parser.add_argument("--quantreg", action="store_true", help="beside them those of R quantreg")
+    parser.add_argument("--quantreg", action="store_true", help="compare with R quantreg")
     given = parser.parse_args()
     logging.getLogger("aidlearn").setLevel(logging.WARNING)
     print("| errors | quantile | se | samples | (intercept) | x1 | x2 | 3 binomial s.e. |", flush=True)

@@ -17,10 +17,10 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 from aidlearn import LADRegressor, LinearSVC
-from aidlearn.bench.harness import Cell, Row
-from aidlearn.bench.table import Layout
 from aidlearn.data.rows.remote import Backend
-from benchmarks.command import Options, Table, main
+from benchmarks.harness.cells import Cell, Row
+from benchmarks.harness.command import Options, Table, main
+from benchmarks.harness.table import TableLayout
 
 N, M, BLOCKS = 100_000, 50, 10
 
@@ -111,7 +111,7 @@ def fit(name: str, kills: int) -> Row:
     rng = np.random.default_rng(0)
     seconds, during = [], 0
     for _ in range(kills):
-        # A cluster of its own for each kill: a worker that does not come back is no concern of the next fit.
+        # Each kill gets a new cluster, so that a worker that does not come back does not affect the next fit.
         with LocalCluster(**CLUSTER) as cluster, Client(cluster):
             killed: list[int] = []
             thread = kill_one(cluster, float(rng.uniform(0.1, 0.9)) * calm, rng, killed)
@@ -142,7 +142,7 @@ SHOWN = {
     "slowest": ("slowest s", "{:.2f}"),
     "same": ("same bits", "{}"),
 }
-TABLE = Table("kills", "Three workers, {repeat} kills of a worker", cells, Layout(SHOWN), repeat=5)
+TABLE = Table("kills", "Three workers, {repeat} kills of a worker", cells, TableLayout(SHOWN), repeat=5)
 
 if __name__ == "__main__":
     main("dask_kill", __doc__.split("\n")[0], TABLE)

@@ -270,11 +270,11 @@ def parse(lines: Iterable[str], only: str) -> dict[str, tuple[str, str]]:
 
 
 def differences(now: dict[str, tuple[str, str]], then: dict[str, tuple[str, str]], passes: bool) -> list[str]:
-    told = [f"{name}: only in one of the two" for name in sorted(now.keys() ^ then.keys())]
+    changes = [f"{name}: only in one of the two" for name in sorted(now.keys() ^ then.keys())]
     for column, what in ((0, "digest"), (1, "passes"))[: 2 if passes else 1]:
         pairs = [(name, then[name][column], now[name][column]) for name in now if name in then]
-        told += [f"{name}: {what} {before} became {after}" for name, before, after in pairs if before != after]
-    return told
+        changes += [f"{name}: {what} {before} became {after}" for name, before, after in pairs if before != after]
+    return changes
 
 
 def main() -> int:
@@ -286,13 +286,13 @@ def main() -> int:
     options = parser.parse_args()
     then = parse(Path(options.compare).read_text().splitlines(), options.only) if options.compare else None
     now = parse(run(options.only, options.times), options.only)
-    told = differences(now, then, not options.ignore_passes) if then is not None else []
+    changes = differences(now, then, not options.ignore_passes) if then is not None else []
     for group in SAME:
         digests = {name: now[name][0] for name in group if name in now}
-        told += [f"should be equal: {digests}"] if len(set(digests.values())) > 1 else []
-    for text in told:
+        changes += [f"should be equal: {digests}"] if len(set(digests.values())) > 1 else []
+    for text in changes:
         print(text, file=sys.stderr)
-    return 1 if told else 0
+    return 1 if changes else 0
 
 
 if __name__ == "__main__":

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from aidlearn.bench.datasets import DataSet, generated
-from aidlearn.bench.harness import Cell, Row, measured
-from aidlearn.bench.judge import ROUNDING
 from aidlearn.bench.solvers import OURS
-from aidlearn.bench.table import COLUMNS, Layout, pick
-from benchmarks.command import Options, Table, comparison, growth_rate, main
+from benchmarks.harness.cells import Cell, Row, measured
+from benchmarks.harness.command import Options, Table, comparison, growth_rate, main
+from benchmarks.harness.datasets import DataSet, generated
+from benchmarks.harness.table import COLUMNS, ROUNDING, TableLayout, pick
 from benchmarks.svm import CAMPAIGN
 
 MEMORY = {"support": ("support", "{}"), "peak": ("peak MB", "{:.0f}")}
@@ -73,7 +72,7 @@ TABLES = (
         "kernel",
         "Kernel SVM, tol={tol:g}, one thread, best of {repeat}",
         peers,
-        Layout(SHOWN | {"ratio": COLUMNS["ratio"]}, exact=1e-3, proven=True),
+        TableLayout(SHOWN | {"ratio": COLUMNS["ratio"]}, exact=1e-3, proven=True),
         losses,
         tol=1e-4,
     ),
@@ -81,7 +80,7 @@ TABLES = (
         "growth",
         "CPU seconds and peak memory (data included) against rows of celeba, C=1, tol={tol:g}",
         growth,
-        Layout(pick("cpu", "wall", "gap", "iterations", "clusters", **MEMORY)),
+        TableLayout(pick("cpu", "wall", "gap", "iterations", "clusters", **MEMORY)),
         growth_rate,
         tol=1e-3,
     ),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from aidlearn.bench.datasets import DataSet, generated
-from aidlearn.bench.harness import Cell, measured
-from aidlearn.bench.table import Layout, pick
-from benchmarks.command import Options, Table, comparison, growth_rate, main
+from benchmarks.harness.cells import Cell, measured
+from benchmarks.harness.command import Options, Table, comparison, growth_rate, main
+from benchmarks.harness.datasets import DataSet, generated
+from benchmarks.harness.table import TableLayout, pick
 
 SHAPES = ((200_000, 10), (200_000, 100), (1_600_000, 10), (1_000_000, 100), (400_000, 500))
 QUICK = ((5_000, 10), (20_000, 10), (200_000, 10))
@@ -28,12 +28,12 @@ def growth(options: Options) -> list[Cell]:
 
 
 TABLES = (
-    Table("lad", "Least absolute deviation, tol={tol:g}, one thread, best of {repeat}", peers, Layout()),
+    Table("lad", "Least absolute deviation, tol={tol:g}, one thread, best of {repeat}", peers, TableLayout()),
     Table(
         "growth",
         "CPU seconds against rows, tol={tol:g}",
         growth,
-        Layout(pick("cpu", "wall", "gap", "iterations", "clusters", "memory", "products")),
+        TableLayout(pick("cpu", "wall", "gap", "iterations", "clusters", "memory", "products")),
         growth_rate,
     ),
 )

@@ -52,7 +52,7 @@ def cells(rows: int) -> Iterator[tuple[str, Any, Any, Any]]:
 
 
 def kernel_cells(rows: int) -> Iterator[tuple[str, Any, Any, Any]]:
-    """The same of machines with kernels: 40,000 rows of 1,000,000."""
+    """Kernel machines, on 40,000 rows if there are 1,000,000."""
     rng = np.random.default_rng(1)
     n = rows // 25
     X = rng.normal(size=(n, 10))
@@ -123,9 +123,10 @@ def main() -> None:
             took, over = min(runs, key=lambda run: run[1])
             mark = "!" if over > 0.3 + one else " "
             status = model.status_ if isinstance(model.status_, list) else [model.status_]
-            told = ",".join(sorted({str(one) for one in status}))
+            relative = _over_constant(model, X, y)
+            statuses = ",".join(sorted({str(one) for one in status}))
             print(
-                f"{name:44s} {limit:6.3f} {took:7.2f} {over:7.2f}{mark}{one:6.3f}  {told} {_worth(model, X, y)}",
+                f"{name:44s} {limit:6.3f} {took:7.2f} {over:7.2f}{mark}{one:6.3f}  {statuses} {relative}",
                 flush=True,
             )
 
@@ -134,8 +135,8 @@ def _fit(model: Any, X: Any, y: Any) -> None:
     model.fit(X) if y is None else model.fit(X, y)
 
 
-def _worth(model: Any, X: Any, y: Any) -> str:
-    """The objective beside that of the best model without slopes: at most 1, if the model is of use."""
+def _over_constant(model: Any, X: Any, y: Any) -> str:
+    """The objective over that of the best model without slopes: at most 1 for a useful model."""
     if isinstance(model, aidlearn.SVC | aidlearn.SemiSupervisedSVC):
         known = y >= 0
         share = np.bincount(y[known]).max() / known.sum()

@@ -44,7 +44,7 @@ def numbers(rng: Rng, n: int, words: list[str]) -> NDArray[np.float64]:
 
 
 def table(rng: Rng, n: int, words: list[str]) -> Any:
-    """Numbers, and for every other table factors beside them."""
+    """Numeric columns and, in every other table, factors."""
     blocks: list[Any] = [numbers(rng, n, words) for _ in range(rng.integers(1, 4))]
     n_factors = int(rng.integers(0, 5)) * int(rng.integers(0, 2))
     for _ in range(n_factors):

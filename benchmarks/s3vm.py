@@ -1,6 +1,6 @@
 """Semi-supervised SVM on the sets of Chapelle, Schoelkopf and Zien's book: python -m benchmarks.s3vm.
 
-``SemiSupervisedSVC(kernel="auto")``, which uses no test label, on all official splits beside the supervised linear
+``SemiSupervisedSVC(kernel="auto")``, which uses no test label, on all official splits, and the supervised linear
 machine. The paper's tables, whose parameters were chosen with test labels, are ``python -m benchmarks.paper s3vm-best``
 and its neighbours.
 """
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from aidlearn import SemiSupervisedSVC
-from aidlearn.bench.harness import Cell, Row
-from aidlearn.bench.table import Layout
-from benchmarks.command import Options, Table, main
+from benchmarks.harness.cells import Cell, Row
+from benchmarks.harness.command import Options, Table, main
+from benchmarks.harness.table import TableLayout
 from benchmarks.paper import published
-from benchmarks.paper.semi import official, rule, split_of, told
+from benchmarks.paper.semi import mean_with_error, official, rule, split_of
 
 
 def fit(name: str, labels: int, count: int) -> Row:
@@ -34,7 +34,12 @@ def fit(name: str, labels: int, count: int) -> Row:
     words = max(dict.fromkeys(kernels), key=kernels.count)
     values = found["accuracies"][f"{labels}"]
     times = {"cpu": float(np.mean(found["seconds"])), "longest": float(np.max(found["seconds"]))}
-    return {"accuracy": told(values), "supervised": told(control), "chosen": words, "splits": values} | times
+    return {
+        "accuracy": mean_with_error(values),
+        "supervised": mean_with_error(control),
+        "chosen": words,
+        "splits": values,
+    } | times
 
 
 def cells(labels: int) -> object:
@@ -51,7 +56,7 @@ def cells(labels: int) -> object:
     return made
 
 
-SHOWN = Layout(
+SHOWN = TableLayout(
     {
         "accuracy": ("accuracy %", "{}"),
         "supervised": ("supervised linear %", "{}"),

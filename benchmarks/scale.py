@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from aidlearn import LADRegressor, LinearSVC, open_source
-from aidlearn.bench.harness import Cell, Row
 from aidlearn.bench.measure import forget_peak, resident
-from aidlearn.bench.table import Layout, pick
-from benchmarks.command import Options, Table, main
+from benchmarks.harness.cells import Cell, Row
+from benchmarks.harness.command import Options, Table, main
+from benchmarks.harness.table import TableLayout, pick
 
 BLOCK = 250_000
 MODELS = {"lad": (LADRegressor(), "y"), "svm": (LinearSVC(C=0.1), "label")}
@@ -95,7 +95,7 @@ def cells(options: Options) -> list[Cell]:
 SHOWN = pick("cpu", "wall", read=("plain read s", "{:.2f}"), reads=("plain reads", "{:.1f}")) | pick(
     "gap", passes=("passes", "{}"), peak=("peak resident MB", "{:.0f}")
 )
-TABLE = Table("files", "Fits from files, default settings", cells, Layout(SHOWN))
+TABLE = Table("files", "Fits from files, default settings", cells, TableLayout(SHOWN))
 
 if __name__ == "__main__":
     main("scale", __doc__.split("\n")[0], TABLE)

@@ -1,13 +1,13 @@
-"""Real tables with categories as sparse rows, beside the same rows dense: python -m benchmarks.sparse [--table svm]."""
+"""Real tables with categories as sparse rows, compared with dense ones: python -m benchmarks.sparse [--table svm]."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from aidlearn.bench.datasets import DataSet
-from aidlearn.bench.harness import Cell
-from aidlearn.bench.table import Layout
-from benchmarks.command import Options, Table, comparison, main
+from benchmarks.harness.cells import Cell
+from benchmarks.harness.command import Options, Table, comparison, main
+from benchmarks.harness.datasets import DataSet
+from benchmarks.harness.table import TableLayout
 
 FLIGHTS = DataSet("nycflights CSR", "nycflights_sparse", (327_346, 152), {})
 TAILNUM = replace(FLIGHTS, name="nycflights CSR tailnum", shape=(327_346, 4_188), arguments={"tailnum": True})
@@ -31,8 +31,8 @@ def svm(options: Options) -> list[Cell]:
 
 TITLE = "tol={tol:g}, one thread, best of {repeat}"
 TABLES = (
-    Table("lad", f"LAD on sparse rows, {TITLE}", lad, Layout(), tol=1e-4),
-    Table("svm", f"Linear SVM on sparse rows, {TITLE}", svm, Layout(exact=1e-2), tol=1e-4),
+    Table("lad", f"LAD on sparse rows, {TITLE}", lad, TableLayout(), tol=1e-4),
+    Table("svm", f"Linear SVM on sparse rows, {TITLE}", svm, TableLayout(exact=1e-2), tol=1e-4),
 )
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How many iterations and passes fits of many kinds take, worst over seeds: python -m benchmarks.start.
+"""Iterations and passes of fits to many kinds of data, worst over seeds: python -m benchmarks.start.
 
 Each kind imitates a real table that once took many iterations. A seed draws new data and another random state of the
 fit; the worst of all seeds is reported, and the median of CPU seconds, one thread. ``--all-rows`` fits the same
-data with every row its own cluster: what our own solver takes without aggregation, to the same tolerance and with the
-same proof, the faster of two: from nothing, and from the solution (for which others would have to pay).
+data with every row its own cluster, that is, without aggregation, to the same tolerance and with the same proof; it
+reports the faster of two starts: none, and the solution.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Rng = np.random.Generator
 Data = tuple[Any, NDArray[np.float64]]
 
 TOL = 1e-4
-"""Of ours the certified gap; liblinear takes it in its own meaning."""
+"""Certified gap of aidlearn, and stopping tolerance of liblinear."""
 
 
 def levels(rng: Rng, n: int, k: int, power: float) -> NDArray[np.intp]:
@@ -73,7 +73,7 @@ def shots(rng: Rng, n: int) -> Data:
 
 
 def separable(rng: Rng, n: int) -> Data:
-    """Connections: heavy-tailed counts and services (60 levels) that tell the classes but for half a percent."""
+    """Connections: heavy-tailed counts and services (60 levels) that separate the classes except for half a percent."""
     service = levels(rng, n, 60, 1.0)
     counts = rng.lognormal(0, 1.5, size=(n, 20))
     score = 2 * rng.normal(size=60)[service] + np.log(counts) @ rng.normal(size=20)
@@ -95,7 +95,7 @@ def rare_class(rng: Rng, n: int) -> Data:
 
 
 def few_columns(rng: Rng, n: int, m: int, positives: float, apart: float, tied: bool) -> Data:
-    """A class of wider spread beside a common one, in few columns; tied values are rounded to a fifth."""
+    """A rare class of wider spread and a common one, in few columns; ``tied`` rounds values to a fifth."""
     y = np.where(rng.random(n) < positives, 1.0, -1.0)
     X = rng.normal(size=(n, m)) * (1 + (y > 0)[:, None])
     X[:, :2] += apart * (y > 0)[:, None]
@@ -115,7 +115,7 @@ def wide_target(rng: Rng, n: int, m: int) -> Data:
 
 
 def heavy_tails(rng: Rng, n: int) -> Data:
-    """Columns of infinite variance: single rows carry coefficients."""
+    """Columns of infinite variance: single rows determine coefficients."""
     X = rng.standard_t(1.5, size=(n, 30))
     return X, X @ rng.normal(size=30) + rng.standard_t(2, n)
 
@@ -128,7 +128,7 @@ def no_density(rng: Rng, n: int) -> Data:
 
 @dataclass(frozen=True)
 class Kind:
-    """A generator, the rows it is asked for, and the penalty of its SVM (None: LAD)."""
+    """A generator, its number of rows, and C of the SVM (None for LAD)."""
 
     draw: Callable[[Rng, int], Data]
     n: int
@@ -159,12 +159,12 @@ def timed(model: Any, X: Any, y: NDArray[np.float64]) -> float:
 
 
 def on_all_rows(fitted: Any, X: Any, y: NDArray[np.float64]) -> float:
-    """CPU seconds of a fit whose only aggregated problem is the original one: the faster of two starts.
+    """CPU seconds of a fit whose only aggregated problem is the original one, for the faster of two starts.
 
     Raises
     ------
     RuntimeError
-        If the optimum is another one.
+        If the optimum differs.
     """
 
     def from_nothing(problem: PiecewiseLinear) -> Start:
@@ -212,14 +212,12 @@ def measure(kind: Kind, seed: int, scale: float, liblinear: bool, all_rows: bool
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--scale", type=float, default=1.0, help="part of the rows of each kind")
-    parser.add_argument("--only", default="", help="kinds whose name has this text")
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of the rows of each kind")
+    parser.add_argument("--only", default="", help="only kinds whose name contains this text")
     parser.add_argument(
-        "--liblinear", action="store_true", help="beside scikit-learn's LinearSVC(loss='hinge', tol=1e-4)"
+        "--liblinear", action="store_true", help="compare with scikit-learn's LinearSVC(loss='hinge', tol=1e-4)"
     )
-    parser.add_argument(
-        "--all-rows", action="store_true", help="beside our own solver on all rows, each its own cluster"
-    )
+    parser.add_argument("--all-rows", action="store_true", help="compare with aidlearn's solver without aggregation")
     options = parser.parse_args()
     print(f"Worst of {options.seeds} seeds, certified {TOL:g}, one thread; CPU seconds are medians.\n")
     print(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aidlearn.bench.datasets import DataSet, generated
-from aidlearn.bench.harness import Cell, Row, measured
-from aidlearn.bench.judge import ROUNDING
-from aidlearn.bench.table import Layout, pick
-from benchmarks.command import Options, Table, comparison, main
+from benchmarks.harness.cells import Cell, Row, measured
+from benchmarks.harness.command import Options, Table, comparison, main
+from benchmarks.harness.datasets import DataSet, generated
+from benchmarks.harness.table import ROUNDING, TableLayout, pick
 
 CELEBA = DataSet("celeba", "standardised", (202_599, 39), {"name": "celeba"})
 CAMPAIGN = DataSet("campaign", "standardised", (41_188, 62), {"name": "campaign"})
@@ -43,12 +42,12 @@ def bounds(rows: Sequence[Row]) -> Iterator[str]:
 
 MORE = {"by": ("by", "{}"), "status": ("status", "{}"), "objective": ("objective", "{:.12g}")}
 TABLES = (
-    Table("svm", "Linear SVM, tol={tol:g}, one thread, best of {repeat}", peers, Layout(exact=1e-2)),
+    Table("svm", "Linear SVM, tol={tol:g}, one thread, best of {repeat}", peers, TableLayout(exact=1e-2)),
     Table(
         "weights",
         "Weights log-uniform over 1..1e5, tol={tol:g}; liblinear with max_iter=5",
         weights,
-        Layout(pick("cpu", "wall", "gap", "iterations", "clusters", "memory", "products", **MORE)),
+        TableLayout(pick("cpu", "wall", "gap", "iterations", "clusters", "memory", "products", **MORE)),
         bounds,
         tol=1e-8,
     ),

@@ -16,13 +16,13 @@ from aidlearn import QuantileRegressor, bootstrap, equal_slopes
 
 TEXT = """# Coming from scikit-learn, quantreg, statsmodels, Stata, liblinear
 
-The same models, the same standard errors, with a proof of optimality and from files larger than memory. The figures
-below were made by `python docs/make_coming_from.py`, which runs the peers that are installed; the data are
+aidlearn fits the same models with the same standard errors, adds a proof of optimality, and takes files larger than memory. The figures
+below were produced by `python docs/make_coming_from.py`, which runs the peers that are installed; the data are
 `statsmodels.datasets.engel` (235 households, food expenditure on income) and, for clusters, generated rows.
 
 ## From R's quantreg
 
-`summary(rq(y ~ x, tau = 1:9/10), se = "nid")` is, for a data frame `d`,
+`summary(rq(y ~ x, tau = 1:9/10), se = "nid")` becomes, for a data frame `d`,
 
 ```python
 import numpy as np
@@ -43,21 +43,21 @@ or, without a formula, `QuantileRegressor(quantile=...).fit(X, y).summary(X, y, 
 
 ## From scikit-learn and liblinear
 
-| there | here | what differs |
+| elsewhere | in aidlearn | what differs |
 |---|---|---|
-| `linear_model.QuantileRegressor(quantile=q, alpha=0)` | `QuantileRegressor(quantile=q)` | `alpha` is 0 by default here, 1 there; the objective is a sum here, a mean there |
+| `linear_model.QuantileRegressor(quantile=q, alpha=0)` | `QuantileRegressor(quantile=q)` | `alpha` is 0 by default in aidlearn and 1 in scikit-learn; the objective is a sum in aidlearn and a mean in scikit-learn |
 | `linear_model.QuantileRegressor(alpha=a)` | `QuantileRegressor(alpha=a)` | nothing: the same penalty |
-| `svm.SVC(kernel="linear", C=C)` | `LinearSVC(C=C)` | nothing but the time |
-| `svm.LinearSVC(loss="hinge", C=C)`, liblinear `-s 3` | `LinearSVC(C=C)` | the intercept is penalised there (all the less, the larger `intercept_scaling` or `-B`); without an intercept (`fit_intercept=False`) they are the same |
-| `svm.LinearSVC()`, liblinear `-s 1`, `-s 2` | - | squared hinge: another loss |
-| `svm.LinearSVR(C=C, epsilon=e)`, liblinear `-s 13` | `LinearSVR(C=C, epsilon=e)` | the penalised intercept again |
+| `svm.SVC(kernel="linear", C=C)` | `LinearSVC(C=C)` | only the speed |
+| `svm.LinearSVC(loss="hinge", C=C)`, liblinear `-s 3` | `LinearSVC(C=C)` | liblinear penalises the intercept (less with a larger `intercept_scaling` or `-B`); without an intercept (`fit_intercept=False`) they are the same |
+| `svm.LinearSVC()`, liblinear `-s 1`, `-s 2` | - | a different loss, the squared hinge |
+| `svm.LinearSVR(C=C, epsilon=e)`, liblinear `-s 13` | `LinearSVR(C=C, epsilon=e)` | liblinear penalises the intercept |
 | `svm.SVR(kernel="linear")` | `LinearSVR` | nothing |
-| `svm.SVC(kernel="rbf", C=C, gamma=g)` | `SVC(C=C, gamma=g)` | ends at a certified gap, not at a criterion |
+| `svm.SVC(kernel="rbf", C=C, gamma=g)` | `SVC(C=C, gamma=g)` | stops at a certified gap, not at a violation of the KKT conditions |
 | `svm.OneClassSVM(kernel="linear", nu=nu)` | `LinearOneClassSVM(nu=nu)` | see [one-class](one-class.md) |
-| `GridSearchCV(LinearSVC(), {"C": Cs})` | `LinearSVCCV(Cs=Cs)` | shared passes; any grid search works as well |
+| `GridSearchCV(LinearSVC(), {"C": Cs})` | `LinearSVCCV(Cs=Cs)` | shares passes; grid searches work too |
 | `make_pipeline(StandardScaler(), LinearSVC())` | `LinearSVC(standardize=True)` | no copy; coefficients in the units of the data |
-| `make_column_transformer((OneHotEncoder(), [...]))` | nothing to do | texts and categories are factors |
-| liblinear `train -s 3 -c 1 file model` | `aidlearn fit svm file.svmlight --C 1 -o model.aid` | a svmlight file brings its own target |
+| `make_column_transformer((OneHotEncoder(), [...]))` | nothing to do | text and categorical columns are factors |
+| liblinear `train -s 3 -c 1 file model` | `aidlearn fit svm file.svmlight --C 1 -o model.aid` | a svmlight file contains its target |
 
 ```python
 import numpy as np
@@ -97,22 +97,22 @@ DIFFERENCES = """
 ## What differs, and why
 
 - **iid**: the published estimate of the sparsity is a difference quotient of the quantiles of the residuals (Siddiqui;
-  Koenker and Bassett 1978), here over the residuals that are not zero. R's `summary.rq(se = "iid")` estimates it in
-  another way, so all its standard errors are those of aidlearn times one factor, which tends to 1 with the rows.
-- **nid, kernel, Bofinger**: the same formulas, the same figures to 4 digits and more. `kernel` has a Gaussian kernel
-  and the bandwidth `min(sd, IQR / 1.34) (q(tau + h) - q(tau - h))`, q the normal quantile, as R has; statsmodels has an
+  Koenker and Bassett 1978), here over the residuals that are not zero. R's `summary.rq(se = "iid")` uses
+  another estimate, so its standard errors differ from those of aidlearn by a common factor, which tends to 1 as n grows.
+- **nid, kernel, Bofinger**: the same formulas, and results that agree to 4 digits or more. `kernel` uses a Gaussian kernel
+  and the bandwidth `min(sd, IQR / 1.34) (q(tau + h) - q(tau - h))`, q the normal quantile, as R does; statsmodels uses an
   Epanechnikov kernel by default and Stata another scale.
 - **cluster**: Parente and Santos Silva's sandwich with the small-sample factor `G/(G-1) (n-1)/(n-k)` and G - 1 degrees
-  of freedom: pyfixest's `CRV1` to the last digits. Rows that the solution interpolates count as below it.
+  of freedom; it agrees with pyfixest's `CRV1` to the last digits. Interpolated rows count as below the fit.
 - **rank**: R interpolates between the two steps of the rank test around its critical value; here the interval ends at
   the step that rejects, so it is wider by less than a step. The statistic and the p-value are those of the rank test of
   a coefficient of 0.
 - **pyfixest's nid** has the small-sample factor `(n-1)/(n-k)` too; R and aidlearn have none.
-- **Weights** mean what they mean in R: the data are the rows (w x, w y). They are no frequencies; a row of weight 0 is
+- **Weights** mean what they mean in R: the data are the rows (w x, w y). They are not frequencies; rows of weight 0 are
   left out and not counted.
 - **bootstrap**: exponential weights of the rows (R's "wxy"); every replicate comes with its proven gap.
-- **Tolerance**: the default `tol=1e-4` of a fit may be coarse beside the sampling error of millions of rows; the summary
-  says so in a note, with the tolerance to ask for.
+- **Tolerance**: the default `tol=1e-4` of a fit may be coarse compared with the sampling error of millions of rows; a note in the summary
+  then names the tolerance to use.
 """
 
 R = """
@@ -190,7 +190,7 @@ def cluster_table() -> str:
     except ImportError:
         out.append("| pyfixest | not installed | | |")
     add('aidlearn, `bootstrap(kind="cluster")`', bootstrap(model, X, y, 400, "cluster", g, 0).standard_errors)
-    add('aidlearn, `se="nid"` (wrong here: it takes rows as independent)', model.summary(X, y).standard_errors)
+    add('aidlearn, `se="nid"` (wrong here: it assumes independent rows)', model.summary(X, y).standard_errors)
     return "\n".join(out) + "\n"
 
 

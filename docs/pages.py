@@ -4,7 +4,7 @@
 
 A page is read from top to bottom: blocks of ``python`` share one namespace and an empty folder with the commands of
 ``console`` blocks (lines after ``$ ``). A block of ``text`` right after a Python block holds what that block printed, and
-the lines below a command what a terminal shows; both are written anew. The tests run the same blocks with the same code.
+the lines below a command what a terminal shows; both are rewritten. The tests run the same blocks with the same code.
 A block after ``<!-- not run: reason -->`` is shown only.
 """
 
@@ -56,12 +56,12 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """Of a console block: those that are run."""
+        """The commands of a console block that are run."""
         return [line for line in self.lines if not line.startswith(SETS_UP)]
 
     @property
     def lines(self) -> list[str]:
-        """Of a console block: all commands."""
+        """All commands of a console block."""
         return [line[2:] for line in self.code.splitlines() if line.startswith("$ ")]
 
     @property
@@ -130,8 +130,8 @@ def run_page(page: Path, command: Callable[[str], str] = run_command) -> list[tu
             elif block.kind == "python":
                 shown.append((block, run_python(block, names, str(path))))
             else:
-                told = {line: command(line) for line in block.commands}
-                shown.append((block, "".join(f"$ {line}\n{told.get(line, '')}" for line in block.lines)))
+                printed = {line: command(line) for line in block.commands}
+                shown.append((block, "".join(f"$ {line}\n{printed.get(line, '')}" for line in block.lines)))
     return shown
 
 

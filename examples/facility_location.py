@@ -3,12 +3,12 @@
     minimise over sets S of open sites   sum_{j in S} f_j + sum_i w_i min_{j in S} c_ij       (|S| = p, if p is given)
 
 Customers are entries, their costs c_i are rows. A cluster of customers with the sum of their rows is one customer that
-has to go to one site: the aggregated optimum is an upper bound here, and clusters that no set cuts prove nothing. The
+has to go to one site: the aggregated optimum is an upper bound here, and uncut clusters prove nothing. The
 bound comes from dual points evaluated on the original customers (docs/facility-location.md has the proofs):
 
     sum_i w_i min_{j in S} c_ij  >=  sum_i w_i (u_i - sum_{j in S} max(0, u_i - c_ij))     for every u and every S
 
-The aggregated problem says which u are good. Run it: python examples/facility_location.py
+The aggregated problem finds good u. Run it: python examples/facility_location.py
 """
 
 import heapq
@@ -215,7 +215,7 @@ class FacilityLocation(Problem):
     def search(self, cuts, best, accuracy):
         """Branch and bound on the cuts: the best set by them, and a bound on all sets.
 
-        Sets whose cuts promise more than ``best`` need not be found; None says that there is no other left.
+        Sets whose cuts promise more than ``best`` need not be found; None if no other is left.
         """
         n_sites, number = self.n_regions, count()
         enough = best - accuracy.relative * abs(best)

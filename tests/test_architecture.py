@@ -4,6 +4,7 @@ A room is a folder. Modules that lie beside sub-folders are rooms of their own, 
 """
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -218,3 +219,20 @@ def test_every_room_says_what_it_is_for():
         if len(ast.get_docstring(ast.parse(path.read_text())) or "") < 20
     ]
     assert silent == []
+
+
+PAGE = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
+
+
+def test_the_page_names_files_that_exist():
+    named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py|(?:[a-z_]+/)+[a-z_]+)`", PAGE)) - {"tests/test_architecture.py"}
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert len(named) > 40
+
+
+def test_the_page_lists_every_room():
+    table = re.findall(r"^\| (`.*?) \|", PAGE.partition("## Rooms")[2].partition("\n## ")[0], flags=re.M)
+    wanted = {name.replace(".", "/") for name in BELOW if not name.startswith("estimators.")}
+    wanted -= {"data", "linear", "__main__"}  # which hold rooms, and the command line
+    listed = {name for names in table for name in re.findall(r"`([^`]+)`", names)}
+    assert listed == {f"{name}.py" if (ROOT / f"{name}.py").exists() else name for name in wanted}

@@ -76,9 +76,9 @@ def test_transformations_are_formulaics(table):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("y ~ zz", "names 'zz', which is no column"),
-        ("a + b", "names no target"),
-        ("y ~ a +* b", "is no formula"),
+        ("y ~ zz", "names 'zz', which is not a column"),
+        ("a + b", "has no target"),
+        ("y ~ a +* b", "is not a formula"),
         ("y ~ np.log(zz)", "cannot be computed"),
     ],
 )

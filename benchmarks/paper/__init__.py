@@ -2,7 +2,7 @@
 
 One row holds the paper's number, that of its procedure run here ("faithful": its start, its rules of splitting, its
 solvers and its stopping rule) and that of the default. ``published`` has the paper's numbers, ``generators`` data like
-its own, ``experiment`` what an experiment is, ``store`` what was measured (it goes on where it was stopped), ``worker``
+its own, ``experiment`` what an experiment is, ``store`` keeps measurements (a stopped run resumes), ``worker`` runs
 the processes of cells; the other modules have one group of experiments each.
 """
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from aidlearn.bench.harness import Cell, Row
+from benchmarks.harness.cells import Cell, Row
 from benchmarks.paper import behaviour, exact, illustrations, kernels, linear, semi
 from benchmarks.paper.experiment import Experiment
 from benchmarks.paper.store import Store, commit, machine, measure_all, to_parquet
@@ -25,27 +25,47 @@ def parser() -> argparse.ArgumentParser:
     out = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=__doc__)
     add = out.add_argument
     add("name", nargs="*", metavar="NAME", help="experiments; 'all' for every one")
-    add("--list", action="store_true", help="print the names, or the cells of those given, and end")
-    add("--scale", type=float, help="1.0: the paper's sizes; default: what ends in some minutes")
-    add("--repeat", type=int, help="instances of every cell; default: what the experiment is made for")
-    add("--peers", action=argparse.BooleanOptionalAction, default=True, help="without: aidlearn only")
-    add("--faithful", action=argparse.BooleanOptionalAction, default=True, help="without: default and peers only")
+    add("--list", action="store_true", help="print the names, or the cells of the given experiments, and exit")
+    add("--scale", type=float, help="1.0 for the paper's sizes; default: a few minutes per experiment")
+    add("--repeat", type=int, help="instances of every cell; default: that of the experiment")
+    add(
+        "--peers",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="measure other programs too",
+    )
+    add(
+        "--faithful",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="run the paper's procedure too",
+    )
     add("--only", metavar="TEXT", nargs="+", help='only cells whose "data, solver" contains one of these')
-    add("--limit", type=float, default=120.0, help="CPU seconds of a peer's fit and of a faithful one: %(default)g")
-    add("--memory", type=float, default=MEMORY, help="GB that a cell may need; larger ones are marked: %(default)g")
-    add("--again", action="store_true", help="measure our own cells again if the source has changed since")
-    add("--draw", action="store_true", help="measure nothing: table and pictures of what is there")
-    add("--folder", type=Path, default=Path("results/paper"), help="of the results: %(default)s")
+    add(
+        "--limit",
+        type=float,
+        default=120.0,
+        help="CPU seconds of a peer or faithful fit; default: %(default)g",
+    )
+    add(
+        "--memory",
+        type=float,
+        default=MEMORY,
+        help="GB that a cell may need; default: %(default)g",
+    )
+    add("--again", action="store_true", help="repeat measurements of aidlearn if its source has changed")
+    add("--draw", action="store_true", help="measure nothing; make tables and plots of the saved results")
+    add("--folder", type=Path, default=Path("results/paper"), help="folder of the results; default: %(default)s")
     return out
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure the experiments that were asked for; their tables go to the folder and to the screen."""
+    """Measure the selected experiments; write their tables to the folder and print them."""
     options = parser().parse_args(arguments)
     names = list(EXPERIMENTS) if options.name == ["all"] else options.name
     unknown = [name for name in names if name not in EXPERIMENTS]
     if unknown:
-        print(f"no experiment is called {unknown[0]!r}; there are: {', '.join(EXPERIMENTS)}", file=sys.stderr)
+        print(f"unknown experiment {unknown[0]!r}; choose from {', '.join(EXPERIMENTS)}", file=sys.stderr)
         return 2
     if not names:
         print("\n".join(f"{name:14} {experiment.title}" for name, experiment in EXPERIMENTS.items()))
@@ -74,10 +94,10 @@ def chosen(experiment: Experiment, options: argparse.Namespace) -> list[Cell]:
 
 
 def work(experiment: Experiment, cells: Sequence[Cell], options: argparse.Namespace) -> None:
-    """Measure, and write NAME.parquet, NAME.md and the pictures."""
+    """Measure, and write NAME.parquet, NAME.md and the plots."""
     store, started = Store(options.folder), time.monotonic()
 
-    def told(number: int, of: int, row: Row, before: bool) -> None:
+    def report(number: int, of: int, row: Row, before: bool) -> None:
         reason = (
             row.get("failed") or row.get("skipped") or ("measured before" if before else f"{row.get('cpu', 0):.2f} s")
         )
@@ -88,7 +108,7 @@ def work(experiment: Experiment, cells: Sequence[Cell], options: argparse.Namesp
     if options.draw:
         rows = [row | cell.shown for cell in cells if (row := store.known(cell)) is not None]
     else:
-        rows = measure_all(cells, store, options.again, told)
+        rows = measure_all(cells, store, options.again, report)
     folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     to_parquet(rows, folder / f"{experiment.name}.parquet")

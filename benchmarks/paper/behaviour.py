@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from aidlearn import LinearSVC
-from aidlearn.bench.harness import Cell, Row
 from aidlearn.display.style import COLOURS, INK, legend, percentages, pyplot, tidy, whole_numbers
+from benchmarks.harness.cells import Cell, Row
 from benchmarks.paper import generators, measured
 from benchmarks.paper.experiment import Experiment, Options, done, markdown, mean, scaled, seconds, shown
 from benchmarks.paper.linear import PATIENCE, groups

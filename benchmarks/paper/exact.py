@@ -1,4 +1,4 @@
-"""S3VM to optimality: the mixed-integer program beside our branch and bound, and the paper's pilot claim (section 4.3).
+"""S3VM to optimality: the mixed-integer program and our branch and bound, and the paper's pilot claim (section 4.3).
 
 The paper reports that AID solved its mixed-integer program to optimality for "some data sets with hundreds of
 observations and several attributes". Tried here on two overlapping Gaussians, ten rows labelled: the paper's
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from aidlearn import SemiSupervisedSVC
-from aidlearn.bench.harness import Cell, Row
 from aidlearn.semisupervised import miqp
 from aidlearn.semisupervised.branch_and_bound import SearchLimits, SemiSupervisedRows
+from benchmarks.harness.cells import Cell, Row
 from benchmarks.paper import measured
 from benchmarks.paper.experiment import Experiment, Options, done, markdown, seconds, shown
 

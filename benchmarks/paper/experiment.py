@@ -1,4 +1,4 @@
-"""What an experiment is: cells to measure, a table of what came out, remarks and pictures."""
+"""An experiment: cells to measure, the table of their results, remarks and plots."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.bench.harness import Cell, Row
+from benchmarks.harness.cells import Cell, Row
 
 Options = argparse.Namespace
 Draw = Callable[[Sequence[Row], Path], None]
 DEFAULT_SCALE = 0.05
 FEWEST_COLUMNS = 3
 SHORTEST = 1e-3
-"""Seconds: what clocks of processes tell apart on some machines."""
+"""Resolution of process clocks on some machines, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,17 @@ class Experiment:
     ----------
     name, title : str
     cells : callable
-        Cells of the options.
+        Cells for given options.
     table : callable
-        Markdown of the rows.
+        Markdown table of the rows.
     remarks : callable
-        Lines below it: whether the paper's findings hold, what was lost.
+        Lines below the table: whether the paper's findings hold, and where aidlearn is slower.
     pictures : dict
-        Ending of the file's name, and what draws it.
+        Functions that draw plots, by the suffix of the file name.
     repeat : int
-        Instances of every cell by default.
+        Default number of instances of every cell.
     scale : float
-        By default; such that it ends in some minutes.
+        Default scale, for a few minutes of run time.
     """
 
     name: str
@@ -53,17 +53,17 @@ class Experiment:
 
 
 def scaled(n: int, m: int, scale: float) -> tuple[int, int]:
-    """Rows times the scale, columns times its root; the paper's own size at 1."""
+    """Rows times the scale, and columns times its square root."""
     return max(1000, round(n * scale)), max(FEWEST_COLUMNS, round(m * math.sqrt(scale)))
 
 
 def done(rows: Iterable[Row]) -> list[Row]:
-    """Rows that have a result."""
+    """Rows with a result."""
     return [row for row in rows if not (row.get("failed") or row.get("skipped"))]
 
 
 def why_not(rows: Sequence[Row]) -> str:
-    """Why there is no number: a limit, a missing program."""
+    """Short reason why there is no number, such as a limit or a missing program."""
     words = next(
         (row.get("failed") or row.get("skipped") for row in rows if row.get("failed") or row.get("skipped")), ""
     )
@@ -88,14 +88,14 @@ def shown(value: Any, form: str = "{}") -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Three digits, whatever the size."""
+    """Seconds with three significant digits."""
     if value is None:
         return "-"
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table without the columns that no line has a value of."""
+    """A Markdown table without empty columns."""
     kept = [k for k in range(len(head)) if not lines or any(line[k] != "-" for line in lines)]
     head, lines = [head[k] for k in kept], [[line[k] for k in kept] for line in lines]
     out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -104,6 +104,6 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def falls(values: Sequence[float], share: float = 0.6) -> bool:
-    """A trend: most of the steps go down, and the last is below the first."""
+    """Whether most steps decrease and the last value is below the first."""
     steps = np.diff(np.asarray(values, dtype=float))
     return bool(len(steps) and np.isfinite(steps).all() and (steps <= 0).mean() >= share and values[-1] < values[0])

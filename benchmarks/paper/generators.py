@@ -8,7 +8,7 @@ standard normal, an intercept fitted.
 objective and the share of negatives as its rate; both numbers fit a share of positives of about 0.5 %, so the smaller
 class is that rare here. Columns are correlated (a factor model), partly skewed and of different units: the paper finds
 that liblinear's times vary by three orders of magnitude, which standardised columns do not show. Classes overlap.
-Sampling m attributes is taking the first m here, and later ones tell less of the class: with all 342 the optimum stays
+Sampling m attributes is taking the first m here, later ones are weaker predictors: with all 342 the optimum stays
 near that of w = 0, as theirs does. Strength of the signal and units were chosen so that r^T and T of the faithful
 procedure at 30,000 rows are near the paper's (its 1.0, 6.6 and 15.1 % for m = 10, 30, 90; here 0.3, 8.0 and 12.6 %).
 
@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.bench.datasets import standardised
+from benchmarks.harness.datasets import standardised
 
 Arrays = tuple[NDArray[np.float64], NDArray[np.float64]]
 BLOCK = 50_000

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from scipy.spatial import ConvexHull, QhullError
 
-from aidlearn.bench.harness import Cell, Row
 from aidlearn.data.passes.moments import inspect
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import ArraySource
@@ -26,6 +25,7 @@ from aidlearn.linear.problem import PiecewiseLinear, Procedure
 from aidlearn.linear.start.user_labels import from_labels
 from aidlearn.semisupervised.problem import SemiSupervised, SemiSupervisedSettings
 from aidlearn.semisupervised.start import from_labels as given_clusters
+from benchmarks.harness.cells import Cell, Row
 from benchmarks.paper import measured
 from benchmarks.paper.experiment import Experiment, Options, done, markdown
 from benchmarks.paper.pictures import save

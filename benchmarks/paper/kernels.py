@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from aidlearn import SVC
-from aidlearn.bench.datasets import Data, curved_classes
-from aidlearn.bench.harness import Cell, Row
-from aidlearn.bench.judge import Solution, objective
+from aidlearn.bench.judge import Coefficients, Data, objective
 from aidlearn.bench.measure import measure
-from aidlearn.bench.peers import solvers
 from aidlearn.bench.solvers import Job
 from aidlearn.display.style import COLOURS, pyplot, tidy
+from benchmarks.harness.cells import Cell, Row
+from benchmarks.harness.datasets import curved_classes
+from benchmarks.harness.peers import solvers
 from benchmarks.paper import measured
 from benchmarks.paper.experiment import Experiment, Options, done, markdown, mean, seconds, shown, why_not
 from benchmarks.paper.pictures import below, save
@@ -54,7 +54,7 @@ def fit(n: int, seed: int, solver: str, limit: float, memory: float) -> Row:
         return row | {"failed": out.failed}
     if solver != PEER:
         fitted = out.model
-        out.solution = Solution(np.ravel(fitted.dual_coef_), None, np.asarray(fitted.support_))
+        out.solution = Coefficients(np.ravel(fitted.dual_coef_), None, np.asarray(fitted.support_))
         history = fitted.history_
         row |= {"gap": float(fitted.gap_), "iterations": int(fitted.n_iter_), "status": str(fitted.status_)}
         row |= {"rate0": float(history[0].aggregation_rate), "rate": float(fitted.aggregation_rate_)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.bench.harness import Cell, Row
+from benchmarks.harness.cells import Cell, Row
 from benchmarks.paper import measured, pictures, published
 from benchmarks.paper.experiment import (
     Experiment,
@@ -215,15 +215,15 @@ def _largest_fall(values: Sequence[float]) -> float:
 
 def _directions(kind: str, words: str, values: dict[tuple[int, int], Any]) -> Iterator[str]:
     for fixed, free, down in ((1, "n", True), (0, "m", words == "rho")):
-        told = []
+        trends = []
         for value in sorted({size[fixed] for size in values}):
             line = [values[size] for size in sorted(values) if size[fixed] == value]
             if len(line) > 2:
-                told.append(falls(line if down else [-v for v in line]))
-        if told:
+                trends.append(falls(line if down else [-v for v in line]))
+        if trends:
             name = "m" if fixed else "n"
             way = "falls" if down else "grows"
-            yield f"{kind}: faithful {words} {way} in {free} for {sum(told)} of {len(told)} values of {name}"
+            yield f"{kind}: faithful {words} {way} in {free} for {sum(trends)} of {len(trends)} values of {name}"
 
 
 def lad(
@@ -234,7 +234,7 @@ def lad(
 
 REAL_1 = ((30_000, 10), (30_000, 30), (100_000, 10), (100_000, 30))
 REAL_2 = ((200_000, 10), (200_000, 30))
-"""Instances of a real table beside the generated ones."""
+"""Instances of a real table, in addition to the generated ones."""
 
 
 def svm_1(options: Options) -> list[Cell]:
@@ -265,7 +265,7 @@ FULL_HEAD = "t,r^t paper,r^t,F_t paper,F_t,E_best paper,E_best,gap paper,gap,pro
 
 
 def iterations(rows: Sequence[Row]) -> str:
-    """The paper's table of the full data, for each solver of aggregated problems beside ours."""
+    """The paper's table of the full data, for each solver of aggregated problems, and the default."""
     parts = [compared(rows)]
     for row in done(rows):
         if "history" not in row:
@@ -276,22 +276,22 @@ def iterations(rows: Sequence[Row]) -> str:
         values = row.get("F", [None] * len(row["history"]))
         for t in range(max(len(paper), len(row["history"]))):
             ours = row["history"][t] if t < len(row["history"]) else None
-            told = paper[t] if t < len(paper) else {}
+            published_step = paper[t] if t < len(paper) else {}
             value = values[t] if ours and t < len(values) else None
             best = ours["best_objective"] if ours else None
             lines.append(
                 [
                     f"{t}",
-                    shown(told.get("rate"), "{:.2%}"),
+                    shown(published_step.get("rate"), "{:.2%}"),
                     shown(ours and ours["aggregation_rate"], "{:.2%}"),
-                    shown(told.get("bound"), "{:,.0f}"),
+                    shown(published_step.get("bound"), "{:,.0f}"),
                     shown(value, "{:,.0f}"),
-                    shown(told.get("best"), "{:,.0f}"),
+                    shown(published_step.get("best"), "{:,.0f}"),
                     shown(best, "{:,.0f}"),
-                    shown(told.get("gap"), "{:.2%}"),
+                    shown(published_step.get("gap"), "{:.2%}"),
                     shown(None if value is None or not value else (best - value) / value, "{:.2%}"),
                     shown(ours and ours["gap"], "{:.1%}"),
-                    shown(told.get("seconds"), "{:.0f}"),
+                    shown(published_step.get("seconds"), "{:.0f}"),
                     shown(ours and ours["seconds"], "{:.1f}"),
                 ]
             )

@@ -2,8 +2,8 @@
 
 Faithful fits are the paper's in every part that decides its numbers: its initial clusters (``init="kmeans"``), its
 rules of splitting, the solver it used for aggregated problems at that solver's tolerance, and its stopping rule,
-which compares the best objective with the value F_t that the solver reports. That value is no proven bound; the
-proven one is kept beside it.
+which compares the best objective with the value F_t that the solver reports. That value is not a proven bound; the
+proven one is kept as well.
 """
 
 from __future__ import annotations
@@ -20,30 +20,29 @@ from typing import Any
 import numpy as np
 
 from aidlearn import LADRegressor, LinearSVC
-from aidlearn.bench.datasets import Data
-from aidlearn.bench.judge import Solution, best_intercept, objective
-from aidlearn.bench.measure import Measured, measure
-from aidlearn.bench.peers import solvers
+from aidlearn.bench.judge import Coefficients, Data, best_intercept, objective
+from aidlearn.bench.measure import Measurement, measure
 from aidlearn.bench.solvers import COMPILED, Job
 from aidlearn.engine.result import Iteration
 from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.problem import PiecewiseLinear
+from benchmarks.harness.peers import solvers
 from benchmarks.paper.generators import KINDS
 
 Row = dict[str, Any]
 MODELS = {"lad": LADRegressor, "svm": LinearSVC}
 TOLERANCE = {"lad": 1e-3, "svm": 1e-4}
-"""Of the paper's gap."""
+"""Tolerance of the paper's gap."""
 SOLVER_TOLERANCE = 1e-3
-"""Of fn, libsvm and liblinear in the paper."""
+"""Tolerance of fn, libsvm and liblinear in the paper."""
 PENALTY = 0.1
-"""M of its SVMs."""
+"""M of the paper's SVMs."""
 MOST_ITERATIONS = 40
 LIBLINEAR_STEPS = 100_000
-"""The limit that the paper gives liblinear."""
+"""Iteration limit of liblinear in the paper."""
 WARM_COLUMNS = 20
 SHARE_OF_TIME = 0.9
-"""Of the limit after which a faithful fit is asked to stop; its last aggregated problem may take longer."""
+"""Fraction of the limit after which a faithful fit stops; its last aggregated problem may take longer."""
 
 
 @dataclass
@@ -168,8 +167,8 @@ def fit(
     return row
 
 
-def train_rate(data: Data, solution: Solution) -> float:
-    """Share of the rows on their side, with the intercept that the objective is least with."""
+def train_rate(data: Data, solution: Coefficients) -> float:
+    """Share of the rows on their side, with the intercept of least objective."""
     scores = np.asarray(data.X @ solution.coef)
     errors = data.y - scores
     intercept = best_intercept(errors, np.ones(len(errors)), float((data.y > 0).sum()))
@@ -177,11 +176,11 @@ def train_rate(data: Data, solution: Solution) -> float:
 
 
 def _needed(n: int, m: int, solver: str) -> float:
-    """GB, roughly: R holds the rows, their transpose and a work copy beside ours."""
+    """Approximate memory in GB: R holds the rows, their transpose and a work copy in addition to ours."""
     return 8e-9 * n * m * (4.0 if "quantreg" in solver else 1.15)
 
 
-def _own(problem: str, data: Data, arguments: Row, repeat: int) -> Measured:
+def _own(problem: str, data: Data, arguments: Row, repeat: int) -> Measurement:
     """The default, warmed up: what is compiled at the first call is not the fit."""
     model = MODELS[problem]
     with warnings.catch_warnings():
@@ -196,7 +195,7 @@ def _own(problem: str, data: Data, arguments: Row, repeat: int) -> Measured:
     return out
 
 
-def _faithful(problem: str, data: Data, arguments: Row, name: str, limit: float) -> Measured:
+def _faithful(problem: str, data: Data, arguments: Row, name: str, limit: float) -> Measurement:
     model, watch = MODELS[problem], Faithful(name, TOLERANCE[problem], limit)
     given = {"init": "kmeans", "solver": name, "tol": 1e-9, "max_iter": MOST_ITERATIONS, "n_jobs": 1} | arguments
     some = _some(data, 2000)
@@ -232,10 +231,10 @@ def _some(data: Data, rows: int) -> Data:
     return Data(data.X[chosen], data.y[chosen])
 
 
-def _read(out: Measured) -> None:
+def _read(out: Measurement) -> None:
     model = out.model
     history = model.history_
-    out.solution = Solution(np.ravel(model.coef_), float(np.ravel(model.intercept_)[0]))
+    out.solution = Coefficients(np.ravel(model.coef_), float(np.ravel(model.intercept_)[0]))
     out.iterations = int(model.n_iter_)
     out.certificate |= {
         "gap": float(model.gap_),
@@ -265,11 +264,11 @@ def _plain(record: Iteration) -> Row:
     return {name: None if value is None else float(value) for name, value in values.items()}
 
 
-def _peer(problem: str, data: Data, settings: dict[str, float], name: str, limit: float) -> Measured:
+def _peer(problem: str, data: Data, settings: dict[str, float], name: str, limit: float) -> Measurement:
     program = solvers(problem)[name]
     missing = program.missing()
     if missing:
-        return Measured(failed=missing)
+        return Measurement(failed=missing)
     if name == "scikit-learn LinearSVC":
         program = replace(program, arguments=program.arguments | {"max_iter": LIBLINEAR_STEPS})
     # CPU seconds: on a machine with other users wall time would end a fit that has hardly run.

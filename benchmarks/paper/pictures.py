@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.bench.harness import Row
 from aidlearn.display.style import COLOURS, INK, legend, pyplot, tidy
+from benchmarks.harness.cells import Row
 from benchmarks.paper.experiment import done, mean
 
 NAMES = {
@@ -95,15 +95,15 @@ def _grid(rows: Sequence[Row], path: Path, logarithm: bool) -> None:
                 continue
             both = {size: found[solver][size] / found[lead][size] for size in found[solver] if size in found[lead]}
             ratios[solver] = {size: float(np.log10(v)) if logarithm else v for size, v in both.items()}
-        told: dict[tuple[int, int], float] = {}
+        published_values: dict[tuple[int, int], float] = {}
         for row in mine:
             if row["paper"].get("rho"):
                 value = row["paper"]["rho"]
-                told[row["n0"], row["m0"]] = float(np.log10(value)) if logarithm else value
+                published_values[row["n0"], row["m0"]] = float(np.log10(value)) if logarithm else value
         order = _by_instance(right, mine, ratios)
-        if told:
-            x = [order.index(size) for size in sorted(told)]
-            values = [told[size] for size in sorted(told)]
+        if published_values:
+            x = [order.index(size) for size in sorted(published_values)]
+            values = [published_values[size] for size in sorted(published_values)]
             right.plot(x, values, "x:", color=INK, ms=4, lw=1, label="printed in the paper")
         right.axhline(0.0 if logarithm else 1.0, color=INK, lw=0.8)
         if not logarithm:

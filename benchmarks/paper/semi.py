@@ -19,13 +19,13 @@ from unittest import mock
 import numpy as np
 
 from aidlearn import SemiSupervisedSVC
-from aidlearn.bench.harness import Cell, Row
-from aidlearn.bench.ssl_book import Split, splits
 from aidlearn.display.style import COLOURS, INK, pyplot, tidy
 from aidlearn.semisupervised import choice
+from benchmarks.harness.cells import Cell, Row
 from benchmarks.paper import measured, published
 from benchmarks.paper.experiment import Experiment, Options, done, markdown, seconds, shown
 from benchmarks.paper.pictures import save
+from benchmarks.paper.ssl_book import LabelledSplit, splits
 
 BALANCES = ("constraint", "cost")
 FEW, MANY = (0.01, 0.05), (0.0001, 0.0005)
@@ -38,16 +38,16 @@ ALGORITHMS = {"AID1": 1, "AID5": 5}
 LIMIT = 1800.0
 """Seconds of a fit in the paper."""
 FEWEST_ROWS = 4000
-"""Of SecStr at scales below 1, besides its labelled ones."""
+"""Unlabelled rows of SecStr at scales below 1."""
 PATIENCE = 200_000.0
 
 
 @cache
-def _splits(name: str, labels: int) -> list[Split]:
+def _splits(name: str, labels: int) -> list[LabelledSplit]:
     return splits(name, LABELS.get(name, {}).get(labels, labels))
 
 
-def split_of(name: str, labels: int, number: int, share: float) -> Split:
+def split_of(name: str, labels: int, number: int, share: float) -> LabelledSplit:
     """One official split; of SecStr a share of the unlabelled rows."""
     whole = _splits(name, labels)[number]
     n = len(whole.truth)
@@ -57,10 +57,10 @@ def split_of(name: str, labels: int, number: int, share: float) -> Split:
     free = np.setdiff1d(np.arange(n), whole.labelled)
     chosen = np.random.default_rng(number).choice(free, min(keep, len(free)), replace=False)
     rows = np.concatenate([whole.labelled, chosen])
-    return Split(whole.X[rows], whole.truth[rows], np.arange(len(whole.labelled)))
+    return LabelledSplit(whole.X[rows], whole.truth[rows], np.arange(len(whole.labelled)))
 
 
-def fitted(split: Split, **parameters: Any) -> tuple[float, float]:
+def fitted(split: LabelledSplit, **parameters: Any) -> tuple[float, float]:
     """Accuracy on the unlabelled rows, and CPU seconds."""
     started = time.process_time()
     with warnings.catch_warnings():
@@ -70,7 +70,7 @@ def fitted(split: Split, **parameters: Any) -> tuple[float, float]:
 
 
 def grid(name: str, labels: int, number: int, share: float, scale: float, n_rates: int = 2) -> Row:
-    """All fits of one split with (M_l, M_u) = (5, 1) times a scale, and the supervised machines beside them."""
+    """All fits of one split with (M_l, M_u) = (5, 1) times a scale, and the supervised machines."""
     split = split_of(name, labels, number, share)
     rates = (MANY if len(split.truth) > 10_000 else FEW)[:n_rates]
     fits = []
@@ -150,9 +150,9 @@ def _rule_cell(name: str, options: Options) -> Cell:
 
 
 def cells(scales: Sequence[float]) -> Any:
-    """Of all sets, both numbers of labels and their splits: the grid at some scales, and the rule.
+    """Cells of all sets, numbers of labels and splits: the grid at given scales, and the rule.
 
-    SecStr has the first of the grid's scales only, unless all splits are asked for.
+    SecStr has the first of the grid's scales only, unless all splits are requested.
     """
 
     def made(options: Options) -> list[Cell]:
@@ -167,7 +167,7 @@ def cells(scales: Sequence[float]) -> Any:
 
 
 def accuracies(rows: Sequence[Row], name: str, labels: int, algorithm: str) -> dict[Any, list[float]]:
-    """Of every set of parameters, over the splits."""
+    """Accuracies of every set of parameters, over the splits."""
     out: dict[Any, list[float]] = {}
     for row in done(rows):
         if row["name"] == name and row["labels"] == labels and "fits" in row:
@@ -179,12 +179,12 @@ def accuracies(rows: Sequence[Row], name: str, labels: int, algorithm: str) -> d
 
 
 def ruled(rows: Sequence[Row], name: str, labels: int) -> list[float]:
-    """Of the rule, split by split."""
+    """Accuracies of the rule, split by split."""
     mine = (row["accuracies"] for row in done(rows) if row["name"] == name and "accuracies" in row)
     return next(mine, {}).get(f"{labels}", [])
 
 
-def told(values: Sequence[float] | None) -> str:
+def mean_with_error(values: Sequence[float] | None) -> str:
     """A mean in per cent, with its standard error."""
     if not values:
         return "-"
@@ -241,13 +241,13 @@ def best_table(rows: Sequence[Row]) -> str:
                 name,
                 f"{len(mine) or len(found)}",
                 shown(paper.get("AID1")),
-                told(found),
+                mean_with_error(found),
                 shown(paper.get("AID5")),
-                told(best(rows, name, labels, "AID5")),
-                told(control(rows, name, labels)),
+                mean_with_error(best(rows, name, labels, "AID5")),
+                mean_with_error(control(rows, name, labels)),
                 shown(paper.get("TSVM RBF")),
                 shown(top),
-                f"**{told(mine)}**" if wins else told(mine),
+                f"**{mean_with_error(mine)}**" if wins else mean_with_error(mine),
             ]
         )
     return markdown(head.split(","), lines)
@@ -293,10 +293,10 @@ def fixed_table(rows: Sequence[Row]) -> str:
                 f"{LABELS.get(name, {}).get(labels, labels)}",
                 name,
                 shown(paper),
-                told(fixed(rows, name, labels, "AID1")),
-                told(fixed(rows, name, labels, "AID5")),
+                mean_with_error(fixed(rows, name, labels, "AID1")),
+                mean_with_error(fixed(rows, name, labels, "AID5")),
                 shown(published.S3VM_BEST[labels][name].get("TSVM RBF")),
-                told(ruled(rows, name, labels)),
+                mean_with_error(ruled(rows, name, labels)),
             ]
         )
     return markdown(head.split(","), lines)

@@ -1,4 +1,4 @@
-"""What was measured, cell by cell: a run that was ended goes on where it stopped."""
+"""Measurements, saved cell by cell, so that a stopped run can be resumed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from aidlearn.bench.harness import Cell, Row
 from aidlearn.bench.solvers import source_digest
+from benchmarks.harness.cells import Cell, Row
 from benchmarks.paper.measured import warm
 from benchmarks.paper.worker import run
 
@@ -22,8 +22,8 @@ PACKAGES = ("aidlearn", "numpy", "scipy", "scikit-learn", "numba", "daqp", "pysc
 
 def key(cell: Cell) -> str:
     """A digest of what is measured; limits are no part of it, a row that met one says so."""
-    told = {k: v for k, v in cell.arguments.items() if k not in ("limit", "memory")}
-    return hashlib.sha256(json.dumps([cell.call, told], sort_keys=True).encode()).hexdigest()[:16]
+    arguments = {k: v for k, v in cell.arguments.items() if k not in ("limit", "memory")}
+    return hashlib.sha256(json.dumps([cell.call, arguments], sort_keys=True).encode()).hexdigest()[:16]
 
 
 class Store:
@@ -64,17 +64,17 @@ class Store:
 
 
 def measure_all(
-    cells: Sequence[Cell], store: Store, again: bool, told: Callable[[int, int, Row, bool], None]
+    cells: Sequence[Cell], store: Store, again: bool, report: Callable[[int, int, Row, bool], None]
 ) -> list[Row]:
-    """The rows of all cells, in their order; each is told with its number, and whether it was there before.
+    """The rows of all cells, in their order; each is reported with its number and whether it was known.
 
     Parameters
     ----------
     cells : sequence of Cell
     store : Store
     again : bool
-        Measure our own cells again if the source has changed since.
-    told : callable
+        Whether to repeat measurements of aidlearn if its source has changed.
+    report : callable
     """
     rows = []
     digest = source_digest()
@@ -94,7 +94,7 @@ def measure_all(
             found = found | hard if hard else run(cell)
             row = store.add(cell, found | {"source": digest})
         rows.append(row | cell.shown)
-        told(number, len(cells), row, before)
+        report(number, len(cells), row, before)
     return rows
 
 
@@ -116,12 +116,12 @@ def commit() -> str:
     """The commit that is checked out, with a mark if files differ from it."""
     here = Path(__file__).parent
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--exclude=*"], cwd=here, capture_output=True, text=True
         )
     except OSError:
         return "unknown"
-    return told.stdout.strip() or "unknown"
+    return done.stdout.strip() or "unknown"
 
 
 def machine() -> list[str]:

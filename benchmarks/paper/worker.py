@@ -1,4 +1,4 @@
-"""Runs a cell in a child of this process: memory and limits of its own, without a second of imports for each."""
+"""Run a cell in a forked child, which has its own memory and limits but needs no imports."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import traceback
 from importlib import import_module
 from typing import Any
 
-from aidlearn.bench.datasets import DataMissing
-from aidlearn.bench.harness import Cell, Row
+from benchmarks.harness.cells import Cell, Row
+from benchmarks.harness.datasets import DataMissing
 
 CHUNK = 1 << 16
 
 
 def run(cell: Cell) -> Row:
-    """Measure one cell; a crash, a limit and missing data are rows that say so."""
+    """Measure one cell; a crash, a limit and missing data become rows with the reason."""
     row: Row = {"data": cell.data, "solver": cell.solver, "own": cell.own, "arguments": cell.arguments} | cell.shown
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        os.setsid()  # with the programs it starts it can be ended as a whole
+        os.setsid()  # it can be ended together with the programs it starts
         _answer(cell, writer)
     os.close(writer)
     written, in_time = _read(reader, time.monotonic() + cell.timeout)
@@ -41,7 +41,7 @@ def run(cell: Cell) -> Row:
 
 
 def _answer(cell: Cell, writer: int) -> None:
-    """In the child: call the function, write what it gives as JSON, end."""
+    """In the child: call the function, write its result as JSON and exit."""
     module, _, name = cell.call.partition(":")
     code = 0
     try:
@@ -51,21 +51,21 @@ def _answer(cell: Cell, writer: int) -> None:
     except BaseException as error:
         found = {"failed": " ".join(f"{type(error).__name__}: {error}".split())[:300], "trace": traceback.format_exc()}
     try:
-        told = json.dumps(found, default=_plain).encode()
-        for start in range(0, len(told), CHUNK):
-            os.write(writer, told[start : start + CHUNK])
+        text = json.dumps(found, default=_plain).encode()
+        for start in range(0, len(text), CHUNK):
+            os.write(writer, text[start : start + CHUNK])
     except BaseException:
         code = 1
     os._exit(code)
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers as JSON takes them."""
+    """NumPy scalars as plain numbers."""
     return value.item()
 
 
 def _read(reader: int, deadline: float) -> tuple[bytes, bool]:
-    """What was written until the other end closed, and whether that was in time."""
+    """All bytes until the writer closed the pipe, and whether that was before the deadline."""
     parts = []
     try:
         while True:

@@ -2,8 +2,8 @@
 C chosen by cross-validation
 ============================
 
-:class:`~aidlearn.LinearSVCCV` fits a path of penalties over folds. Folds are weights of the rows and not copies, neighbours
-share passes, and each of the fits has its own certificate, so the curve shows the model and not where a solver stopped.
+:class:`~aidlearn.LinearSVCCV` fits a path of penalties over folds. Folds are row weights, not copies, neighbouring
+penalties share passes, and each fit has its own certificate, so the curve shows the model and not the accuracy of a solver.
 """
 
 # %%
@@ -25,7 +25,7 @@ model = LinearSVCCV(Cs=np.logspace(-6, 1, 15), cv=5).fit(X, y)
 print(f"best C {model.C_:.2g}; {model.scores_.size} fits on folds, the largest gap is {model.gaps_.max():.1e}")
 
 # %%
-# Accuracy on the rows that were left out, by C: mean and range over the folds.
+# Accuracy on held-out rows by C: mean and range over the folds.
 
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 ax.fill_between(model.Cs_, model.scores_.min(axis=0), model.scores_.max(axis=0), color="#0072B2", alpha=0.15, lw=0)
@@ -36,7 +36,7 @@ ax.legend(frameon=False)
 plt.show()
 
 # %%
-# The coefficients along the path (first fold). Small C shrinks all of them; from the chosen one on they hardly move.
+# The coefficients along the path (first fold). Small C shrinks all of them; beyond the chosen C they hardly change.
 
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 path = model.coefs_paths_[0]

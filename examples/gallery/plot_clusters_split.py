@@ -2,14 +2,14 @@
 Clusters splitting in the plane
 ===============================
 
-The paper's own procedure, watched: a line is fitted to 5,000 points by least absolute deviation. Points are grouped
+The paper's procedure step by step: a line is fitted to 5,000 points by least absolute deviation. Points are grouped
 into clusters, a small weighted problem is solved on the cluster means, and every cluster that the line cuts is split
 along it. The bound rises and the objective falls until they meet.
 """
 
 # %%
 # Two columns are enough for a picture: one feature and the target. ``init="kmeans"`` starts as the paper does, from a
-# sample's line and one k-means step; the default start is so sharp that there would be little to watch.
+# sample's line and one k-means step; the default start is so good that there would be little to see.
 
 import matplotlib.pyplot as plt
 import numpy as np

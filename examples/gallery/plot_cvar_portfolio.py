@@ -3,12 +3,12 @@ A CVaR portfolio over scenarios
 ===============================
 
 Conditional value at risk is the mean of the worst losses of a portfolio. Its minimum over 100,000 scenarios is a linear program with a
-row for each; only the scenarios near the border of the tail decide, which is what aggregation is for. The proof is that of every
-fit here: no portfolio that meets the constraints has less risk than the bound.
+row for each; only the scenarios near the border of the tail determine the solution, and the others can be aggregated. As for every
+fit, there is a proof: no feasible portfolio has less risk than the bound.
 """
 
 # %%
-# Daily returns of fifteen assets: five common factors with heavy tails, and a part of each asset's own.
+# Daily returns of fifteen assets: five common heavy-tailed factors, and an individual part of each asset.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -50,7 +50,7 @@ worst = np.sort(losses)[-int((1 - beta) * n) :]
 print(f"mean of the {len(worst):,} worst days: {100 * worst.mean():.4f} %")
 
 # %%
-# More return costs more risk: the frontier, each point with its proof, beside equal weights.
+# More return costs more risk: the frontier, with a proof for each point, compared with equal weights.
 
 targets = np.linspace(np.quantile(mean, 0.3), 0.98 * mean.max(), 7)
 frontier = [portfolio(target) for target in targets]

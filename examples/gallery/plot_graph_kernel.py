@@ -2,8 +2,8 @@
 Eight labels and a graph
 ========================
 
-Two half-moons with 400 points, eight of them labelled. The semi-supervised SVM with a graph kernel lets the unlabelled points
-say where the moons are. The problem is not convex, and the certificate says so.
+Two half-moons with 400 points, eight of them labelled. The semi-supervised SVM with a graph kernel uses the unlabelled points
+to find the moons. The problem is not convex, so the certificate proves a local optimum only.
 """
 
 # %%
@@ -38,8 +38,8 @@ print(f"eight labels alone: {100 * np.mean(supervised.predict(X) == truth):.1f} 
 print(f"with 392 points without labels: {100 * np.mean(model.transduction_ == truth):.1f} % right")
 
 # %%
-# What is proven: a local optimum (``one_region``), and a bound on the global one that holds and is not close. A better
-# objective exists or not; nobody claims to know.
+# What is proven: a local optimum (``one_region``), and a valid but weak bound on the global one. A better
+# solution may or may not exist.
 
 print(model.status_.sentence)
 print(f"objective {model.objective_:.4f}, lower bound {model.lower_bound_:.4f}, gap {model.gap_:.2f}")

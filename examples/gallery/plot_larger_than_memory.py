@@ -3,11 +3,11 @@ A Parquet file larger than the memory limit
 ===========================================
 
 The linear models read files in passes over chunks of rows. This example writes a Parquet file of 500 MB, allows the fit
-400 MB, and watches what the process takes.
+400 MB, and records the memory of the process.
 """
 
 # %%
-# The file is written in parts, so that it never is in memory as a whole.
+# The file is written in parts, so it is never in memory as a whole.
 
 import tempfile
 import threading
@@ -36,7 +36,7 @@ size = path.stat().st_size
 print(f"{n:,} rows x {m} columns, {size / 1e6:.0f} MB")
 
 # %%
-# ``memory_limit`` is what the fit may add to the process. A thread looks at the resident memory meanwhile (Linux).
+# ``memory_limit`` is what the fit may add to the process. Meanwhile a thread samples the resident memory (Linux).
 
 
 def resident():
@@ -66,7 +66,7 @@ print(
 )
 
 # %%
-# The fit never had the file in memory.
+# The file was never in memory as a whole.
 
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 seconds, megabytes = np.array(seen).T

@@ -2,8 +2,8 @@
 A million rows
 ==============
 
-Median regression of a million rows, and what happens on the way: most of the work is a *start* that looks at samples and
-then at all rows a few times; one small problem then proves that the solution is optimal to six digits.
+Median regression on a million rows. Most of the work is the *start*, which uses samples and
+then a few passes over all rows; one small problem then proves that the solution is optimal to six digits.
 """
 
 # %%
@@ -35,12 +35,12 @@ print(f"{spent:.2f} s, {spent / product:.0f} times one product X @ b; {model.n_p
 print(f"objective {model.objective_:.4f}, lower bound {model.lower_bound_:.4f}, gap {model.gap_:.1e}")
 
 # %%
-# The aggregated problem that proves it is small: rows near the plane are kept alone, the others are a few sums.
+# The aggregated problem that proves it is small: rows near the plane are kept single, the others are a few sums.
 
 print(f"{model.n_clusters_:,} clusters stand for {n:,} rows ({100 * model.aggregation_rate_:.2f} %)")
 
 # %%
-# Coefficients against the truth, beside least squares.
+# True and fitted coefficients, compared with least squares.
 
 least_squares = np.linalg.lstsq(np.column_stack([X, np.ones(n)]), y, rcond=None)[0][:m]
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")

@@ -2,7 +2,7 @@
 A problem of your own
 =====================
 
-The engine knows no model. It asks a problem for four things: aggregated data, initial clusters, a solution of the aggregated
+The engine does not know any model. A problem provides four components: aggregated data, initial clusters, a solution of the aggregated
 problem with a proven bound, and the region of each entry. Here is the point in the plane with the smallest sum of Manhattan
 distances to 100,000 others, in forty lines.
 """
@@ -56,14 +56,14 @@ def weighted_median(values, weights):
 
 
 # %%
-# A conformance test checks the laws that the proof rests on, on a small instance with a known optimum.
+# A conformance test checks the assumptions of the proof on a small instance with a known optimum.
 
 rng = np.random.default_rng(0)
 few = rng.normal(size=(301, 2))
 check_problem(ManhattanMedian(few), optimum=np.abs(few - np.median(few, axis=0)).sum())
 
 # %%
-# The real one. The observer keeps the clusters of each iteration for the picture.
+# The full problem. The observer keeps the clusters of each iteration for the picture.
 
 X = np.column_stack([rng.standard_t(3, 100_000), rng.gamma(2, 1, 100_000) - 2])
 frames = []

@@ -1,8 +1,8 @@
 """
-Standard errors beside R's
-==========================
+Standard errors compared with R
+===============================
 
-Engel's data, the classic of quantile regression: food expenditure of 235 households on their income. The same table as
+Engel's data, the classic example of quantile regression: food expenditure and income of 235 households. We reproduce the table of
 R's ``summary(rq(foodexp ~ income, tau = 1:9/10), se = "nid")``, and the figure of every textbook.
 """
 
@@ -39,7 +39,7 @@ QuantileDisplay.from_estimator(model, X=X, y=y, summaries=summaries)
 plt.show()
 
 # %%
-# Is that chance? The test of equal slopes (R's ``anova``) says no.
+# Are the slopes equal? The test (R's ``anova``) rejects it.
 
 print(equal_slopes(summaries))
 

@@ -1,14 +1,14 @@
 """
-A linear SVM and its certificate, beside liblinear
-==================================================
+A linear SVM and its certificate, compared with liblinear
+=========================================================
 
-scikit-learn's ``LinearSVC`` stops when its own criterion is small or at its limit of iterations. How far from the best
-hyperplane is it then? A proven lower bound can tell, for any solver.
+scikit-learn's ``LinearSVC`` stops when its criterion is small or at its iteration limit. How far is it from the best
+hyperplane? A proven lower bound answers this for any solver.
 """
 
 # %%
-# 60,000 rows, 30 columns; the classes overlap. Both machines go without an intercept, which liblinear would penalise and we would
-# not: so both minimise the same function.
+# 60,000 rows, 30 columns; the classes overlap. Both machines have no intercept, which only liblinear would penalise,
+# so both minimise the same function.
 
 import time
 import warnings
@@ -37,7 +37,7 @@ our_time = time.process_time() - began
 print(f"aidlearn: {our_time:.2f} s, objective {ours.objective_:.4f} >= {ours.lower_bound_:.4f}, gap {ours.gap_:.0e}")
 
 # %%
-# liblinear with more and more iterations allowed; each objective is computed by the same line.
+# liblinear with increasing iteration limits; every objective is computed by the same function.
 
 theirs = []
 for limit in (1, 3, 10, 30, 100, 300):
@@ -52,7 +52,7 @@ for limit in (1, 3, 10, 30, 100, 300):
     print(f"liblinear, at most {limit:3d} iterations: {spent:5.2f} s, {100 * theirs[-1][1]:.4f} % above the bound")
 
 # %%
-# The distance to the proven bound over time. Without the bound, nobody could say whether the last point of a curve is good.
+# The distance to the proven bound over time. Without the bound, one could not know how good the last point of a curve is.
 
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 seconds, above = np.array(theirs).T

@@ -1,7 +1,7 @@
-"""Models by formula, as in ``"delay ~ distance + C(origin)"``, parsed by formulaic (extra ``formula``).
+"""Models by formula, such as ``"delay ~ distance + C(origin)"``, parsed by formulaic (extra ``formula``).
 
-A formula that only lists columns is fitted as a table is: from memory, from files, streams and Dask, factors held as
-codes. One with transformations or interactions is made a sparse matrix in memory by formulaic.
+A formula that only lists columns is fitted like a table: from memory, files, streams and Dask, with factors stored as
+codes. For transformations and interactions formulaic makes a sparse matrix in memory.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ FACTOR = re.compile(r"""C\((?P<name>[^\W\d]\w*|`[^`]+`)(?:,\s*contr\.treatment\(
 
 @dataclass
 class Terms:
-    """What a formula says, where it only lists columns."""
+    """The terms of a formula that only lists columns."""
 
     target: str
     columns: list[str] = field(default_factory=list)
     factors: dict[str, str | None] = field(default_factory=dict)
-    """Columns inside ``C()``, and their reference levels (None: the first)."""
+    """Columns inside ``C()`` and their reference levels; None is the first level."""
     intercept: bool = False
 
 
@@ -46,21 +46,22 @@ def fit(formula: str, data: Any, model: Any = "lad", *, sample_weight: Any = Non
     Parameters
     ----------
     formula : str
-        ``"y ~ a + C(b)"``: texts, categories and truth values are factors by themselves, ``C()`` makes one of a column
-        of numbers; ``- 1`` leaves out the intercept. See formulaic for transformations and interactions.
+        ``"y ~ a + C(b)"``. Columns of texts, categories and booleans are factors; ``C()`` makes a numeric column a
+        factor, and ``- 1`` removes the intercept. See formulaic for transformations and interactions.
     data : table, path of a file, stream of Arrow batches, or Dask DataFrame
-        Anything beyond a list of columns needs a table in memory.
+        Transformations and interactions need a table in memory.
     model : str or estimator, default="lad"
-        A model by its name on the command line ("lad", "quantile", "svm", "svr", "kernel-svm", "kernel-svr",
-        "s3vm") or class, or an estimator, which is cloned.
+        The name of a model on the command line ("lad", "quantile", "svm", "svr", "kernel-svm", "kernel-svr", "s3vm")
+        or of its class, or an estimator, which is cloned.
     sample_weight : array or name of a column, optional
     **parameters
-        Of the estimator.
+        Parameters of the estimator.
 
     Returns
     -------
     estimator
-        Fitted, with ``formula_``; ``predict`` takes tables with the columns of the formula, whatever others they have.
+        The fitted estimator, with ``formula_``; ``predict`` takes tables that have the columns of the formula and
+        possibly others.
 
     Examples
     --------
@@ -91,7 +92,7 @@ def fit(formula: str, data: Any, model: Any = "lad", *, sample_weight: Any = Non
 
 
 def simple_terms(formula: str) -> Terms | None:
-    """The terms of a formula that only lists columns; None if it says more."""
+    """The terms of a formula that only lists columns; None for any other formula."""
     parsed = _parsed(formula)
     left = [factor for term in parsed.lhs for factor in term.factors]
     if len(left) != 1 or not _is_name(left[0]):
@@ -119,7 +120,7 @@ def simple_terms(formula: str) -> Terms | None:
 
 
 def open_terms(terms: Terms, data: Any, weight: Any, estimator: Any, **options: Any) -> DataSource:
-    """Data that stay where they are, with the columns of a formula."""
+    """The columns of a formula as a source, from data that are not in memory."""
     return open_source(
         data,
         terms.target,
@@ -140,9 +141,9 @@ def _parsed(formula: str) -> Any:
     try:
         parsed = Formula(formula)
     except FormulaicError as error:
-        raise ValueError(f"{formula!r} is no formula: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"{formula!r} is not a formula: {str(error).splitlines()[0]}") from None
     if not hasattr(parsed, "lhs"):
-        raise ValueError(f"{formula!r} names no target: write it as 'target ~ columns'.")
+        raise ValueError(f"{formula!r} has no target: write it as 'target ~ columns'.")
     return parsed
 
 
@@ -174,7 +175,7 @@ def _table(data: Any) -> Any:
 def _named(columns: FrameColumns, name: str) -> Any:
     if name not in columns.outline.names:
         known = ", ".join(map(repr, columns.outline.names[:12]))
-        raise ValueError(f"The formula names {name!r}, which is no column of the data; they have {known}.")
+        raise ValueError(f"The formula names {name!r}, which is not a column of the data; the columns are {known}.")
     return columns.frame.get_column(name)
 
 
@@ -200,14 +201,14 @@ def _fit_table(estimator: Any, terms: Terms, data: Any, sample_weight: Any) -> N
 
 
 def _fit_matrix(estimator: Any, formula: str, parsed: Any, data: Any, sample_weight: Any) -> None:
-    """Transformations and interactions, by a matrix of formulaic's."""
+    """Fit a formula with transformations or interactions through formulaic's matrix."""
     if is_elsewhere(data):
         raise ValueError(
-            f"{formula!r} has transformations or interactions, which need a table in memory; a formula of columns and "
-            "C() alone is fitted wherever the data are."
+            f"{formula!r} has transformations or interactions, which need a table in memory; only formulas of columns "
+            "and C() are fitted from files, streams and Dask."
         )
     if estimator.missing != "error":
-        raise ValueError(f"missing={estimator.missing!r} is for formulas of columns and C() alone.")
+        raise ValueError(f"missing={estimator.missing!r} is only for formulas of columns and C().")
     from formulaic import model_matrix
     from formulaic.errors import FormulaicError
 
@@ -223,7 +224,7 @@ def _fit_matrix(estimator: Any, formula: str, parsed: Any, data: Any, sample_wei
     else:
         y = np.asarray(sparse.csc_array(made.lhs).toarray())
         if y.shape[1] != 1:
-            raise ValueError(f"The left side of {formula!r} must be one column, it is {y.shape[1]}.")
+            raise ValueError(f"The left side of {formula!r} must be one column, got {y.shape[1]}.")
         y = y[:, 0]
     weight = _named(columns, sample_weight).to_numpy() if isinstance(sample_weight, str) else sample_weight
     spec = made.rhs.model_spec
@@ -236,20 +237,20 @@ def _fit_matrix(estimator: Any, formula: str, parsed: Any, data: Any, sample_wei
 
 @dataclass(frozen=True)
 class FormulaRows:
-    """Makes rows of a model with transformations of a table, as its fit did."""
+    """Turns a table into rows of a model with transformations, as the fit did."""
 
     spec: Any
     kept: list[int]
     """Columns of formulaic's matrix other than the intercept."""
     recipe: Recipe
     unknown: str = "error"
-    """What becomes of levels that were not seen in training."""
+    """Treatment of levels not seen in training, "error" or "reference"."""
 
     def __call__(self, data: Any) -> EncodedRows:
         from formulaic.errors import DataMismatchWarning
 
         with warnings.catch_warnings():
-            # Formulaic warns of levels it has not seen, and takes the reference in their place.
+            # Formulaic warns of unseen levels and uses the reference level instead.
             if self.unknown == "reference":
                 warnings.simplefilter("ignore")
             else:

@@ -1,7 +1,6 @@
-"""How far a fit has come, for whoever shows it: the live display of a terminal, lines, or a notebook.
+"""Progress of a fit, for displays in a terminal, in lines of text or in a notebook.
 
-A :class:`Display` is a callback of the estimator that hears of passes and iterations. Nothing here knows how it is
-drawn.
+A :class:`Display` is a callback of the estimator that receives passes and iterations. Nothing here draws it.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from aidlearn.engine.result import Iteration
 
 SMALLEST = 1e-12
-"""Gap at which the bar is full when a verified optimum (tolerance 0) is asked for."""
+"""Gap at which the bar is full if the tolerance is 0."""
 FARTHEST = 30
-"""Times the time so far: an estimate beyond is none."""
+"""Estimates of the remaining time beyond this multiple of the time so far are not shown. Guess."""
 SOLVING = 0.3
-"""Seconds after a pass from which on the aggregated problem is said to be worked on."""
+"""Seconds after a pass after which the display says that the aggregated problem is being solved. Guess."""
 
 
 @dataclass
@@ -39,14 +38,14 @@ class FitProgress:
         return self.records[-1]
 
     def closed(self) -> float:
-        """How much of the way from the first gap to the tolerance is done, on a log scale."""
+        """Fraction of the way from the first gap to the tolerance, on a log scale."""
         first, now, goal = (self._logarithm(gap) for gap in (self.records[0].gap, self.last.gap, self.tol))
         if now <= goal:
             return 1.0
         return min(1.0, max(0.0, (first - now) / (first - goal))) if first > goal else 1.0
 
     def remaining(self) -> float | None:
-        """Seconds to the tolerance if the gap goes on closing as it did; None if there is no telling."""
+        """Seconds to the tolerance at the recent rate of convergence; None if it cannot be estimated."""
         if len(self.records) < 2:
             return None
         before = self.records[max(0, len(self.records) - 4)]
@@ -65,14 +64,14 @@ class FitProgress:
 
 @dataclass(frozen=True)
 class Bar:
-    """A part of 1 that is done, and words beside it."""
+    """A fraction that is done, and its label."""
 
     fraction: float
     words: str
 
 
 class Display:
-    """Callback that keeps what there is to show; this one shows nothing."""
+    """Callback that keeps what subclasses show; it shows nothing itself."""
 
     def __init__(self, title: str, tol: float, n_fits: int = 1) -> None:
         self.stopping = False
@@ -81,7 +80,7 @@ class Display:
         self.reset(title, tol, n_fits)
 
     def reset(self, title: str, tol: float, n_fits: int = 1) -> None:
-        """Begin anew, for another fit."""
+        """Start over for another fit."""
         self.title, self.tol, self.n_fits = title, tol, n_fits
         self.started = time.monotonic()
         self.tracks: list[FitProgress] = []
@@ -104,22 +103,22 @@ class Display:
         return self.stopping
 
     def on_pass(self, progress: PassProgress) -> None:
-        """Hear of a pass."""
+        """Receive the progress of a pass."""
         with self._lock:
             self.progress, self._heard = progress, time.monotonic()
             self._show(self.on_progress, progress)
 
     def on_batch(self, progress: Any) -> None:
-        """Some of many fits are done (:class:`aidlearn.estimators.fitting.BatchProgress`)."""
+        """Receive the progress of a batch of fits (:class:`aidlearn.estimators.fitting.BatchProgress`)."""
         with self._lock:
             self.batch, self._heard = progress, time.monotonic()
             self._show(self.on_members, progress)
 
     def on_members(self, progress: Any) -> None:
-        """The same, for those who look on."""
+        """Show the progress of a batch; subclasses override it."""
 
     def _show(self, show: Callable[[Any], None], what: Any) -> None:
-        """Whoever looked on may have left: that ends the display, not the fit."""
+        """Call ``show``; a closed pipe ends the display, not the fit."""
         if self._watched:
             try:
                 show(what)
@@ -127,17 +126,17 @@ class Display:
                 self._watched = False
 
     def on_iteration(self, track: FitProgress) -> None:
-        """A fit has ended an iteration."""
+        """Show a finished iteration; subclasses override it."""
 
     def on_progress(self, progress: PassProgress) -> None:
-        """A pass has gone on."""
+        """Show the progress of a pass; subclasses override it."""
 
     def number(self, track: FitProgress) -> str:
-        """Which of several fits a track is of, in words."""
+        """The number of a fit among several, as a prefix; empty for a single fit."""
         return f"fit {self.tracks.index(track) + 1} of {self.n_fits}, " if self.n_fits > 1 else ""
 
     def line(self, track: FitProgress) -> str:
-        """The last iteration in a line."""
+        """The last iteration as one line of text."""
         record = track.last
         low, high = enclosing(record.best_lower_bound, record.best_objective)
         return (
@@ -147,17 +146,17 @@ class Display:
         )
 
     def rows(self) -> list[tuple[str, str | Bar]]:
-        """The board: names, and texts or bars."""
-        # Of fits side by side the one that is farthest, of fits one after the other the one that runs.
+        """Rows of the display: a name, and a text or a bar."""
+        # Of parallel fits the one with the largest gap is shown, of sequential fits the one that runs.
         track = max(self.tracks, key=lambda t: t.last.gap, default=None)
         if len(self._own) == 1:
             track = self.tracks[-1]
         elapsed = clock(time.monotonic() - self.started)
         if track is None:
             rows: list[tuple[str, str | Bar]] = [
-                ("gap", Bar(0.0, f"first bound to come, goal {self.tol:g}")),
+                ("gap", Bar(0.0, f"no bound yet, goal {self.tol:g}")),
                 ("optimum", "unknown"),
-                ("clusters", "initial clusters are drawn"),
+                ("clusters", "initial clusters are being built"),
             ]
         else:
             record, remaining = track.last, track.remaining()

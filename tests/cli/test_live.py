@@ -129,7 +129,7 @@ def test_the_board_has_one_height_and_fits_the_terminal(width):
 
 def test_the_board_says_what_happens():
     board = LiveDisplay("title", 1e-6, 1, Console(file=io.StringIO(), width=100, force_terminal=True))
-    assert "first bound to come" in "\n".join(drawn(board, 100))
+    assert "no bound yet" in "\n".join(drawn(board, 100))
     board.on_pass(PassProgress(4, 500, 1000, 0.001))
     board(record(1, 1e-2, 1.0))
     board(record(2, 1e-3, 2.0))

@@ -221,7 +221,7 @@ def test_models_without_iterations_or_clusters(lad):
             display.from_estimator(model)
     model = copy.copy(lad)
     del model.cluster_sizes_
-    with pytest.raises(ValueError, match="does not know the sizes"):
+    with pytest.raises(ValueError, match="has no cluster sizes"):
         ClusterDisplay.from_estimator(model)
     drawn(ClusterDisplay.from_estimator(model, kind="rate"))
 

@@ -39,7 +39,7 @@ def test_a_fit_in_a_notebook(notebook, capsys):
     model = LADRegressor(init="kmeans", callbacks=[ProgressDisplay()]).fit(*rows())
     first, last = notebook.pictures[0], notebook.pictures[-1]
     assert "LADRegressor of 5,000 rows" in first
-    assert "first bound to come, goal 0.0001" in first
+    assert "no bound yet, goal 0.0001" in first
     assert len(notebook.pictures) >= model.n_iter_ + 1
     assert f"iteration {model.n_iter_}" in last
     assert f"{model.n_clusters_:,} (" in last

@@ -108,3 +108,11 @@ def test_links_between_pages(page):
         assert other.exists(), f"{page.name} links to {target}"
         if anchor:
             assert anchor in anchors(other.read_text()), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_files_that_a_page_names_exist(page):
+    """Paths are relative to the repository, to its sources or to the package."""
+    named = re.findall(r"`((?:[\w-]+/)+[\w-]+\.(?:py|sh|md))`", page.read_text())
+    places = ROOT, ROOT / "src", ROOT / "src" / "aidlearn"
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []

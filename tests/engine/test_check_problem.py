@@ -194,7 +194,7 @@ def test_fails_for_sizes_that_are_not_those_of_the_partition(median):
         found.clusters.counts[3] += 1
         return found
 
-    with pytest.raises(AssertionError, match="no partition: cluster 3"):
+    with pytest.raises(AssertionError, match="not a partition: cluster 3"):
         check_problem(planted(median, X, start=start), optimum=optimum)
 
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from benchmarks.full_programs import FullProgram, generated, solve_by_clarabel, solve_by_highs
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linprog
 
 from aidlearn import LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, bootstrap
-from aidlearn.bench.constrained import Program, generated, solve_by_clarabel, solve_by_highs
 from aidlearn.linear.constraints.region import Infeasible, Region
 
 MODELS = {"quantile": QuantileRegressor, "lad": LADRegressor, "svc": LinearSVC, "svr": LinearSVR}
@@ -31,7 +31,7 @@ def lad_program(X, y, G=None, low=(), high=(), l1=0.0, ridge=0.0):
     A = np.hstack([X, np.ones((n, 1))])
     absolute = [(0.0, -1.0, 1.0)]
     P, q = np.diag(ridge * slopes), np.zeros(p)
-    return Program(A, y, np.ones(n), absolute, P, q, l1 * slopes, G, np.array(low, float), np.array(high, float))
+    return FullProgram(A, y, np.ones(n), absolute, P, q, l1 * slopes, G, np.array(low, float), np.array(high, float))
 
 
 @pytest.mark.parametrize("seed", range(30))

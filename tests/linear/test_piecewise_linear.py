@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.full_programs import FullProgram, solve_by_clarabel, solve_by_highs
 from scipy.optimize import Bounds, LinearConstraint
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from aidlearn import PiecewiseLinearModel, QuantileRegressor, Unbounded, load_model, save_model
-from aidlearn.bench.constrained import Program, solve_by_clarabel, solve_by_highs
 from aidlearn.data import as_source
 from aidlearn.data.passes.moments import inspect
 from aidlearn.data.passes.run import Run
@@ -73,7 +73,9 @@ def program(X, y, weight=None, *, kinks=(0.0,), slopes=(-1.0, 1.0), P=None, q=No
     low, high = np.array([row[1] for row in rows]), np.array([row[2] for row in rows])
     penalty = np.where(np.arange(p) < m, l1, 0.0)
     weight = np.ones(n) if weight is None else weight
-    return Program(A, y, weight, hinges(kinks, slopes), full, np.zeros(p) if q is None else q, penalty, G, low, high)
+    return FullProgram(
+        A, y, weight, hinges(kinks, slopes), full, np.zeros(p) if q is None else q, penalty, G, low, high
+    )
 
 
 def point_of(model):

@@ -82,7 +82,7 @@ def test_the_numbers_are_the_model_s():
     positions = [text.index(item) for item in shown[:30]]
     assert positions == sorted(positions)
     assert not any(f" {item} " in text for item in shown[30:])
-    assert "and 10 more, none of them larger" in text
+    assert "and 10 smaller ones" in text
     assert "500 rows, 40 features" in text
     assert "init kmeans" in text
     for package in ("numpy", "scipy", "scikit-learn", "python", "aidlearn"):
@@ -170,7 +170,7 @@ def test_a_fit_without_iterations_and_bounds():
     model, _ = fitted("lad")
     model.history_, model.lower_bound_, model.gap_ = [], -np.inf, np.inf
     _, text = checked(render(model))
-    assert "interrupted before its first iteration" in text
+    assert "interrupted during its first iteration" in text
     assert "no lower bound was proven" in text
 
 

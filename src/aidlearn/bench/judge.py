@@ -1,6 +1,6 @@
-"""The objective of a solution, recomputed from X, y and the coefficients with NumPy and scikit-learn's kernels.
+"""The objective of a fit, recomputed from X, y and the coefficients with NumPy and scikit-learn's kernels.
 
-Nothing a solver says about its result is used, and none of aidlearn's own code that could share a mistake with it.
+The judge uses nothing that a solver reports about its result, and no code of aidlearn that could share its mistakes.
 """
 
 from __future__ import annotations
@@ -9,26 +9,36 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aidlearn.bench.datasets import Array, Data
+Array = NDArray[Any]
 
 BLOCK = 1 << 24
-"""Kernel values that are held at once."""
-ROUNDING = 1e-9
-"""Relative error that a bound or an objective may have."""
+"""Maximum number of kernel values in memory."""
 
 
 @dataclass(frozen=True)
-class Solution:
-    """What a solver found.
+class Data:
+    """The rows of one problem, the same for every solver."""
+
+    X: Any
+    """NumPy array or SciPy CSR array."""
+    y: Array
+    weight: Array | None = None
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """What a solver found, and all that is used of its answer.
 
     Parameters
     ----------
     coef : array of shape (m,)
-        The coefficients; of kernel machines those of the rows in ``support``.
+        One for each column; for kernel machines one for each row in ``support``.
     intercept : float or None
-        None: the best one for ``coef``.
-    support : array of row numbers, only of kernel machines
+        None stands for the best intercept for ``coef``.
+    support : array of row numbers or None
+        Support vectors of a kernel machine.
     """
 
     coef: Array
@@ -40,15 +50,15 @@ class Solution:
         return bool(np.isfinite(self.coef).all())
 
 
-def objective(problem: str, data: Data, solution: Solution, **settings: float) -> float:
-    """The value of a solution on all rows, in float64, each row's loss times its weight s_i.
+def objective(problem: str, data: Data, solution: Coefficients, **settings: float) -> float:
+    """The objective on all rows, in float64; the loss of row i is multiplied by its weight s_i.
 
     Parameters
     ----------
     problem : {"lad", "quantile", "svm", "svr", "kernel-svm"}
     data : Data
         Classes are -1 and 1.
-    solution : Solution
+    solution : Coefficients
     **settings : float
         ``quantile``, ``C``, ``epsilon`` and ``gamma`` (default: scikit-learn's "scale") where the problem has them.
 
@@ -61,13 +71,13 @@ def objective(problem: str, data: Data, solution: Solution, **settings: float) -
 
     Notes
     -----
-    Some programs for support vector machines penalise the intercept. It is chosen anew for everyone there.
+    Some programs for support vector machines penalise the intercept. The best intercept replaces that of every program.
 
     Examples
     --------
     >>> import numpy as np
     >>> data = Data(np.array([[0.0], [1.0], [2.0]]), np.array([0.0, 1.0, 5.0]))
-    >>> objective("lad", data, Solution(np.array([1.0]), intercept=0.0))
+    >>> objective("lad", data, Coefficients(np.array([1.0]), intercept=0.0))
     3.0
     """
     weight = np.ones(len(data.y)) if data.weight is None else np.asarray(data.weight, dtype=float)
@@ -98,17 +108,17 @@ def objective(problem: str, data: Data, solution: Solution, **settings: float) -
 
 
 def best_intercept(kinks: Array, jumps: Array, fall: float) -> float:
-    """Where sum of losses, piecewise linear in the intercept, is least.
+    """The minimiser of a sum of losses that is piecewise linear in the intercept.
 
-    Its slope is -``fall`` far to the left and rises by a jump at every kink, so it turns where the jumps passed reach
-    ``fall``.
+    Its slope is -``fall`` far to the left and rises by a jump at every kink, so it turns where the sum of
+    jumps reaches ``fall``.
     """
     order = np.argsort(kinks)
     place = int(np.searchsorted(np.cumsum(jumps[order]), fall))
     return float(kinks[order[min(place, len(order) - 1)]])
 
 
-def _expansion(X: Any, solution: Solution, gamma: float | None) -> Array:
+def _expansion(X: Any, solution: Coefficients, gamma: float | None) -> Array:
     """sum_j coef_j k(x_i, x_j) over the support, for every row, without an intercept."""
     from sklearn.metrics.pairwise import rbf_kernel
 

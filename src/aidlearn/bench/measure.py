@@ -1,4 +1,4 @@
-"""CPU seconds, wall seconds and peak memory of one call, and what is kept of it."""
+"""CPU seconds, wall seconds and peak memory of one fit."""
 
 from __future__ import annotations
 
@@ -16,36 +16,34 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.bench.judge import Solution
+from aidlearn.bench.judge import Coefficients
 
 PATIENCE = 60.0
-"""A fit that takes longer (seconds) is not repeated, whichever solver it is."""
-
-
+"""Seconds; a longer fit is not repeated, whichever the solver."""
 UNSEEN = 1e-9
-"""Seconds of what is over before the clock of a process has moved: a product or a fit of few rows."""
+"""Seconds reported when the process clock has not advanced, as for a product or a fit of few rows."""
 
 
 @dataclass
-class Measured:
-    """What one solver did on one data set. Times are the best of the runs, memory is the first run's."""
+class Measurement:
+    """One solver on one data set: times of the fastest run, memory of the first."""
 
-    solution: Solution | None = None
+    solution: Coefficients | None = None
     cpu: float = float("nan")
     wall: float = float("nan")
     extra_bytes: float = float("nan")
     """Peak resident memory during the fit, minus that with only the data loaded."""
     peak_bytes: float = float("nan")
-    """The same with the data."""
+    """Peak resident memory during the fit."""
     runs: list[float] = field(default_factory=list)
     """CPU seconds of every run."""
     notes: list[str] = field(default_factory=list)
-    """Warnings, as the solver gave them."""
+    """Warnings issued by the solver."""
     iterations: int | None = None
     failed: str | None = None
     model: Any = None
     certificate: dict[str, Any] = field(default_factory=dict)
-    """What the solver itself proves or says about its result."""
+    """What the solver reports about its own result."""
 
     def add_run(self, cpu: float, wall: float) -> None:
         cpu = max(cpu, UNSEEN)
@@ -64,9 +62,9 @@ def resident(peak: bool = False) -> float:
 
 
 def forget_peak() -> float:
-    """Return freed memory to the system and restart the peak; gives the resident memory now.
+    """Return freed memory to the system, reset the peak and return the resident memory.
 
-    Where the system cannot restart it, the peak of loading the data counts as loaded data.
+    If the system cannot reset the peak, the peak reached so far is returned.
     """
     gc.collect()
     try:
@@ -79,7 +77,7 @@ def forget_peak() -> float:
 
 @contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
-    """End this process with SIGALRM when the block takes longer: compiled code cannot be stopped otherwise."""
+    """End this process with SIGALRM if the block takes longer: compiled code cannot be stopped otherwise."""
     if seconds is None:
         yield
         return
@@ -91,26 +89,26 @@ def time_limit(seconds: float | None) -> Iterator[None]:
 
 
 def touch(n_bytes: int) -> None:
-    """Use and free memory: what a virtual machine has not used for a while costs many times as much to use first."""
+    """Use and free memory: the first use of pages that a virtual machine has reclaimed is many times as slow."""
     pages = np.empty(n_bytes, dtype=np.uint8)
     pages[:: resource.getpagesize()] = 1
 
 
-def measure(fit: Callable[[], Any], repeat: int = 1, timeout: float | None = None, touched: int = 0) -> Measured:
+def measure(fit: Callable[[], Any], repeat: int = 1, timeout: float | None = None, touched: int = 0) -> Measurement:
     """Run a fit and measure it.
 
     Parameters
     ----------
     fit : callable
-        Gives the fitted model; that of the last run is kept.
+        Returns the fitted model; the model of the last run is kept.
     repeat : int
-        Largest number of runs.
+        Maximum number of runs.
     timeout : float or None
         Seconds after which a run ends this process.
     touched : int
         Bytes of memory that are used and freed before every run.
     """
-    out = Measured()
+    out = Measurement()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for run in range(repeat):

@@ -1,11 +1,9 @@
-"""A solver of a benchmark: what it solves and needs, when it is skipped, how it is measured (``peers`` has them)."""
+"""Programs that can be measured: what each solves and needs, and how it is run (``peers`` declares them)."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -19,13 +17,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from aidlearn.bench.datasets import Data
-from aidlearn.bench.judge import Solution
-from aidlearn.bench.measure import Measured, measure, product_seconds
+from aidlearn.bench.judge import Coefficients, Data
+from aidlearn.bench.measure import Measurement, measure, product_seconds
 
 OURS = "aidlearn"
 TOUCHED = 4 << 30
-"""Bytes of memory that every kernel machine finds in use right before."""
+"""Bytes of memory used and freed right before each fit of a kernel machine."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +34,18 @@ class Job:
     settings: dict[str, float] = field(default_factory=dict)
     """Constants of the problem, the same for every solver."""
     tol: float = 1e-4
-    """Ours: the certified gap; the others have their own meaning."""
+    """Certified gap of aidlearn; for other programs their own stopping tolerance."""
     params: dict[str, Any] = field(default_factory=dict)
-    """More arguments of our estimator."""
+    """Further parameters of aidlearn's estimator."""
     repeat: int = 1
     timeout: float | None = None
-    """Seconds of one run, after which the process is ended: only in a process of its own."""
+    """Seconds after which a run ends its process; None in a process that does more than measure."""
 
     def sample(self) -> Job:
-        """Some rows spread over the values of y, to warm up; few beside a user.
+        """Rows spread over the values of y to warm up with; fewer if a user is waiting (no timeout).
 
-        Kernel machines take all columns, and rows enough for code that is chosen by size. The others take columns as
-        many as tell the rows apart: with two, libsvm can need a thousand times as long as with ten.
+        Kernel machines get all columns and enough rows to reach the code chosen for large data. Other solvers get 50
+        columns: with two, libsvm can take a thousand times as long as with ten.
         """
         kernel = self.problem == "kernel-svm"
         count = 400 if self.timeout is None else 6000 if kernel else 1000
@@ -61,51 +58,30 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Solver(ABC):
-    """One program and the largest data it is asked to fit."""
+    """One program."""
 
     name: str
     solves: tuple[str, ...]
-    """Problems, as the judge names them."""
+    """Problems, by the judge's names."""
     package: str | None = None
-    """Python package it needs; where this interpreter has none, the one named by AIDLEARN_PEERS_PYTHON is used."""
+    """Python package it needs."""
     program: str | None = None
-    """Program it needs."""
+    """Executable it needs."""
     takes_sparse: bool = False
-    sparse_only: bool = False
-    """Not asked to fit dense arrays in a table."""
-    command_rows: int | None = None
-    """Most rows that ``aidlearn bench`` asks it to fit; None: it is measured in the tables only."""
-    max_rows: float = float("inf")
-    max_columns: float = float("inf")
-    max_work: float = float("inf")
-    """Largest n m^2."""
-    timeout: float = 1800.0
-    """Seconds after which a fit is ended."""
-    slow: bool = False
-    """Measured after the cells of all other solvers."""
+    command_rows: int = 10**12
+    """Maximum number of rows that ``aidlearn bench`` asks it to fit without ``--all``."""
 
     def missing(self) -> str | None:
-        """Why it cannot run in this interpreter."""
+        """The reason why it cannot run here, or None."""
         if self.program is not None and shutil.which(self.program) is None:
             return f"{self.program} is not installed"
         if self.package is not None and find_spec(self.package) is None:
             return f"{self.package} is not installed"
         return None
 
-    def interpreter(self) -> str:
-        """The Python that has what it needs, as far as one can tell from here."""
-        if self.package is None or find_spec(self.package):
-            return sys.executable
-        return os.environ.get("AIDLEARN_PEERS_PYTHON", sys.executable)
-
-    def too_large(self, n: int, m: int) -> str | None:
-        """Why it is not asked to fit n rows of m columns."""
-        limits = (("n", n, self.max_rows), ("m", m, self.max_columns), ("n m^2", n * m**2, self.max_work))
-        return next((f"too slow: {name} > {limit:,.0f}" for name, value, limit in limits if value > limit), None)
-
     @abstractmethod
-    def fit(self, job: Job) -> Measured:
-        """Run and measure it."""
+    def fit(self, job: Job) -> Measurement:
+        """Run and measure one job."""
 
 
 class PythonSolver(Solver):
@@ -113,17 +89,17 @@ class PythonSolver(Solver):
 
     @abstractmethod
     def prepare(self, job: Job) -> Callable[[], Any]:
-        """Bring the data into the form the package takes; the fit that is returned is what counts."""
+        """Convert the data, which is not measured; returns the fit, which is."""
 
     @abstractmethod
-    def read(self, model: Any, out: Measured) -> None:
-        """Take the solution and the iterations from the fitted model."""
+    def read(self, model: Any, out: Measurement) -> None:
+        """Copy coefficients and iterations from the fitted model to the measurement."""
 
     def warm_up(self, job: Job) -> None:
-        """Fit a few rows: what is loaded or compiled at the first call is not the fit."""
+        """Fit a few rows so that imports and compilation are not measured."""
         self.prepare(job.sample())()
 
-    def fit(self, job: Job) -> Measured:
+    def fit(self, job: Job) -> Measurement:
         with suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.warm_up(job)
@@ -139,11 +115,11 @@ class Estimator(PythonSolver):
     """A class with scikit-learn's interface."""
 
     path: str
-    """Module and class."""
+    """Module and class, "module.Class"."""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """Of the class, besides the constants of the problem."""
+    """Parameters of the class besides the constants of the problem."""
     takes_tol: bool = False
-    """Whether it is given the tolerance of the job; otherwise it has its own default."""
+    """Whether the tolerance of the job is passed on; otherwise the program uses its default."""
 
     def prepare(self, job: Job) -> Callable[[], Any]:
         module, _, name = self.path.rpartition(".")
@@ -153,38 +129,37 @@ class Estimator(PythonSolver):
         return lambda: model(**arguments).fit(X, y)
 
     def rows(self, job: Job) -> Any:
-        """X as it takes it: scikit-learn's solvers refuse sparse indices of 64 bits."""
+        """X with 32-bit sparse indices: scikit-learn's solvers refuse 64-bit ones."""
         X = job.data.X
         if not sparse.issparse(X) or X.nnz > np.iinfo(np.int32).max:
             return X
         parts = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)
         return sparse.csr_array(parts, shape=X.shape)
 
-    def read(self, model: Any, out: Measured) -> None:
-        """The coefficients; of a kernel machine (without them) y_i alpha_i of its support vectors."""
+    def read(self, model: Any, out: Measurement) -> None:
+        """Read the coefficients, or y_i alpha_i of the support vectors of a kernel machine."""
         intercept = float(np.ravel(model.intercept_)[0])
         if hasattr(model, "coef_"):
-            out.solution = Solution(np.ravel(model.coef_), intercept)
+            out.solution = Coefficients(np.ravel(model.coef_), intercept)
         else:
             coef = np.ravel(model.dual_coef_).astype(float)
-            out.solution = Solution(coef, intercept, np.asarray(model.support_))
+            out.solution = Coefficients(coef, intercept, np.asarray(model.support_))
             out.certificate["support"] = len(coef)
         steps = getattr(model, "n_iter_", None)
         out.iterations = None if steps is None else int(np.max(steps))
 
 
 COMPILED = 4_000_000
-"""Numbers in X from which on our passes are compiled."""
+"""Entries of X above which aidlearn's passes are compiled."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Aidlearn(Estimator):
-    """Ours, with its certificate."""
+    """An estimator of aidlearn, with its certificate."""
 
     name: str = OURS
     takes_sparse: bool = True
     takes_tol: bool = True
-    command_rows: int | None = 10**12
 
     def prepare(self, job: Job) -> Callable[[], Any]:
         import aidlearn
@@ -195,7 +170,7 @@ class Aidlearn(Estimator):
         return lambda: model(**arguments).fit(data.X, data.y, sample_weight=data.weight)
 
     def warm_up(self, job: Job) -> None:
-        """Large data take compiled passes, which a few rows do not."""
+        """Also fit enough rows to load the compiled passes if the data will use them."""
         super().warm_up(job)
         data = job.data
         n = -(-COMPILED // data.X.shape[1])
@@ -203,7 +178,7 @@ class Aidlearn(Estimator):
             part = Data(data.X[:n], data.y[:n], None if data.weight is None else data.weight[:n])
             self.prepare(replace(job, data=part))()
 
-    def read(self, model: Any, out: Measured) -> None:
+    def read(self, model: Any, out: Measurement) -> None:
         super().read(model, out)
         out.certificate |= {
             "gap": float(model.gap_),
@@ -218,7 +193,7 @@ class Aidlearn(Estimator):
             "source": source_digest(),
         }
 
-    def fit(self, job: Job) -> Measured:
+    def fit(self, job: Job) -> Measurement:
         X = job.data.X
         product = product_seconds(X, np.ones(X.shape[1]))
         out = super().fit(job)
@@ -227,7 +202,7 @@ class Aidlearn(Estimator):
 
 
 def source_digest() -> str:
-    """Short digest of the installed aidlearn, so that rows of different versions are not mixed up."""
+    """Short digest of the installed source, so that results of different versions are not mixed."""
     import aidlearn
 
     digest = hashlib.sha256()

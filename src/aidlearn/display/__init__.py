@@ -1,4 +1,4 @@
-"""Plots of fitted models, as scikit-learn's Displays; matplotlib is imported when something is drawn."""
+"""Plots of fitted models in the style of scikit-learn's Displays; matplotlib is imported when a plot is drawn."""
 
 from aidlearn.display.clusters import ClusterDisplay
 from aidlearn.display.convergence import ConvergenceDisplay

@@ -1,8 +1,9 @@
-"""Where the clusters are: aggregation rates near and far from the hyperplane (paper, section 5.3)."""
+"""Aggregation rates near and far from the hyperplane, and cluster sizes by distance (paper, section 5.3)."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,9 +12,9 @@ from aidlearn.display.style import (
     INK,
     LINES,
     RATES,
+    PartsDisplay,
     check_iterations,
     check_kind,
-    draw_parts,
     legend,
     percentages,
     tidy,
@@ -21,14 +22,19 @@ from aidlearn.display.style import (
 )
 from aidlearn.estimators.fits import Fit, fits_of
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from aidlearn.display.style import AnyAxes
+
 KINDS = ("both", "rate", "size")
 
 
-class ClusterDisplay:
-    """Aggregation rates over the iterations, and sizes of the final clusters against their distance.
+class ClusterDisplay(PartsDisplay):
+    """Aggregation rates by iteration, and sizes of the final clusters by distance from the kink.
 
-    A cluster is near if its mean is nearer to its kink (the hyperplane of a regression, the margin of a classifier)
-    than that of the median row's cluster; a rate is clusters over rows.
+    The kink is the hyperplane of a regression or the margin of a classifier. A cluster is near if its mean is closer to
+    the kink than the mean of the median row's cluster. The aggregation rate is clusters over rows.
 
     Parameters
     ----------
@@ -51,19 +57,16 @@ class ClusterDisplay:
     >>> display = ClusterDisplay.from_estimator(model, kind="rate")
     """
 
-    ax_: Any
-    figure_: Any
-
     def __init__(self, fits: list[Fit], *, kind: str = "both") -> None:
         check_kind(kind, KINDS)
         if kind != "size":
             check_iterations(fits)
         if kind != "rate" and any(fit.cluster_sizes is None for fit in fits):
-            raise ValueError("The estimator does not know the sizes of its clusters (an older version fitted it).")
+            raise ValueError("The estimator has no cluster sizes: it was fitted by an older version.")
         self.fits, self.kind = fits, kind
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, kind: str = "both", ax: Any = None) -> ClusterDisplay:
+    def from_estimator(cls, estimator: Any, *, kind: str = "both", ax: AnyAxes = None) -> ClusterDisplay:
         """Draw a fitted estimator.
 
         Parameters
@@ -78,13 +81,10 @@ class ClusterDisplay:
         """
         return cls(fits_of(estimator), kind=kind).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> ClusterDisplay:
-        """Draw, on axes that are given or new ones."""
-        parts = {"rate": self._rates, "size": self._sizes}
-        self.ax_, self.figure_ = draw_parts(ax, [parts[name] for name in parts if self.kind in ("both", name)])
-        return self
+    def _parts(self) -> dict[str, Callable[[Axes], None]]:
+        return {"rate": self._rates, "size": self._sizes}
 
-    def _rates(self, ax: Any) -> None:
+    def _rates(self, ax: Axes) -> None:
         several = len(self.fits) > 1
         for k, fit in enumerate(self.fits):
             for group, (name, label) in enumerate(RATES):
@@ -93,10 +93,11 @@ class ClusterDisplay:
                     continue
                 colour = COLOURS[(k if several else group) % len(COLOURS)]
                 shown = label if not several else fit.name if group == 0 else None
-                style = {"ls": LINES[group if several else 0], "marker": "o^s"[group], "ms": 4.5}
-                ax.plot([record.iteration for record in fit.history], rates, color=colour, label=shown, **style)
+                line, marker = LINES[group if several else 0], "o^s"[group]
+                x = [record.iteration for record in fit.history]
+                ax.plot(x, rates, color=colour, label=shown, ls=line, marker=marker, ms=4.5)
         if several:
-            for group, (_, label) in enumerate(RATES):  # colours tell models, lines tell groups
+            for group, (_, label) in enumerate(RATES):  # colours distinguish models, line styles groups
                 ax.plot([], [], color=INK, ls=LINES[group], marker="o^s"[group], ms=4.5, label=label)
         ax.set_yscale("log")
         percentages(ax.yaxis)
@@ -104,12 +105,14 @@ class ClusterDisplay:
         whole_numbers(ax)
         legend(ax)
 
-    def _sizes(self, ax: Any) -> None:
+    def _sizes(self, ax: Axes) -> None:
+        shown = 0
         for k, fit in enumerate(self.fits):
-            colour = COLOURS[k % len(COLOURS)]
-            ax.scatter(fit.cluster_distances, fit.cluster_sizes, s=16, color=colour, alpha=0.45, lw=0, label=fit.name)
+            distances, sizes = fit.cluster_distances, fit.cluster_sizes
+            if distances is not None and sizes is not None:
+                ax.scatter(distances, sizes, s=16, color=COLOURS[k % len(COLOURS)], alpha=0.45, lw=0, label=fit.name)
+                shown += len(sizes)
         ax.set_yscale("log")
-        shown = sum(len(fit.cluster_sizes) for fit in self.fits if fit.cluster_sizes is not None)
         total = sum(fit.n_clusters for fit in self.fits)
         note = f" ({shown:,} of {total:,})" if shown < total else ""
         tidy(ax, "distance from the nearest kink", "rows in the cluster", title=f"Final clusters{note}")

@@ -1,8 +1,9 @@
-"""How bound and objective met."""
+"""Objective, lower bound and gap of a fit, by iteration or time."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,9 +12,9 @@ from aidlearn.display.style import (
     INK,
     LARGE_RANGE,
     SMALLEST_GAP,
+    PartsDisplay,
     check_iterations,
     check_kind,
-    draw_parts,
     legend,
     tidy,
     whole_numbers,
@@ -22,24 +23,29 @@ from aidlearn.engine.result import relative_gap
 from aidlearn.estimators.fits import Fit, fits_of
 from aidlearn.numerics import Float
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from aidlearn.display.style import AnyAxes
+
 KINDS = ("both", "bounds", "gap")
 
 
-class ConvergenceDisplay:
+class ConvergenceDisplay(PartsDisplay):
     """Best objective, best lower bound and their gap, from the start of a fit to its end.
 
-    Over seconds the start is drawn, too: objectives on samples (estimates), then on all rows, one for each pass, and of
-    those the distance from the bound that was proven in the end. Over iterations the point that the clusters were drawn
-    around is iteration 0.
+    Over seconds the start is drawn too: objectives on samples (estimates), then on all rows, one for each pass, and
+    their distance from the final lower bound. Over iterations the point from which the clusters were built is
+    iteration 0.
 
     Parameters
     ----------
     fits : list of Fit
-        See :func:`aidlearn.estimators.fits.fits_of`; several are drawn relative to the objective that each reached.
+        See :func:`aidlearn.estimators.fits.fits_of`; several fits are drawn relative to their final objectives.
     tol : float, optional
-        Drawn as a line in the plot of gaps.
+        Tolerance, drawn as a line in the plot of gaps.
     x : {"auto", "iteration", "seconds"}, default="auto"
-        ``"auto"`` is seconds where one iteration was enough and the start is known, else iterations.
+        ``"auto"`` is seconds if one iteration was enough and the start was recorded, otherwise iterations.
     kind : {"both", "bounds", "gap"}, default="both"
 
     Attributes
@@ -57,9 +63,6 @@ class ConvergenceDisplay:
     >>> display = ConvergenceDisplay.from_estimator(model)
     """
 
-    ax_: Any
-    figure_: Any
-
     def __init__(self, fits: list[Fit], *, tol: float | None = None, x: str = "auto", kind: str = "both") -> None:
         if x not in ("auto", "iteration", "seconds"):
             raise ValueError(f"x must be 'auto', 'iteration' or 'seconds', got {x!r}.")
@@ -71,7 +74,7 @@ class ConvergenceDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, x: str = "auto", kind: str = "both", ax: Any = None
+        cls, estimator: Any, *, x: str = "auto", kind: str = "both", ax: AnyAxes = None
     ) -> ConvergenceDisplay:
         """Draw a fitted estimator.
 
@@ -88,22 +91,19 @@ class ConvergenceDisplay:
         """
         return cls(fits_of(estimator), tol=estimator.tol, x=x, kind=kind).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> ConvergenceDisplay:
-        """Draw, on axes that are given or new ones."""
-        parts = {"bounds": self._bounds, "gap": self._gaps}
-        self.ax_, self.figure_ = draw_parts(ax, [parts[name] for name in parts if self.kind in ("both", name)])
-        return self
+    def _parts(self) -> dict[str, Callable[[Axes], None]]:
+        return {"bounds": self._bounds, "gap": self._gaps}
 
-    def _series(self, fit: Fit, *names: str) -> list[Any]:
+    def _series(self, fit: Fit, *names: str) -> list[Float]:
         return [np.array([getattr(record, name) for record in fit.history], dtype=float) for name in (self.x, *names)]
 
     def _started(self, fit: Fit) -> tuple[Float, Float]:
-        """Where and what the start evaluated on all rows: all of it over seconds, the last over iterations."""
+        """Positions and objectives of the start on all rows: all over seconds, only the last over iterations."""
         steps = fit.steps_on_all if self.x == "seconds" else fit.start[-1:]
         where = [step.seconds if self.x == "seconds" else 0.0 for step in steps]
         return np.array(where), np.array([step.objective for step in steps])
 
-    def _bounds(self, ax: Any) -> None:
+    def _bounds(self, ax: Axes) -> None:
         several = len(self.fits) > 1
         for k, fit in enumerate(self.fits):
             x, objective, bound = self._series(fit, "best_objective", "best_lower_bound")
@@ -119,7 +119,7 @@ class ConvergenceDisplay:
                 ax.plot(*np.array(taken).T, "^:", color=COLOURS[2], label="on samples, an estimate", ms=4.5, mfc="none")
             below = None if several else "proven lower bound"
             ax.plot(x[found], bound[found] / scale, "s--", color=other, label=below, ms=4.5, mfc="none")
-        tidy(ax, *self._labels("value / objective reached" if several else "value"), title="Objective and lower bound")
+        tidy(ax, self.x, "value / final objective" if several else "value", title="Objective and lower bound")
         low, high = ax.dataLim.intervaly
         if low > 0 and high > LARGE_RANGE * low:
             ax.set_yscale("log")
@@ -127,7 +127,7 @@ class ConvergenceDisplay:
             whole_numbers(ax)
         legend(ax)
 
-    def _gaps(self, ax: Any) -> None:
+    def _gaps(self, ax: Axes) -> None:
         for k, fit in enumerate(self.fits):
             x, gap = self._series(fit, "gap")
             shown = np.isfinite(gap)
@@ -142,10 +142,7 @@ class ConvergenceDisplay:
         if self.tol:
             ax.axhline(self.tol, color=INK, lw=1, ls=":", label="tolerance")
         ax.set_yscale("log")
-        tidy(ax, *self._labels("gap"), title="Certified gap")
+        tidy(ax, self.x, "gap", title="Certified gap")
         if self.x == "iteration":
             whole_numbers(ax)
         legend(ax)
-
-    def _labels(self, y: str) -> tuple[str, str]:
-        return self.x, y

@@ -1,8 +1,8 @@
-"""Scores over a path of penalties, and the certificate of every point behind them."""
+"""Scores over a path of penalties, and the certified gap of every point."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -10,12 +10,18 @@ from sklearn.utils.validation import check_is_fitted
 from aidlearn.display.style import COLOURS, INK, SMALLEST_GAP, axes_for, tidy
 from aidlearn.numerics import Float
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import FigureBase
+
+    from aidlearn.display.style import AnyAxes
+
 PENALTIES = {"Cs_": ("C_", "C"), "alphas_": ("alpha_", "alpha")}
-"""Fitted attributes with the penalties, the chosen one, and what to call it."""
+"""Fitted attribute with the penalties, attribute with the chosen one, and name of the parameter."""
 
 
 class PathDisplay:
-    """Mean score over the folds at each penalty, with the largest certified gap of each below.
+    """Mean score over the folds at each penalty, and the largest certified gap over the folds.
 
     Parameters
     ----------
@@ -24,13 +30,14 @@ class PathDisplay:
     gaps : array of shape (n_folds, n_penalties)
     chosen : float
     name : str
-        Of the penalty.
+        Name of the penalty.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Of the scores.
+        Axes of the scores.
     gap_ax_ : matplotlib Axes
+        Axes of the gaps.
     figure_ : matplotlib Figure
 
     Examples
@@ -43,23 +50,23 @@ class PathDisplay:
     >>> display = PathDisplay.from_estimator(model)
     """
 
-    ax_: Any
-    gap_ax_: Any
-    figure_: Any
+    ax_: Axes
+    gap_ax_: Axes
+    figure_: FigureBase
 
     def __init__(self, penalties: Float, scores: Float, gaps: Float, chosen: float, name: str = "C") -> None:
         self.penalties, self.scores, self.gaps = penalties, scores, gaps
         self.chosen, self.name = chosen, name
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> PathDisplay:
+    def from_estimator(cls, estimator: Any, *, ax: AnyAxes = None) -> PathDisplay:
         """Draw a fitted estimator.
 
         Parameters
         ----------
         estimator : LinearSVCCV or QuantileRegressorCV
         ax : pair of matplotlib Axes, optional
-            For the scores and for the gaps.
+            Axes for the scores and for the gaps.
 
         Returns
         -------
@@ -75,8 +82,8 @@ class PathDisplay:
             f"PathDisplay draws LinearSVCCV and QuantileRegressorCV, got {type(estimator).__name__}, which has no path."
         )
 
-    def plot(self, ax: Any = None) -> PathDisplay:
-        """Draw, on two axes that are given or new ones."""
+    def plot(self, ax: AnyAxes = None) -> PathDisplay:
+        """Draw on two given axes or on new ones."""
         self.ax_, self.gap_ax_ = axes_for(ax, 2)
         self.figure_ = self.ax_.figure
         order = np.argsort(self.penalties)

@@ -1,4 +1,4 @@
-"""A fit as it runs, in a notebook."""
+"""A live display of a running fit, for notebooks."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from aidlearn.progress import Bar, Display, FitProgress
 from aidlearn.words import count
 
 REDRAWN = 0.125
-"""Seconds between two pictures of the same pass."""
+"""Minimum seconds between two updates during a pass."""
 
 
 class ProgressDisplay(Display):
-    """Callback that shows a fit as it runs: the gap closing, the optimum enclosed, clusters, passes.
+    """Callback that shows a running fit: gap, bounds on the optimum, clusters and passes.
 
-    In a notebook it is a board that is redrawn in place, as the command line has it on a terminal; elsewhere a line on
-    standard error for each iteration.
+    In a notebook it is a table that is updated in place, like the live display of the command line; elsewhere it writes
+    one line per iteration to standard error.
 
     Parameters
     ----------
     title : str, optional
-        Above the board; by default the name of the estimator and the number of rows.
+        Title of the display; by default the name of the estimator and the number of rows.
 
     Examples
     --------
@@ -44,24 +44,24 @@ class ProgressDisplay(Display):
         self._handle: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies, as searches make them, begin anew."""
+        """Copies, such as those of a grid search, start empty."""
         return type(self), (self._given,)
 
     def on_fit(self, name: str, tol: float, n_rows: int, n_fits: int = 1) -> None:
-        """A fit begins."""
+        """Reset the display for a new fit."""
         with self._lock:
             self.reset(self._given or f"{name} of {count(n_rows)} rows", tol, n_fits)
             self._handle, self._drawn = _board(self.html()), time.monotonic()
 
     def on_iteration(self, track: FitProgress) -> None:
-        """Draw the board anew, or write a line."""
+        """Update the table, or write a line."""
         if self._handle is not None:
             self._redraw()
             return
         sys.stderr.write(self.line(track) + "\n")
 
     def on_progress(self, progress: Any) -> None:
-        """Draw the board anew, a few times a second."""
+        """Update the table a few times a second."""
         if self._handle is not None and time.monotonic() - self._drawn >= REDRAWN:
             self._redraw()
 
@@ -70,7 +70,7 @@ class ProgressDisplay(Display):
         self._handle.update(_html(self.html()))
 
     def html(self) -> str:
-        """The board."""
+        """The display as an HTML table."""
         rows = "".join(_row(name, what) for name, what in self.rows())
         return f"<div><b>{escape(self.title)}</b><table style='border-collapse: collapse'>{rows}</table></div>"
 
@@ -86,11 +86,11 @@ def _row(name: str, what: str | Bar) -> str:
 
 
 def _board(text: str) -> Any:
-    """Where to draw in a notebook; None where this is none."""
+    """Show the text in a notebook and return its handle; None outside notebooks."""
     if "IPython" not in sys.modules:
         return None
     shell = import_module("IPython").get_ipython()
-    if not hasattr(shell, "kernel"):  # a terminal of IPython has no kernel, and no pictures
+    if not hasattr(shell, "kernel"):  # IPython in a terminal has no kernel and shows no HTML
         return None
     return import_module("IPython.display").display(_html(text), display_id=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,8 +13,14 @@ from aidlearn.estimators.linear.fitted_rows import least_squares
 from aidlearn.inference.summary import Summary
 from aidlearn.numerics import Float
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import FigureBase
+
+    from aidlearn.display.style import AnyAxes
+
 LARGEST = 8
-"""Coefficients that are drawn by default."""
+"""Maximum number of coefficients drawn by default."""
 
 
 class QuantileDisplay:
@@ -25,11 +31,11 @@ class QuantileDisplay:
     quantiles : array of shape (n_quantiles,)
     coefficients : array of shape (n_quantiles, n_shown)
     names : list of str
-        Of the coefficients.
+        Names of the coefficients.
     lower, upper : array of shape (n_quantiles, n_shown), optional
         Confidence bands.
     least_squares : array of shape (n_shown,), optional
-        Coefficients of the mean, drawn as level lines.
+        Least-squares coefficients, drawn as horizontal lines.
 
     Attributes
     ----------
@@ -47,8 +53,8 @@ class QuantileDisplay:
     >>> display = QuantileDisplay.from_estimator(model, coefficients=[0])
     """
 
-    ax_: Any
-    figure_: Any
+    ax_: Axes
+    figure_: FigureBase
 
     def __init__(
         self,
@@ -74,26 +80,26 @@ class QuantileDisplay:
         y: Any = None,
         sample_weight: Any = None,
         summaries: Sequence[Summary] | None = None,
-        ax: Any = None,
+        ax: AnyAxes = None,
     ) -> QuantileDisplay:
         """Draw a fitted estimator.
 
-        With the rows of the fit, or with summaries of it, paths have confidence bands; with the rows also the
-        least-squares coefficients as dashed lines.
+        Given the rows of the fit or its summaries, confidence bands are drawn; given the rows, also the least-squares
+        coefficients as dashed lines.
 
         Parameters
         ----------
         estimator : QuantileRegressor, fitted with several quantiles
         coefficients : sequence of numbers or names of features, optional
-            By default the eight of largest absolute value over the quantiles.
+            By default the eight with the largest absolute value at any quantile.
         intercept : bool, default=False
             Whether to draw the intercept too.
         names : sequence of str, optional
-            Names of all features, in place of the estimator's own.
+            Names of all features; by default those of the estimator.
         X, y, sample_weight : optional
             The rows of the fit.
         summaries : list of Summary, optional
-            What ``estimator.summary`` gave; by default it is asked for, where rows are given.
+            Result of ``estimator.summary``; computed by default if rows are given.
         ax : matplotlib Axes, optional
 
         Returns
@@ -126,29 +132,32 @@ class QuantileDisplay:
         if summaries is None:
             return cls(quantiles[order], values, labels, least_squares=mean).plot(ax=ax)
         if [summary.quantile for summary in summaries] != quantiles.tolist():
-            raise ValueError("summaries must hold one Summary for each quantile of the estimator, in their order.")
+            raise ValueError("summaries must hold one Summary for each quantile of the estimator, in the same order.")
         lower, upper = (np.array([getattr(summaries[k], side)[places] for k in order]) for side in ("lower", "upper"))
         return cls(quantiles[order], values, labels, lower, upper, mean).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> QuantileDisplay:
-        """Draw, on axes that are given or new ones."""
-        self.ax_ = axes_for(ax, 1)
+    def plot(self, ax: AnyAxes = None) -> QuantileDisplay:
+        """Draw on the given axes or on new ones."""
+        [self.ax_] = axes_for(ax, 1)
         self.figure_ = self.ax_.figure
         self.ax_.axhline(0, color=INK, lw=0.8, alpha=0.6)
         lines = []
         for k, values in enumerate(self.coefficients.T):
-            style = {"color": COLOURS[k % len(COLOURS)], "ls": LINES[k // len(COLOURS) % len(LINES)]}
-            (line,) = self.ax_.plot(self.quantiles, values, marker="o", ms=4, **style)
+            colour, style = COLOURS[k % len(COLOURS)], LINES[k // len(COLOURS) % len(LINES)]
+            (line,) = self.ax_.plot(self.quantiles, values, marker="o", ms=4, color=colour, ls=style)
             lines.append(line)
             if self.lower is not None and self.upper is not None:
-                band = {"color": style["color"], "alpha": 0.18, "lw": 0}
-                self.ax_.fill_between(self.quantiles, self.lower[:, k], self.upper[:, k], **band)
+                lower, upper = self.lower[:, k], self.upper[:, k]
+                self.ax_.fill_between(self.quantiles, lower, upper, color=colour, alpha=0.18, lw=0)
             if self.least_squares is not None:
-                self.ax_.axhline(self.least_squares[k], color=style["color"], lw=1, ls="--", alpha=0.7)
+                self.ax_.axhline(self.least_squares[k], color=colour, lw=1, ls="--", alpha=0.7)
         tidy(self.ax_, "quantile", "coefficient", title="Coefficients by quantile")
-        place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
         # Older versions of matplotlib leave out labels that start with "_".
-        legend = self.ax_.legend(lines, [f" {name}" for name in self.names], frameon=False, fontsize="small", **place)
+        labels = [f" {name}" for name in self.names]
+        outside = (1.0, 0.5)
+        legend = self.ax_.legend(
+            lines, labels, frameon=False, fontsize="small", loc="center left", bbox_to_anchor=outside
+        )
         for text, name in zip(legend.get_texts(), self.names, strict=True):
             text.set_text(name)
         return self

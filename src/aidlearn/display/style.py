@@ -1,28 +1,38 @@
-"""What the plots share: axes, colours that colour-blind people can tell apart, and a quiet look."""
+"""Shared by all plots: axes, colours safe for colour-blind readers, and a plain style."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aidlearn.estimators.fits import Fit
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import FigureBase
+
+    AnyAxes = Axes | Sequence[Axes] | NDArray[np.object_] | None
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5C00", "#5F6B7A")
-"""Okabe and Ito's, without black and yellow."""
+"""Palette of Okabe and Ito without black and yellow."""
 LINES = ("-", "--", ":", "-.")
 INK = "#5F6B7A"
 SMALLEST_GAP = 1e-16
-"""Where a gap of 0 is drawn on a logarithmic axis."""
+"""Gap at which smaller ones are drawn on a logarithmic axis."""
 LARGE_RANGE = 20.0
-"""Ratio of values from which on an axis is logarithmic."""
+"""Ratio of largest to smallest value above which an axis is logarithmic. Guess."""
 RATES = (("aggregation_rate", "all clusters"), ("near_rate", "near the hyperplane"), ("far_rate", "far from it"))
-"""Aggregation rates of an iteration, and which clusters they are of."""
+"""Aggregation rates of an iteration, and the clusters they count."""
 
 
-def pyplot() -> Any:
-    """matplotlib's interface, or one sentence on how to get it."""
+def pyplot() -> ModuleType:
+    """matplotlib.pyplot, or an ImportError that says how to install it."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
@@ -31,49 +41,63 @@ def pyplot() -> Any:
 
 
 def check_kind(kind: str, kinds: Sequence[str]) -> None:
-    """A ValueError unless a plot has this kind."""
+    """Raise a ValueError unless ``kind`` is one of ``kinds``."""
     if kind not in kinds:
         raise ValueError(f"kind must be one of {', '.join(map(repr, kinds))}, got {kind!r}.")
 
 
 def check_iterations(fits: Sequence[Fit]) -> None:
-    """A ValueError unless a fit has an iteration to draw."""
+    """Raise a ValueError unless at least one fit has an iteration to draw."""
     if not any(fit.history for fit in fits):
-        raise ValueError("The fit has no iteration to draw: it was interrupted before its first one ended.")
+        raise ValueError("The fit has no iteration to draw: it was interrupted during the first one.")
 
 
-def axes_for(ax: Any, number: int) -> Any:
-    """One axes or an array of them: new ones, those given, or parts of the one given."""
+def axes_for(ax: AnyAxes, number: int) -> list[Axes]:
+    """``number`` axes: those given, parts of a single one given, or new ones."""
     plt = pyplot()
     if ax is None:
         _, found = plt.subplots(1, number, figsize=(5.2 * number, 3.6), layout="constrained", squeeze=False)
-        return found[0] if number > 1 else found[0, 0]
-    if number == 1:
-        return ax
+        return list(found[0])
     if isinstance(ax, (Sequence, np.ndarray)):
-        given = np.asarray(ax, dtype=object).ravel()
+        given = list(np.asarray(ax, dtype=object).ravel())
         if len(given) != number:
             raise ValueError(f"ax must hold {number} axes for this plot, got {len(given)}.")
         return given
+    if number == 1:
+        return [ax]
     grid = ax.get_subplotspec()
     if grid is None:
-        raise ValueError(f"This plot needs {number} axes: pass a list of them, or one that plt.subplots made.")
+        raise ValueError(f"This plot needs {number} axes: pass a list of them, or one made by plt.subplots.")
     ax.set_axis_off()
     inner = grid.subgridspec(1, number, wspace=0.35)
-    return np.array([ax.figure.add_subplot(inner[k]) for k in range(number)], dtype=object)
+    return [ax.figure.add_subplot(inner[k]) for k in range(number)]
 
 
-def draw_parts(ax: Any, parts: Sequence[Callable[[Any], None]]) -> tuple[Any, Any]:
-    """Draw each part on axes of its own, given or new; the axes (an array of several) and their figure."""
-    found = axes_for(ax, len(parts))
-    axes = [found] if len(parts) == 1 else list(found)
-    for draw, where in zip(parts, axes, strict=True):
-        draw(where)
-    return found, axes[0].figure
+class PartsDisplay(ABC):
+    """A display of several parts: the one that ``kind`` names, or all of them for ``"both"``."""
+
+    ax_: Axes | NDArray[np.object_]
+    figure_: FigureBase
+    fits: list[Fit]
+    kind: str
+
+    @abstractmethod
+    def _parts(self) -> dict[str, Callable[[Axes], None]]:
+        """The functions that draw the parts, by kind."""
+
+    def plot(self, ax: AnyAxes = None) -> Self:
+        """Draw on the given axes or on new ones."""
+        parts = [draw for kind, draw in self._parts().items() if self.kind in ("both", kind)]
+        axes = axes_for(ax, len(parts))
+        for draw, where in zip(parts, axes, strict=True):
+            draw(where)
+        self.ax_ = axes[0] if len(axes) == 1 else np.array(axes, dtype=object)
+        self.figure_ = axes[0].figure
+        return self
 
 
-def tidy(ax: Any, xlabel: str, ylabel: str, title: str = "") -> None:
-    """Labels, a light grid and no frame on the right and on top."""
+def tidy(ax: Axes, xlabel: str, ylabel: str, title: str = "") -> None:
+    """Set labels and a light grid, and hide the frame at the right and at the top."""
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
     if title:
@@ -85,8 +109,8 @@ def tidy(ax: Any, xlabel: str, ylabel: str, title: str = "") -> None:
     ax.tick_params(colors=INK)
 
 
-def whole_numbers(ax: Any) -> None:
-    """Ticks of iterations; a single one has room on both sides."""
+def whole_numbers(ax: Axes) -> None:
+    """Put ticks at whole numbers, and leave room on both sides of a single iteration."""
     from matplotlib.ticker import MaxNLocator
 
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
@@ -96,15 +120,15 @@ def whole_numbers(ax: Any) -> None:
         ax.set_xlim(middle - 0.5, middle + 0.5)
 
 
-def percentages(axis: Any) -> None:
-    """Ticks of parts, written as percentages."""
+def percentages(axis: Axis) -> None:
+    """Write ticks as percentages."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g}%"))
     axis.set_minor_formatter(NullFormatter())
 
 
-def legend(ax: Any, **options: Any) -> None:
+def legend(ax: Axes, **options: Any) -> None:
     handles, labels = ax.get_legend_handles_labels()
     if handles:
         columns = 1 if len(handles) < 7 else 2

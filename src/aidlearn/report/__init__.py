@@ -1,4 +1,4 @@
-"""A report of a fitted model: one HTML file that needs no network."""
+"""HTML reports of fitted models, in one file that needs no network."""
 
 from aidlearn.report.page import ReportError, write_report
 

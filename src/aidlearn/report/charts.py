@@ -1,6 +1,6 @@
-"""Charts as SVG: drawn here, coloured by the page's style sheet, so that they are right in light and dark.
+"""Charts as SVG. The style sheet of the page colours them, so they suit light and dark mode.
 
-A mark is a class name of the style sheet (``a``, ``b``, ``c``: three colours that colour-blind people can tell apart).
+A mark is a class of the style sheet: ``a``, ``b`` and ``c`` are three colours safe for colour-blind readers.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from itertools import pairwise
 
 import numpy as np
 
-WIDTH, HEIGHT = 460, 300
-LEFT, RIGHT, TOP, BOTTOM = 68, 14, 14, 44
 LONG = 1e7
-"""Numbers from here on are written as powers of ten."""
+"""Tick labels use scientific notation from this number on. Guess."""
 TICKS = 5
+
+
+TickText = Callable[[float], str]
+"""Formatter of one tick."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Maps values to pixels."""
+    """A map from values to pixels."""
 
     low: float
     high: float
@@ -32,7 +34,7 @@ class Axis:
 
     @classmethod
     def over(cls, values: Sequence[float], start: float, end: float, log: bool = False, pad: float = 0.06) -> Axis:
-        """An axis with room for all finite values."""
+        """An axis that covers all finite values."""
         found = np.asarray([v for v in values if math.isfinite(v) and (v > 0 or not log)], dtype=float)
         if log:
             found = np.log10(found)
@@ -70,7 +72,7 @@ def _round_numbers(low: float, high: float, number: int, whole: bool = False) ->
 
 
 def written(ticks: Sequence[float]) -> list[str]:
-    """Evenly spaced numbers with as many digits as it takes to tell them apart."""
+    """Labels of evenly spaced ticks, with as many digits as needed to distinguish them."""
     if len(ticks) == 0:
         return []
     size = max(abs(tick) for tick in ticks)
@@ -90,6 +92,27 @@ def _shortened(text: str) -> str:
 
 
 @dataclass(frozen=True)
+class Canvas:
+    """Size and margins of a chart in pixels."""
+
+    width: int = 460
+    height: int = 300
+    left: int = 68
+    right: int = 14
+    top: int = 14
+    bottom: int = 44
+
+    def axes(self, x: Sequence[float], y: Sequence[float], log: bool = False) -> tuple[Axis, Axis]:
+        """Axes over all values; ``log`` makes the vertical one logarithmic."""
+        across = Axis.over(x, self.left, self.width - self.right)
+        return across, Axis.over(y, self.height - self.bottom, self.top, log)
+
+
+CANVAS = Canvas()
+"""Canvas of all charts but the pictures of clusters."""
+
+
+@dataclass(frozen=True)
 class Series:
     """A line with points."""
 
@@ -103,23 +126,24 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """What all charts share: a title, two axes and how their ticks are written."""
+    """Title, axes and tick labels of a chart."""
 
     title: str
     x_label: str
     y_label: str
     across: Axis
     up: Axis
-    y_text: Callable[[float], str] | None = None
-    """How ticks are written; by default with the digits that tell them apart."""
+    y_text: TickText | None = None
+    """Formatter of ticks; by default with as many digits as needed to distinguish them."""
     whole: bool = False
 
     def svg(self, inside: str, legend: str = "") -> str:
-        """The chart as a figure, with what is inside its axes."""
+        """The chart as a figure; ``inside`` is the content of its axes."""
         label = escape(f"{self.title}: {self.y_label} over {self.x_label}")
         return (
             f'<figure class="chart"><figcaption>{escape(self.title)}{legend}</figcaption>'
-            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{self.frame()}{inside}</svg></figure>'
+            f'<svg viewBox="0 0 {CANVAS.width} {CANVAS.height}" role="img" aria-label="{label}">'
+            f"{self.frame()}{inside}</svg></figure>"
         )
 
     def frame(self) -> str:
@@ -145,15 +169,8 @@ class Chart:
         return "".join(parts)
 
 
-def axes(
-    x: Sequence[float], y: Sequence[float], log: bool = False, height: int = HEIGHT, left: int = LEFT
-) -> tuple[Axis, Axis]:
-    """Axes over all values, in the usual frame."""
-    return Axis.over(x, left, WIDTH - RIGHT), Axis.over(y, height - BOTTOM, TOP, log)
-
-
 def lines(chart: Chart, series: Sequence[Series], band: bool = False, level: float | None = None) -> str:
-    """Lines with points that tell their values; a band fills the space between the first two."""
+    """Lines with points that show their values on hover; a band fills the space between the first two lines."""
     parts = []
     if band:
         there = [list(zip(one.x, one.y, strict=True)) for one in series[:2]]
@@ -182,7 +199,7 @@ def lines(chart: Chart, series: Sequence[Series], band: bool = False, level: flo
 
 
 def legend(items: Sequence[tuple[str, str, bool]]) -> str:
-    """Names beside their colours."""
+    """Names with their colours."""
     keys = "".join(
         f'<span class="key"><i class="{mark}{" dashed" if dashed else ""}"></i>{escape(name)}</span>'
         for mark, name, dashed in items
@@ -192,7 +209,7 @@ def legend(items: Sequence[tuple[str, str, bool]]) -> str:
 
 
 def scatter(chart: Chart, x: Sequence[float], y: Sequence[float], mark: str) -> str:
-    """Points alone, as one path of round dots."""
+    """Points without lines, drawn as one path of round dots."""
     dots = "".join(f"M{_at(chart, *point)}h0" for point in zip(x, y, strict=True) if _drawable(chart, point))
     return chart.svg(f'<path class="cloud {mark}" d="{dots}"/>')
 

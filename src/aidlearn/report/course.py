@@ -1,27 +1,27 @@
-"""How a fit went: objective and bound, gap, and clusters, over iterations or, where the start is known, over seconds.
+"""The course of a fit: objective and bound, gap and clusters, over seconds or, if the start is unknown, iterations.
 
-Most fits need one iteration. What there is to see then is the start: an objective on samples of growing size, on all
-rows in a few passes, and the one aggregated problem whose bound meets it.
+Most fits need one iteration. The charts then show the start: the objective on samples of growing size, then on all
+rows in a few passes, and the single aggregated problem whose bound meets it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from aidlearn.display.style import LARGE_RANGE, RATES, SMALLEST_GAP
 from aidlearn.engine.result import relative_gap
 from aidlearn.estimators.certificate import percent
 from aidlearn.estimators.fits import Fit
-from aidlearn.report.charts import Chart, Series, axes, lines
+from aidlearn.report.charts import CANVAS, Chart, Series, TickText, lines
+from aidlearn.report.html import bar, drawn_table
 
 SMALLEST_RANGE = 1e-5
-"""Part of the objective that the plot of bounds shows at least, to either side."""
+"""Minimum range of the plot of bounds on either side of the objective, relative to it. Guess."""
 
 
 def bounds(fit: Fit) -> str:
-    """Objective and lower bound closing."""
+    """Chart of objective and lower bound."""
     across = _across(fit)
     objective = [record.best_objective for record in fit.history]
     bound = [record.best_lower_bound for record in fit.history]
@@ -42,23 +42,23 @@ def bounds(fit: Fit) -> str:
         series.append(Series("on samples, an estimate", "c", x, y, tips))
     found = [value for one in series for value in one.y if math.isfinite(value)]
     log = min(found, default=0.0) > 0 and max(found) > LARGE_RANGE * min(found)
-    # Digits beyond these are the business of the plot of gaps.
+    # The plot of gaps shows smaller differences.
     room = [fit.objective * (1 - SMALLEST_RANGE), fit.objective * (1 + SMALLEST_RANGE)]
     chart = _chart(fit, "Objective and lower bound", "value", series, log, short if log else None, room)
     return lines(chart, series, band=not fit.start)
 
 
 def gaps(fit: Fit, tol: float) -> str:
-    """The certified gap; and of what the start reached, the distance from the bound that was proven in the end."""
+    """Chart of the certified gap, and of the distance between the start and the final bound."""
     tips = [f"iteration {record.iteration}: gap {percent(record.gap)}" for record in fit.history]
     certified = Series("certified gap", "a", _across(fit), [_shown(record.gap) for record in fit.history], tips)
     series = [certified]
     if fit.steps_on_all and math.isfinite(fit.lower_bound):
         above = [relative_gap(step.objective, fit.lower_bound) for step in fit.steps_on_all]
-        told = zip(fit.steps_on_all, above, strict=True)
-        words = [f"pass {step.n_passes}: {percent(gap)} above the final bound" for step, gap in told]
+        steps = zip(fit.steps_on_all, above, strict=True)
+        words = [f"pass {step.n_passes}: {percent(gap)} above the final bound" for step, gap in steps]
         x, y = [step.seconds for step in fit.steps_on_all], [_shown(gap) for gap in above]
-        # It ends where the first certified gap is, whose dot is drawn over it.
+        # It ends at the first certified gap, whose dot is drawn over it.
         ends = [*x, *certified.x[:1]], [*y, *certified.y[:1]], [*words, *tips[:1]]
         series.insert(0, Series("start: above the final bound", "c", *ends, dashed=True))
     shown = [*series, Series("", "", certified.x[:1], [tol])] if tol > 0 else series
@@ -67,7 +67,7 @@ def gaps(fit: Fit, tol: float) -> str:
 
 
 def rates(fit: Fit) -> str:
-    """Clusters over rows, of all, near and far clusters; of one iteration in figures."""
+    """Aggregation rates of all, near and far clusters: a chart, or a table if there is one iteration."""
     x = [float(record.iteration) for record in fit.history]
     series = []
     for mark, (name, label) in zip("abc", RATES, strict=True):
@@ -77,31 +77,35 @@ def rates(fit: Fit) -> str:
             series.append(Series(label, mark, x, values, tips))
     if len(fit.history) == 1:
         return _figures(series)
-    across, up = axes([value for one in series for value in one.x], [value for one in series for value in one.y], True)
+    across, up = CANVAS.axes(
+        [value for one in series for value in one.x], [value for one in series for value in one.y], True
+    )
     return lines(Chart("Clusters over rows", "iteration", "clusters / rows", across, up, _percentage, True), series)
 
 
 def _figures(series: Sequence[Series]) -> str:
     largest = max((one.y[0] for one in series), default=1.0) or 1.0
-    rows = "".join(
-        f'<tr><th scope="row">{one.name}</th><td>{percent(one.y[0])}</td>'
-        f'<td class="bars"><span class="bar {one.mark}" style="width:{100 * one.y[0] / largest:.1f}%"></span></td></tr>'
-        for one in series
-    )
-    table = f'<div class="wide"><table class="coefficients"><tbody>{rows}</tbody></table></div>'
+    rows = [(one.name, percent(one.y[0]), bar(one.mark, one.y[0] / largest)) for one in series]
+    table = drawn_table(rows, "bars")
     return f'<figure class="chart"><figcaption>Clusters over rows</figcaption>{table}</figure>'
 
 
 def _across(fit: Fit) -> list[float]:
-    """Where iterations are drawn: at their time where the start is known, at their number where not."""
+    """Positions of iterations: their time if the start is known, otherwise their number."""
     return [record.seconds if fit.start else float(record.iteration) for record in fit.history]
 
 
 def _chart(
-    fit: Fit, name: str, y_label: str, series: list[Series], log: bool, text: Any, also: Sequence[float] = ()
+    fit: Fit,
+    name: str,
+    y_label: str,
+    series: list[Series],
+    log: bool,
+    text: TickText | None,
+    also: Sequence[float] = (),
 ) -> Chart:
     values = [*also, *(value for one in series for value in one.y)]
-    across, up = axes([x for one in series for x in one.x], values, log)
+    across, up = CANVAS.axes([x for one in series for x in one.x], values, log)
     return Chart(name, "seconds" if fit.start else "iteration", y_label, across, up, text, whole=not fit.start)
 
 
@@ -118,7 +122,7 @@ def _tips(fit: Fit, values: Sequence[float], name: str) -> list[str]:
 
 
 def short(value: float) -> str:
-    """A tick in few characters."""
+    """A short tick label."""
     if value != 0 and not 1e-3 <= abs(value) < 1e5:
         return f"{value:.3g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
     return f"{value:,.6g}"

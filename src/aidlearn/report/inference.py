@@ -1,4 +1,4 @@
-"""Standard errors in a report: the table that was saved with the model, intervals, and bands over quantiles."""
+"""Standard errors in a report: the summaries saved with the model, their intervals, and bands over quantiles."""
 
 from __future__ import annotations
 
@@ -8,36 +8,33 @@ from typing import Any
 import numpy as np
 
 from aidlearn.inference.summary import Summary
-from aidlearn.report.charts import Chart, Series, axes, lines
+from aidlearn.report.charts import CANVAS, Chart, Series, lines
+from aidlearn.report.html import card, drawn_table, hint
+from aidlearn.report.settings import SETTINGS
 
-SHOWN_BANDS = 8
-"""Coefficients with a chart over the quantiles: the intercept, and those with the largest statistics."""
-SHOWN_INTERVALS = 40
 WIDTH, HEIGHT = 260, 14
+"""Pixels of the drawing of an interval."""
 
 
 def summaries_of(model: Any) -> list[Summary]:
-    """Those that were saved with a model."""
+    """The summaries saved with a model."""
     kept = (getattr(model, "training_", None) or {}).get("summaries", [])
     return [Summary.from_dict(content) for content in kept]
 
 
 def standard_errors(model: Any, number: int) -> str:
-    """The summary of one fit, and its intervals as lines."""
+    """The summary of one fit and a drawing of its intervals."""
     found = summaries_of(model)
     if number >= len(found):
         return ""
     summary = found[number]
-    return (
-        f'<section class="card"><h3>Standard errors</h3><div class="wide">{summary.to_html()}</div>'
-        f"{_intervals(summary)}</section>"
-    )
+    return card("Standard errors", f'<div class="wide">{summary.to_html()}</div>', _intervals(summary))
 
 
 def _intervals(summary: Summary) -> str:
-    """Slopes in units of their standard errors are comparable where the columns are not."""
+    """Intervals of the slopes with the largest statistics, each on its own scale."""
     slopes = [k for k, name in enumerate(summary.names) if name != "(intercept)"]
-    chosen = sorted(slopes, key=lambda k: -abs(summary.statistics[k]))[:SHOWN_INTERVALS]
+    chosen = sorted(slopes, key=lambda k: -abs(summary.statistics[k]))[: SETTINGS.intervals]
     if not chosen:
         return ""
     rows = []
@@ -54,32 +51,29 @@ def _intervals(summary: Summary) -> str:
             f'<path class="line {mark}" d="M{x[1]:.1f} {middle}H{x[2]:.1f}"/>'
             f'<circle class="dot {mark}" cx="{x[3]:.1f}" cy="{middle}" r="3.2"/></svg>'
         )
-        rows.append(
-            f'<tr><th scope="row">{escape(summary.names[k])}</th><td>{low:.5g} to {high:.5g}</td><td>{drawn}</td></tr>'
-        )
-    left = len(slopes) - len(chosen)
-    more = f"<p class='hint'>and {left:,} more with smaller statistics</p>" if left else ""
-    words = f"{100 * (1 - summary.alpha):g}% intervals; the vertical line is zero, each row has its own scale."
-    table = f'<div class="wide"><table class="coefficients"><tbody>{"".join(rows)}</tbody></table></div>'
-    return f"<h3>Confidence intervals</h3><p>{words}</p>{table}{more}"
+        rows.append((summary.names[k], f"{low:.5g} to {high:.5g}", drawn))
+    words = f"{100 * (1 - summary.alpha):g}% intervals. The vertical line is zero; each row has its own scale."
+    return f"<h3>Confidence intervals</h3><p>{words}</p>{drawn_table(rows)}{_left_out(len(slopes) - len(chosen))}"
+
+
+def _left_out(number: int) -> str:
+    return hint(f"and {number:,} more with smaller statistics") if number else ""
 
 
 def bands(model: Any) -> str:
-    """Coefficients over the quantiles with their confidence bands, where there are several."""
+    """Coefficients over the quantiles with confidence bands, if there are several quantiles."""
     found = sorted(summaries_of(model), key=lambda summary: summary.quantile)
     if len(found) < 2 or any(summary.names != found[0].names for summary in found):
         return ""
     largest = np.max([np.abs(summary.statistics) for summary in found], axis=0)
     slopes = [k for k, name in enumerate(found[0].names) if name != "(intercept)"]
     chosen = [k for k, name in enumerate(found[0].names) if name == "(intercept)"]
-    chosen += sorted(slopes, key=lambda k: -largest[k])[: SHOWN_BANDS - len(chosen)]
+    chosen += sorted(slopes, key=lambda k: -largest[k])[: SETTINGS.bands - len(chosen)]
     charts = "".join(_band(found, k) for k in sorted(chosen))
-    left = len(found[0].names) - len(chosen)
-    more = f"<p class='hint'>and {left:,} more with smaller statistics</p>" if left > 0 else ""
     words = f"{100 * (1 - found[0].alpha):g}% confidence bands, standard errors by {found[0].se!r}."
-    return (
-        f'<section class="card"><h3>Coefficients over quantiles</h3><p>{escape(words)}</p>'
-        f'<div class="charts">{charts}</div>{more}</section>'
+    left_out = _left_out(len(found[0].names) - len(chosen))
+    return card(
+        "Coefficients over quantiles", f"<p>{escape(words)}</p>", f'<div class="charts">{charts}</div>', left_out
     )
 
 
@@ -91,7 +85,7 @@ def _band(found: list[Summary], k: int) -> str:
         f"quantile {q:g}: {value:.5g} ({low:.5g} to {high:.5g})"
         for q, value, low, high in zip(x, middle, lower, upper, strict=True)
     ]
-    across, up = axes(x, [*lower, *upper])
+    across, up = CANVAS.axes(x, [*lower, *upper])
     chart = Chart(found[0].names[k], "quantile", "coefficient", across, up)
     series = [
         Series("", "a", x, lower, dashed=True),

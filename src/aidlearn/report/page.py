@@ -1,4 +1,4 @@
-"""The page of a report: template, style sheet and script lie beside this file and are written into it."""
+"""The page of a report, with its style sheet and script included from the files of this folder."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 from aidlearn.estimators.fits import Fit, fits_of
 from aidlearn.files.whole import whole_file
 from aidlearn.report import inference, sections
+from aidlearn.report.stepper import stepper
 
 
 class ReportError(ValueError):
-    """A report that cannot be written, and why.
+    """The report cannot be written; the message says why.
 
     Examples
     --------
@@ -35,14 +36,14 @@ class ReportError(ValueError):
 def write_report(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a report of a fitted model: one HTML file that needs no network.
 
-    It holds the certificate in words, plots of bounds, gap and clusters, every iteration, the coefficients, data and
-    parameters, and for data that a plane can show the clusters of each iteration.
+    It states the certificate in words and has plots of bounds, gap and clusters, all iterations, coefficients, data and
+    parameters and, for data that can be drawn in a plane, the clusters of each iteration.
 
     Parameters
     ----------
-    model : estimator of aidlearn, fitted (also one from :func:`aidlearn.load_model`)
+    model : fitted estimator of aidlearn, also one from :func:`aidlearn.load_model`
     path : path
-        The file is either the old one or the whole new one, whatever happens.
+        The file is replaced as a whole: an error leaves the old file unchanged.
 
     Examples
     --------
@@ -67,7 +68,7 @@ def write_report(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 def render(model: Any) -> str:
-    """The report as a text."""
+    """The report as HTML text."""
     fits = fits_of(model)
     here = files("aidlearn.report")
     return Template(here.joinpath("page.html").read_text(encoding="utf-8")).substitute(
@@ -100,7 +101,7 @@ def _panel(model: Any, fits: list[Fit], number: int) -> str:
     parts = [
         sections.proof(model, fit),
         sections.plots(model, fit),
-        sections.pictures(model, fit, number),
+        stepper(model, fit, number),
         sections.coefficients(model, fit),
         inference.standard_errors(model, number),
         sections.iterations(fit),

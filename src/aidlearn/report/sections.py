@@ -1,9 +1,9 @@
-"""The parts of a report. Every text that comes from data or the user is escaped here."""
+"""The sections of a report. Text from data or users is escaped here."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from html import escape
 from inspect import signature
 from typing import Any
@@ -15,9 +15,10 @@ from aidlearn.estimators.certificate import certificate, percent, precise
 from aidlearn.estimators.fits import Fit, by_size, factor_words, feature_names
 from aidlearn.estimators.registry import model_of, one_against_one
 from aidlearn.files.models import NOT_SAVED, environment_of
-from aidlearn.report.charts import Chart, axes, scatter
+from aidlearn.report.charts import CANVAS, Chart, scatter
 from aidlearn.report.course import bounds, gaps, rates, short
-from aidlearn.report.stepper import stepper
+from aidlearn.report.html import bar, card, drawn_table, hint, table
+from aidlearn.report.settings import SETTINGS
 from aidlearn.trace import sample
 
 STATUS = {
@@ -31,11 +32,6 @@ STATUS = {
     Status.interrupted: "interrupted",
     Status.numerical: "limit of floating-point precision",
 }
-LARGEST_COEFFICIENTS = 30
-LONGEST_TABLE = 200
-"""Iterations of which each has its row; of more the first and the last half of that number are shown."""
-CLOUD = 700
-"""Clusters in the plot of sizes."""
 
 
 def title(model: Any, fits: list[Fit]) -> str:
@@ -49,7 +45,7 @@ def subtitle(model: Any, fits: list[Fit]) -> str:
 
 
 def _rows(model: Any, fits: list[Fit]) -> int:
-    """Rows of the data; in machines of pairs of classes a row has a part in all pairs of its class."""
+    """Number of rows of the data; in one-against-one machines a row takes part in every pair with its class."""
     if getattr(model, "shape_fit_", (0,))[0]:
         return int(model.shape_fit_[0])
     rows = [fit.n_clusters / fit.aggregation_rate for fit in fits]
@@ -59,7 +55,7 @@ def _rows(model: Any, fits: list[Fit]) -> int:
 
 
 def overview(fits: list[Fit]) -> str:
-    """Of several models: all certificates in one table."""
+    """A table of all certificates, if there are several models."""
     if len(fits) == 1:
         return ""
     worst = max(fits, key=lambda fit: fit.gap)
@@ -76,18 +72,18 @@ def overview(fits: list[Fit]) -> str:
         for fit in fits
     ]
     head = ["model", "status", "gap", "objective", "lower bound", "iterations", "clusters"]
-    return f'<section class="card"><p class="claim">{escape(words)}</p>{_table(head, rows)}</section>'
+    return f'<section class="card"><p class="claim">{escape(words)}</p>{table(head, rows)}</section>'
 
 
 def _approximated(model: Any) -> str:
-    """Of an approximated kernel: that the certificate is one for the approximation."""
+    """A sentence saying that the certificate holds for an approximated kernel, or nothing."""
     declared = model_of(model)
     kernel = declared.certified_kernel(model) if declared else "exact"
     return "" if kernel == "exact" else f"Objective and bound are those of an approximated kernel: {kernel}."
 
 
 def proof(model: Any, fit: Fit) -> str:
-    """The certificate in words, and its numbers."""
+    """The certificate in words and numbers."""
     claim, *rest = certificate(fit)
     rest += [words] if (words := _approximated(model)) else []
     good = "good" if fit.status in (Status.optimal, Status.gap, Status.certified) else "partial"
@@ -114,7 +110,7 @@ def proof(model: Any, fit: Fit) -> str:
 def plots(model: Any, fit: Fit) -> str:
     """Bounds, gap, aggregation rates and sizes of clusters."""
     if not fit.history:
-        return '<section class="card"><p>The fit was interrupted before its first iteration ended.</p></section>'
+        return '<section class="card"><p>The fit was interrupted during its first iteration.</p></section>'
     charts = [bounds(fit), gaps(fit, model.tol), rates(fit), _sizes(fit)]
     return f'<section class="card charts">{"".join(charts)}</section>'
 
@@ -122,39 +118,30 @@ def plots(model: Any, fit: Fit) -> str:
 def _sizes(fit: Fit) -> str:
     if fit.cluster_sizes is None or fit.cluster_distances is None:
         return ""
-    shown = sample(fit.cluster_sizes, fit.cluster_distances, CLOUD)
+    shown = sample(fit.cluster_sizes, fit.cluster_distances, SETTINGS.clusters)
     x, y = fit.cluster_distances[shown].tolist(), fit.cluster_sizes[shown].tolist()
-    across, up = axes(x, [float(size) for size in y], log=True)
+    across, up = CANVAS.axes(x, [float(size) for size in y], log=True)
     note = f" ({len(shown):,} of {fit.n_clusters:,})" if len(shown) < fit.n_clusters else ""
     name = f"Rows of each final cluster{note}"
     chart = Chart(name, "distance of its mean from the nearest kink", "rows", across, up, short)
     return scatter(chart, x, y, "a")
 
 
-def pictures(model: Any, fit: Fit, number: int) -> str:
-    return stepper(model, fit, number)
-
-
 def coefficients(model: Any, fit: Fit) -> str:
-    """By name, the largest first; of a kernel machine its support vectors."""
+    """Coefficients by name, the largest first, or the number of support vectors of a kernel machine."""
     if fit.coef is None:
         count = getattr(model, "support_", None)
         words = f"{len(count):,} support vectors" if count is not None else "a kernel machine"
         text = f"{words.capitalize()}, kernel {getattr(model, 'kernel', '')!r}, intercept {fit.intercept:.6g}."
-        return f'<section class="card"><h3>Machine</h3><p>{escape(text)}</p></section>'
+        return card("Machine", f"<p>{escape(text)}</p>")
     names = feature_names(model)
     order = by_size(model, np.abs(fit.coef))
     largest = float(np.abs(fit.coef).max(initial=0.0)) or 1.0
-    rows = []
-    for k in order[:LARGEST_COEFFICIENTS]:
-        value = float(fit.coef[k])
-        width = 100 * abs(value) / largest
-        bar = f'<span class="bar {"b" if value < 0 else "a"}" style="width:{width:.1f}%"></span>'
-        rows.append(f'<tr><th scope="row">{escape(names[k])}</th><td>{value:.6g}</td><td class="bars">{bar}</td></tr>')
-    more = len(order) - len(rows)
-    rest = f"<p class='hint'>and {more:,} more, none of them larger</p>" if more > 0 else ""
-    body = f'<div class="wide"><table class="coefficients"><tbody>{"".join(rows)}</tbody></table></div>{rest}'
-    return f'<section class="card"><h3>Coefficients</h3><p>Intercept {fit.intercept:.6g}.</p>{body}</section>'
+    shown = [(names[k], float(fit.coef[k])) for k in order[: SETTINGS.coefficients]]
+    rows = [(name, f"{value:.6g}", bar("b" if value < 0 else "a", abs(value) / largest)) for name, value in shown]
+    left = len(order) - len(rows)
+    rest = hint(f"and {left:,} smaller ones") if left else ""
+    return card("Coefficients", f"<p>Intercept {fit.intercept:.6g}.</p>", drawn_table(rows, "bars"), rest)
 
 
 def iterations(fit: Fit) -> str:
@@ -163,12 +150,12 @@ def iterations(fit: Fit) -> str:
         return ""
     head = ["iteration", "clusters", "of the rows", "split next", "bound", "objective", "best bound", "best objective"]
     head += ["gap", "seconds"]
-    records, half = fit.history, LONGEST_TABLE // 2
-    gone = len(records) - LONGEST_TABLE
+    records, half = fit.history, SETTINGS.iterations // 2
+    gone = len(records) - SETTINGS.iterations
     rows = [_row(record) for record in (records if gone <= 0 else [*records[:half], *records[-half:]])]
     if gone > 0:
         rows.insert(half, [f"({gone:,} more)"] + [""] * (len(head) - 1))
-    return f'<section class="card"><h3>Iterations</h3>{_table(head, rows)}</section>'
+    return card("Iterations", table(head, rows))
 
 
 def _row(record: Iteration) -> list[str]:
@@ -203,7 +190,7 @@ def facts(model: Any, fits: list[Fit]) -> str:
             parameters.append((name, _value(value), changed))
     return (
         f'<section class="card facts"><div><h3>Data and training</h3>{_pairs((k, v, False) for k, v in data)}</div>'
-        f"<div><h3>Parameters</h3>{_pairs(parameters)}<p class='hint'>Bold: other than the default.</p></div>"
+        f"<div><h3>Parameters</h3>{_pairs(parameters)}{hint('Bold: not the default.')}</div>"
         f"<div><h3>Environment</h3>{_pairs((k, v, False) for k, v in environment_of(model).items())}</div></section>"
     )
 
@@ -216,21 +203,15 @@ def _pairs(rows: Iterable[tuple[str, str, bool]]) -> str:
     return f'<table class="pairs"><tbody>{cells}</tbody></table>'
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="scroll" tabindex="0"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
 def _value(value: Any, nothing: str = "None") -> str:
-    """A parameter or fact in words, without addresses in memory."""
+    """A parameter or fact as text, without memory addresses."""
     if value is None:
         return nothing
     if isinstance(value, np.ndarray) and value.size > 12:
         return f"array of {' x '.join(map(str, value.shape))}"
     if isinstance(value, np.ndarray):
         value = value.tolist()
-    if isinstance(value, (np.generic,)):
+    if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):
         return "; ".join(f"{key}: {_value(item)}" for key, item in value.items())

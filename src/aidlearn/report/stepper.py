@@ -1,6 +1,6 @@
-"""Clusters that split around the hyperplane, iteration by iteration, of data that a plane can show.
+"""The clusters of each iteration around the hyperplane, for data that can be drawn in a plane.
 
-All geometry is done here: the page gets pixels, and its script only shows one picture after the other.
+All geometry is done here: the page gets pixels, and its script only switches between pictures.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from html import escape
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aidlearn.estimators.certificate import percent
 from aidlearn.estimators.fits import Fit, feature_names
-from aidlearn.report.charts import BOTTOM, RIGHT, TOP, WIDTH, Axis, Chart
+from aidlearn.report.charts import Axis, Canvas, Chart
 from aidlearn.trace import Frame
 
-HEIGHT = 350
-LEFT = 72
+CANVAS = Canvas(height=350, left=72, top=22)
 SMALLEST, LARGEST = 1.8, 17.0
-"""Radii of clusters; their area grows with the number of rows."""
+"""Range of cluster radii in pixels; the area grows with the number of rows."""
 
 
 def stepper(model: Any, fit: Fit, number: int) -> str:
-    """The part of the page, or nothing if there is no picture."""
+    """The section with the pictures, or nothing if there is none."""
     frames = [frame for frame in fit.frames if len(frame.x)]
     if not frames:
         return ""
@@ -38,17 +38,17 @@ def stepper(model: Any, fit: Fit, number: int) -> str:
     pictures = [_picture(frame, across, up, largest, classifies, gaps.get(frame.iteration)) for frame in frames]
     data = json.dumps(pictures, separators=(",", ":")).replace("<", "\\u003c")
     clip = f"plane-{number}"
-    hint = "Each circle is a cluster: its area grows with the number of rows, its place is their mean. " + (
-        "Filled circles have a loss, the others lie beyond their margin (dashed)."
+    hint = "Each circle is a cluster: its area grows with the number of rows, its centre is their mean. " + (
+        "Filled circles have a loss; the others lie beyond their margin (dashed)."
         if classifies
-        else "The fitted hyperplane is seen along its edge: a circle on the line has residual 0."
+        else "The hyperplane is shown edge-on: a circle on the line has residual 0."
         if edge_on
-        else "Clusters that the line cuts are split in the next iteration."
+        else "Clusters cut by the line are split in the next iteration."
     )
     return f"""<section class="card stepper" tabindex="0" aria-label="Clusters by iteration">
 <h3>Clusters split around the hyperplane</h3><p class="hint">{escape(hint)}</p>
 <p class="legend">{_legend(model, frames, classifies)}</p>
-<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Clusters and hyperplane">
+<svg viewBox="0 0 {CANVAS.width} {CANVAS.height}" role="img" aria-label="Clusters and hyperplane">
 <defs><clipPath id="{clip}"><rect x="{across.start}" y="{up.end}" width="{across.end - across.start}"
 height="{up.start - up.end}"/></clipPath></defs>{chart.frame()}
 <text class="name" x="8" y="{up.end - 4}">{escape(y_label)}</text>
@@ -63,10 +63,10 @@ height="{up.start - up.end}"/></clipPath></defs>{chart.frame()}
 
 
 def _plane(frames: list[Frame], edge_on: bool) -> tuple[Axis, Axis]:
-    """Axes that hold the means of all iterations; fitted values of early iterations may lie outside."""
+    """Axes that cover the cluster means of all iterations; fitted values of early iterations may lie outside."""
     y = np.concatenate([frame.y for frame in frames])
     x = y if edge_on else np.concatenate([frame.x for frame in frames])
-    return Axis.over(x.tolist(), LEFT, WIDTH - RIGHT), Axis.over(y.tolist(), HEIGHT - BOTTOM, TOP + 8)
+    return CANVAS.axes(x.tolist(), y.tolist())
 
 
 def _picture(frame: Frame, across: Axis, up: Axis, largest: int, classifies: bool, gap: float | None) -> dict[str, Any]:
@@ -95,16 +95,16 @@ def _picture(frame: Frame, across: Axis, up: Axis, largest: int, classifies: boo
     }
 
 
-def _kinds(frame: Frame, classifies: bool) -> Any:
-    """Class number in the style sheet: colour by label and fill by loss, or colour by region."""
+def _kinds(frame: Frame, classifies: bool) -> NDArray[np.integer]:
+    """Class numbers of the style sheet: colour by label and fill by loss, or colour by region."""
     if not classifies:
         return frame.regions
     colour = np.select([frame.labels > 0, frame.labels < 0], [0, 1], 2)
     return 3 + 2 * colour + (frame.regions % 2 == 1)
 
 
-def _segment(line: Any, level: float, across: Axis, up: Axis) -> list[float] | None:
-    """Ends of ``p x + q y + r = level`` well beyond the plane, in pixels."""
+def _segment(line: NDArray[np.float64], level: float, across: Axis, up: Axis) -> list[float] | None:
+    """Ends of the line ``p x + q y + r = level`` well outside the chart, in pixels."""
     p, q, r = (float(value) for value in line)
     x_unit, y_unit = across.high - across.low, up.high - up.low
     if p == 0 and q == 0:

@@ -42,7 +42,7 @@ class Outcome:
 
 def job(kind: str, X: Any, y: Any, tol: float = 1e-4, **settings: float) -> Job:
     """A fit in this process."""
-    from aidlearn.bench.datasets import Data
+    from aidlearn.bench.judge import Data
     from aidlearn.bench.solvers import Job
 
     return Job(kind, Data(X, y), settings, tol)
@@ -52,7 +52,7 @@ def programs(kind: str) -> list[Solver]:
     """Ours, and the others that are installed here and meant for a quick look."""
     from aidlearn.bench.peers import solvers
 
-    return [s for s in solvers(kind).values() if s.command_rows is not None and s.missing() is None]
+    return [s for s in solvers(kind).values() if s.missing() is None]
 
 
 def compare(job: Job, everyone: bool, quiet: bool) -> list[Outcome]:
@@ -60,7 +60,7 @@ def compare(job: Job, everyone: bool, quiet: bool) -> list[Outcome]:
     out = []
     for program in programs(job.problem):
         most = program.command_rows
-        if most is not None and len(job.data.y) > most and not everyone:
+        if len(job.data.y) > most and not everyone:
             out.append(Outcome(program.name, note=f"not asked above {count(most)} rows (--all)"))
             continue
         out.append(_run(program, job, quiet))

@@ -1,4 +1,4 @@
-"""Runs cells of a table, each in a single-threaded process of its own; whatever happens there becomes a row."""
+"""Run the cells of a table, each in a single-threaded process of its own; a crash or timeout becomes a row too."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aidlearn.bench.datasets import DataSet
-from aidlearn.bench.peers import solvers
+import aidlearn
 from aidlearn.bench.solvers import OURS, Aidlearn
+from benchmarks.harness.datasets import DataSet
+from benchmarks.harness.peers import interpreter, limits, solvers
 
 LOADING = 600.0
-"""Seconds a process may take besides the fits, which have a limit of their own."""
+"""Seconds that a process may take in addition to its fits, which have their own limit."""
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 Row = dict[str, Any]
@@ -30,28 +31,28 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """One row of a table: a function of JSON arguments that gives a dict of JSON values.
+    """One row of a table: a function with JSON arguments that returns a dict of JSON values.
 
     Parameters
     ----------
     data, solver : str
-        What the table shows.
+        First two columns of the table.
     call : str
         Module and function, "module:function".
     arguments : dict
-        Of the function.
+        Arguments of the function.
     timeout : float
         Seconds after which its process is ended.
     own : bool
         Whether it measures aidlearn, not a peer.
     slow : bool
-        Measured after all others.
+        Whether it is measured after all others.
     skip : str or None
-        Why it is not measured.
+        Reason why it is not measured.
     python : str
-        Interpreter.
+        Interpreter of the process.
     shown : dict
-        More values of the row.
+        Further values of the row.
     """
 
     data: str
@@ -87,31 +88,32 @@ def measured(
     Parameters
     ----------
     problem : str
-        As the judge names it.
+        Name used by the judge.
     data : DataSet
     solver : str
         One of ``peers.solvers(problem)``.
     settings : dict or None
         Constants of the problem.
     tol : float
-        Of ours the certified gap; peers take it in their own meaning.
+        Certified gap of aidlearn; stopping tolerance of peers.
     params : dict or None
-        More arguments of our estimator.
+        Further parameters of aidlearn's estimator.
     repeat : int
-        Runs; the best counts.
+        Number of runs; the fastest counts.
     timeout : float or None
-        Seconds of one run; None: what the solver declares.
+        Seconds of one run; None for the limit of the solver.
     **shown
-        More values of the row.
+        Further values of the row.
     """
     program = solvers(problem)[solver]
     constants = settings or {}
-    seconds = program.timeout if timeout is None else timeout
-    python = program.interpreter()
+    allowed = limits(problem, solver)
+    seconds = allowed.seconds if timeout is None else timeout
+    python = interpreter(program)
     return Cell(
         " ".join([data.name, *(f"{key}={value:g}" for key, value in constants.items() if key != "gamma")]),
         solver,
-        "aidlearn.bench.cell:fit",
+        "benchmarks.harness.process:fit",
         {
             "problem": problem,
             "data": asdict(data),
@@ -124,25 +126,25 @@ def measured(
         },
         timeout=repeat * seconds + LOADING,
         own=isinstance(program, Aidlearn),
-        slow=program.slow,
-        skip=(program.missing() if python == sys.executable else None) or program.too_large(*data.shape),
+        slow=allowed.slow,
+        skip=(program.missing() if python == sys.executable else None) or allowed.too_large(*data.shape),
         python=python,
         shown=shown,
     )
 
 
 def run(cell: Cell) -> Row:
-    """Measure one cell; a crash, a timeout and missing data or programs are rows that say so."""
+    """Measure one cell; a crash, a timeout and missing data or programs become rows with the reason."""
     row: Row = {"data": cell.data, "solver": cell.solver, "own": cell.own, "arguments": cell.arguments} | cell.shown
     if cell.skip is not None:
         return row | {"skipped": cell.skip}
     limit = cell.arguments.get("timeout", cell.arguments.get("limit", cell.timeout))
     over = {"failed": f"over {limit:g} s", "cpu_over": limit}
-    told = json.dumps({"call": cell.call, "arguments": cell.arguments})
+    call = json.dumps({"call": cell.call, "arguments": cell.arguments})
     with _environment(cell.python) as environment:
         try:
             process = subprocess.Popen(
-                [cell.python, "-m", "aidlearn.bench.cell", told],
+                [cell.python, "-m", "benchmarks.harness.process", call],
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -170,28 +172,29 @@ def run(cell: Cell) -> Row:
 
 @contextmanager
 def _environment(python: str) -> Iterator[dict[str, str]]:
-    """One thread; an interpreter of peers finds this aidlearn, and nothing else that is installed beside it."""
+    """Variables for one thread; an interpreter of peers finds aidlearn and benchmarks and no other package of ours."""
     variables = os.environ | dict.fromkeys(THREADS, "1")
-    package = Path(__file__).parents[1]
+    packages = [Path(aidlearn.__file__).parent, Path(__file__).parents[1]]
     if python == sys.executable:
-        places = [str(package.parent), os.environ.get("PYTHONPATH", "")]
+        places = [*(str(package.parent) for package in packages), os.environ.get("PYTHONPATH", "")]
         yield variables | {"PYTHONPATH": os.pathsep.join(filter(None, places))}
         return
     with tempfile.TemporaryDirectory(prefix="aidlearn-") as name:
-        (Path(name) / package.name).symlink_to(package)
+        for package in packages:
+            (Path(name) / package.name).symlink_to(package)
         yield variables | {"PYTHONPATH": name}
 
 
 def run_all(cells: Sequence[Cell], jobs: int = 1, done: Callable[[Row], None] | None = None) -> list[Row]:
-    """All cells, slow ones last; rows come in the order of the cells.
+    """Measure all cells, slow ones last; rows are in the order of the cells.
 
     Parameters
     ----------
     cells : sequence of Cell
     jobs : int
-        Processes at once; times are those of a machine with nothing else to do only with 1.
+        Processes at once; use 1 to measure times.
     done : callable or None
-        Told every row when it is there.
+        Called with every row once it is measured.
     """
     order = sorted(range(len(cells)), key=lambda k: cells[k].slow)
     rows: list[Row] = [{}] * len(cells)
@@ -208,7 +211,7 @@ def run_all(cells: Sequence[Cell], jobs: int = 1, done: Callable[[Row], None] | 
 
 
 def save(row: Row, path: Path) -> None:
-    """Append a row as a line of JSON, with what is needed to read it later."""
+    """Append a row as a line of JSON, with the time and the version of Python."""
     path.parent.mkdir(parents=True, exist_ok=True)
     about = {"time": time.strftime("%Y-%m-%dT%H:%M:%S"), "python": platform.python_version()}
     with open(path, "a") as file:

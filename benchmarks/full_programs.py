@@ -1,14 +1,14 @@
-"""Constrained piecewise-linear problems as other solvers take them: the full linear or quadratic program.
+"""Constrained piecewise-linear problems as full linear or quadratic programs, for HiGHS and Clarabel.
 
     minimise   1/2 v'Pv + q'v + l1 |v|_1 + sum_i s_i loss(e_i - a_i'v)     subject to   low <= G v <= high
 
-with every entry an epigraph row for each side of each kink: what HiGHS (P = 0) and Clarabel are given, and what the
-tests and the benchmark of constraints compare with.
+with one epigraph row for each entry and each side of each kink. HiGHS solves it if P = 0, Clarabel in general; the
+tests and ``benchmarks.constraints`` compare with them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Program:
-    """One problem with all its entries; a loss is a list of kinks with the slopes below and above."""
+class FullProgram:
+    """One problem with all its entries."""
 
     A: Array
     e: Array
@@ -34,7 +34,6 @@ class Program:
     G: Array
     low: Array
     high: Array
-    extra: dict[str, Any] = field(default_factory=dict)
 
     @property
     def p(self) -> int:
@@ -46,14 +45,14 @@ class Program:
         return float(0.5 * v @ self.P @ v + self.q @ v + self.l1 @ np.abs(v) + self.weight @ loss)
 
     def violation(self, v: Array) -> float:
-        """The most by which a point misses a constraint, relative to the size of its numbers."""
+        """The largest violation of a constraint, relative to the size of its terms."""
         if not len(self.low):
             return 0.0
         product, size = self.G @ v, 1.0 + np.abs(self.G) @ np.abs(v)
         return float((np.maximum(np.maximum(self.low - product, product - self.high), 0) / size).max())
 
     def rows(self) -> tuple[Any, Array, Array]:
-        """``M x >= low`` of the variables (v, |v|, one epigraph for each entry and kink), and the costs."""
+        """M, low and cost of ``M x >= low`` in the variables v, |v| and one epigraph for each entry and kink."""
         n, p, K = len(self.e), self.p, len(self.kinks)
         blocks, low = [], []
         for j, (kink, left, right) in enumerate(self.kinks):
@@ -70,7 +69,7 @@ class Program:
         return sparse.csr_array(sparse.vstack(blocks, format="csr")), np.concatenate(low), cost
 
 
-def solve_by_highs(program: Program, time_limit: float | None = None) -> tuple[float, Array]:
+def solve_by_highs(program: FullProgram, time_limit: float | None = None) -> tuple[float, Array]:
     """Optimum and point of the full linear program."""
     M, low, cost = program.rows()
     n_more = M.shape[1] - program.p
@@ -87,7 +86,7 @@ def solve_by_highs(program: Program, time_limit: float | None = None) -> tuple[f
     return float(answer.fun), point
 
 
-def solve_by_clarabel(program: Program) -> tuple[float, Array]:
+def solve_by_clarabel(program: FullProgram) -> tuple[float, Array]:
     """Optimum and point of the full quadratic program."""
     clarabel: Any = import_module("clarabel")
 
@@ -112,19 +111,19 @@ def solve_by_clarabel(program: Program) -> tuple[float, Array]:
 
 
 @dataclass(frozen=True)
-class Case:
-    """A generated model: what aidlearn is given, and the same as a program."""
+class GeneratedModel:
+    """A generated model: the arguments of aidlearn, and the equivalent program."""
 
     model: str
     parameters: dict[str, Any]
     X: Array
     y: Array
     weight: Array
-    program: Program
+    program: FullProgram
     kind: str
 
 
-def generated(seed: int, n: int | None = None) -> Case:
+def generated(seed: int, n: int | None = None) -> GeneratedModel:
     """A constrained or elastic-net model, with active bounds, equations, redundant and degenerate constraints."""
     rng = np.random.default_rng(seed)
     m = int(rng.integers(2, 9))
@@ -177,8 +176,8 @@ def generated(seed: int, n: int | None = None) -> Case:
     kind = _constrain(rng, parameters, rows, true, scales, p)
     G = np.array([row for row, _, _ in rows]).reshape(-1, p)
     low, high = np.array([row[1] for row in rows]), np.array([row[2] for row in rows])
-    program = Program(A, e, weight, kinks, np.diag(ridge), np.zeros(p), l1, G, low, high)
-    return Case(model, parameters, X, y, weight, program, kind)
+    program = FullProgram(A, e, weight, kinks, np.diag(ridge), np.zeros(p), l1, G, low, high)
+    return GeneratedModel(model, parameters, X, y, weight, program, kind)
 
 
 def _constrain(
@@ -189,12 +188,12 @@ def _constrain(
     scales: Array,
     p: int,
 ) -> str:
-    """Add constraints to the parameters of a model, and the same as rows of a program."""
+    """Add constraints to the parameters of a model and to the rows of its program."""
     m = len(true)
     unit = np.eye(p)
     chosen = rng.choice(["none", "positive", "bounds", "inequalities", "equations", "degenerate", "monotone"], 2)
     kinds = list(dict.fromkeys(map(str, chosen)))
-    # A point that meets all of them, away from what the data say.
+    # A point that satisfies all of them and differs from the fit without constraints.
     point = true * rng.uniform(0, 1.5, m)
     if "positive" in kinds:
         point = np.abs(point) * (rng.random(m) < 0.7)

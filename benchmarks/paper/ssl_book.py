@@ -9,14 +9,15 @@ import numpy as np
 from scipy import sparse
 from scipy.io import loadmat
 
-from aidlearn.bench.datasets import Array, data_file
+from aidlearn.bench.judge import Array
+from benchmarks.harness.datasets import data_file
 
 NUMBERS = {"Digit1": 1, "USPS": 2, "COIL2": 3, "BCI": 4, "g241c": 5, "g241d": 7, "SecStr": 8, "Text": 9}
 
 
 @dataclass(frozen=True)
-class Split:
-    """Rows whose label is known; the accuracy is counted on all others."""
+class LabelledSplit:
+    """A set with the rows whose labels are known; accuracy is measured on all others."""
 
     X: Any
     truth: Array
@@ -34,13 +35,13 @@ class Split:
         return float((predicted[hidden] == self.truth[hidden]).mean())
 
 
-def splits(name: str, n_labelled: int) -> list[Split]:
+def splits(name: str, n_labelled: int) -> list[LabelledSplit]:
     """All official splits of a set.
 
     Raises
     ------
     DataMissing
-        If it is not in the folder that AIDLEARN_DATA names.
+        If the set is not in the folder AIDLEARN_DATA.
     """
     prefix = f"ssl-book/SSL,set={NUMBERS[name]},"
     files = f"{prefix}data.mat", f"{prefix}splits,labeled={n_labelled}.mat"
@@ -49,11 +50,11 @@ def splits(name: str, n_labelled: int) -> list[Split]:
     truth = (truth == truth.max()).astype(int)
     X = _one_hot(data["T"]) if name == "SecStr" else data["X"]
     X = sparse.csr_array(X, dtype=float) if sparse.issparse(X) else np.ascontiguousarray(X, dtype=float)
-    return [Split(X, truth, rows.astype(int) - 1) for rows in index["idxLabs"]]
+    return [LabelledSplit(X, truth, rows.astype(int) - 1) for rows in index["idxLabs"]]
 
 
 def _one_hot(symbols: Array) -> Array:
-    """15 positions of 21 symbols as 315 columns."""
+    """Indicators of 21 symbols at 15 positions: 315 columns."""
     codes = symbols.astype(int) - int(symbols.min())
     X = np.zeros((len(codes), 15 * 21))
     for position in range(15):

@@ -1,4 +1,4 @@
-"""Rows side by side: what is best, how many times slower the others are, and a table in Markdown."""
+"""Comparison of rows (best objective, ratios of CPU seconds) and tables in Markdown."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from aidlearn.bench.harness import Row
 from aidlearn.bench.solvers import OURS
+from benchmarks.harness.cells import Row
+
+ROUNDING = 1e-9
+"""Relative error that a bound or an objective may have."""
 
 COLUMNS = {
     "cpu": ("CPU s", "{:.3f}"),
@@ -20,21 +23,21 @@ COLUMNS = {
     "ratio": ("peer/ours", "{:.2f}"),
     "products": ("CPU/X@b", "{:.1f}"),
 }
-"""Title and form of values. Data set and solver come first in every table, notes last."""
+"""Title and format of values. Data set and solver come first in every table, notes last."""
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How rows become a table.
+class TableLayout:
+    """Columns of a table, and what is compared with what.
 
     Parameters
     ----------
     columns : dict
-        Title and form of the values by their key.
+        Title and format of values by key.
     exact : float
-        A peer whose objective is further than this (relative) from the best is not the one we compare with.
+        A peer whose objective exceeds the best by more than this (relative) is not compared with.
     proven : bool
-        Objectives are compared with the best proven lower bound instead of the best objective.
+        Whether objectives are compared with the best proven lower bound instead of the best objective.
     """
 
     columns: dict[str, tuple[str, str]] = field(default_factory=lambda: dict(COLUMNS))
@@ -43,17 +46,17 @@ class Layout:
 
 
 def pick(*keys: str, **more: tuple[str, str]) -> dict[str, tuple[str, str]]:
-    """Some of the usual columns, and more."""
+    """A selection of the usual columns, and further ones."""
     return {key: COLUMNS[key] for key in keys} | more
 
 
-def compare(rows: Sequence[Row], layout: Layout) -> None:
-    """Add to every row its objective over the best of its data set and its CPU over ours (ours: best exact peer's)."""
+def compare(rows: Sequence[Row], layout: TableLayout) -> None:
+    """Add to every row its excess over the best objective and its CPU ratio to ours (ours: of the best exact peer)."""
     for name in dict.fromkeys(row["data"] for row in rows):
         _compare([row for row in rows if row["data"] == name], layout)
 
 
-def _compare(rows: Sequence[Row], layout: Layout) -> None:
+def _compare(rows: Sequence[Row], layout: TableLayout) -> None:
     done = [row for row in rows if "objective" in row]
     best = min((row["objective"] for row in done), default=math.nan)
     if layout.proven:
@@ -73,12 +76,12 @@ def _compare(rows: Sequence[Row], layout: Layout) -> None:
             row["failed"] += f", {row['cpu_over'] / ours['cpu']:.0f} times ours"
 
 
-def markdown(rows: Sequence[Row], layout: Layout) -> str:
-    """An aligned table; a row without numbers says why.
+def markdown(rows: Sequence[Row], layout: TableLayout) -> str:
+    """An aligned table; rows without a result show the reason.
 
     Examples
     --------
-    >>> print(markdown([{"data": "small", "solver": "aidlearn", "cpu": 0.25}], Layout(pick("cpu"))))
+    >>> print(markdown([{"data": "small", "solver": "aidlearn", "cpu": 0.25}], TableLayout(pick("cpu"))))
     | data  | solver   | CPU s |
     |-------|----------|------:|
     | small | aidlearn | 0.250 |
@@ -111,7 +114,7 @@ def _note(row: Row) -> str:
 
 
 def warnings(rows: Sequence[Row]) -> Iterator[str]:
-    """What the solvers warned of, and whether ours changed while it was measured."""
+    """Warnings of the solvers, and whether the source of aidlearn changed during the run."""
     for row in rows:
         for note in row.get("notes", []):
             yield f"warning from {row['solver']} on {row['data']}: {note}"

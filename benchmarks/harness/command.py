@@ -10,26 +10,26 @@ from pathlib import Path
 
 import numpy as np
 
-from aidlearn.bench.datasets import DataSet
-from aidlearn.bench.harness import Cell, Row, measured, run_all, save
-from aidlearn.bench.peers import solvers
 from aidlearn.bench.solvers import Aidlearn
-from aidlearn.bench.table import Layout, compare, markdown, warnings
+from benchmarks.harness.cells import Cell, Row, measured, run_all, save
+from benchmarks.harness.datasets import DataSet
+from benchmarks.harness.peers import solvers
+from benchmarks.harness.table import TableLayout, compare, markdown, warnings
 
 PEER_TOL = 1e-4
-"""Tolerance of peers that take one, whatever ours is."""
+"""Tolerance of peers that take one, whatever the tolerance of aidlearn."""
 Options = argparse.Namespace
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cells, and how they are shown."""
+    """The cells of a table and its layout."""
 
     name: str
     title: str
     cells: Callable[[Options], list[Cell]]
-    """Of the options given."""
-    layout: Layout
+    """Cells for given options."""
+    layout: TableLayout
     remarks: Callable[[Sequence[Row]], Iterable[str]] = lambda rows: ()
     """Lines below the table."""
     tol: float = 1e-6
@@ -37,7 +37,7 @@ class Table:
 
 
 def comparison(problem: str, data: DataSet, options: Options, **settings: float) -> list[Cell]:
-    """Every solver on one data set."""
+    """Cells of every solver on one data set."""
     return [
         measured(
             problem,
@@ -53,7 +53,7 @@ def comparison(problem: str, data: DataSet, options: Options, **settings: float)
 
 
 def growth_rate(rows: Sequence[Row]) -> list[str]:
-    """The exponent of CPU seconds against rows."""
+    """The fitted exponent of CPU seconds in the number of rows."""
     done = [row for row in rows if "objective" in row]
     if len(done) < 2:
         return []
@@ -67,19 +67,24 @@ def parser(tables: Sequence[Table], description: str) -> argparse.ArgumentParser
     add("--table", choices=[table.name for table in tables], default=tables[0].name, help="default: %(default)s")
     add("--quick", action="store_true", help="small data")
     add("--only", metavar="TEXT", nargs="+", help='only cells whose "data, solver" contains one of these')
-    add("--peers", action=argparse.BooleanOptionalAction, default=True, help="without: aidlearn only")
-    add("--list", action="store_true", help="print the names of the cells and end")
-    add("--tol", type=float, help="of aidlearn; default: what the table is made for")
-    add("--repeat", type=int, help="runs of every fit, of which the best counts (fits over 60 s run once)")
-    add("--timeout", type=float, metavar="SECONDS", help="of one fit; default: what the solver declares")
-    add("--jobs", type=int, default=1, help="cells at once; measure times with one")
-    add("--folder", type=Path, default=Path("results/files"), help="where large files are made: %(default)s")
-    add("--output", type=Path, metavar="FILE", help="JSON lines are added to it; default: results/NAME.jsonl")
+    add(
+        "--peers",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="measure other programs too; --no-peers measures aidlearn only",
+    )
+    add("--list", action="store_true", help="print the names of the cells and exit")
+    add("--tol", type=float, help="tolerance of aidlearn; default: that of the table")
+    add("--repeat", type=int, help="runs of every fit; the fastest counts (fits over 60 s run once)")
+    add("--timeout", type=float, metavar="SECONDS", help="limit of one fit; default: that of the solver")
+    add("--jobs", type=int, default=1, help="cells at once; use 1 to measure times")
+    add("--folder", type=Path, default=Path("results/files"), help="folder for large files; default: %(default)s")
+    add("--output", type=Path, metavar="FILE", help="file that JSON lines are appended to; default: results/NAME.jsonl")
     return out
 
 
 def main(name: str, description: str, *tables: Table, arguments: Sequence[str] | None = None) -> None:
-    """Measure the cells that were asked for and print their table."""
+    """Measure the selected cells and print their table."""
     options = parser(tables, description).parse_args(arguments)
     table = next(table for table in tables if table.name == options.table)
     options.tol = table.tol if options.tol is None else options.tol

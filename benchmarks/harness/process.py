@@ -1,4 +1,4 @@
-"""The process of one cell: ``python -m aidlearn.bench.cell JSON`` calls a function and prints what it gives as JSON."""
+"""The process of one cell: ``python -m benchmarks.harness.process JSON`` calls a function and prints its result."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from aidlearn.bench.datasets import DataMissing, DataSet
 from aidlearn.bench.judge import objective
-from aidlearn.bench.peers import solvers
 from aidlearn.bench.solvers import Job
+from benchmarks.harness.datasets import DataMissing, DataSet, n_bytes
+from benchmarks.harness.peers import limits, solvers
 
 Row = dict[str, Any]
 
@@ -30,23 +30,23 @@ def fit(
     repeat: int,
     timeout: float,
 ) -> Row:
-    """Load the data, run one solver on them and judge what it found.
+    """Load the data, run one solver and judge its result.
 
     Parameters
     ----------
     problem : str
-        As the judge names it.
+        Name used by the judge.
     data : dict
         The fields of a DataSet.
     solver : str
-        Name of one that solves the problem.
+        Name of a program for the problem.
     settings, tol, params, repeat, timeout
-        Those of Job.
+        Fields of Job.
 
     Returns
     -------
     dict
-        A row of a table; with a reason under "skipped" or "failed" if there is no result.
+        A row of a table, with the reason under "skipped" or "failed" if there is no result.
     """
     program = solvers(problem)[solver]
     missing = program.missing()
@@ -55,7 +55,7 @@ def fit(
     loaded = DataSet(**(data | {"shape": tuple(data["shape"])})).load()
     if sparse.issparse(loaded.X) and not program.takes_sparse:
         return {"skipped": "takes dense arrays only"}
-    if program.sparse_only and not sparse.issparse(loaded.X):
+    if limits(problem, solver).sparse_only and not sparse.issparse(loaded.X):
         return {"skipped": "is meant for sparse rows"}
     out = program.fit(Job(problem, loaded, settings, tol, params, repeat, timeout))
     row: Row = out.certificate | {
@@ -70,21 +70,21 @@ def fit(
     if out.failed is not None or solution is None or not solution.finite:
         return row | {"failed": out.failed or "coefficients are not finite"}
     row["objective"] = objective(problem, loaded, solution, **settings)
-    row["memory"] = None if math.isnan(out.extra_bytes) else out.extra_bytes / loaded.n_bytes
+    row["memory"] = None if math.isnan(out.extra_bytes) else out.extra_bytes / n_bytes(loaded.X)
     row["peak"] = None if math.isnan(out.peak_bytes) else out.peak_bytes / 1e6
     if solution.support is None:
         row["coef"] = [*map(float, solution.coef), solution.intercept]
-    else:  # an expansion over rows is long: two of them can be compared
+    else:  # an expansion over rows is long; its digest suffices for comparisons
         row["expansion"] = sha256(np.ascontiguousarray(solution.coef).tobytes()).hexdigest()
     return row
 
 
 def main(text: str) -> None:
-    """Call ``module:function`` with its arguments; data that are missing are a reason, not an error."""
-    told = json.loads(text)
-    module, _, name = told["call"].partition(":")
+    """Call ``module:function`` with its arguments; missing data are a reason to skip, not an error."""
+    given = json.loads(text)
+    module, _, name = given["call"].partition(":")
     try:
-        row = getattr(import_module(module), name)(**told["arguments"])
+        row = getattr(import_module(module), name)(**given["arguments"])
     except DataMissing as error:
         row = {"skipped": str(error)}
     sys.stdout.write("\n" + json.dumps(row) + "\n")
