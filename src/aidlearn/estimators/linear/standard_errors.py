@@ -20,7 +20,7 @@ from aidlearn.estimators.linear.bootstrap import replicated
 from aidlearn.estimators.linear.constraints import is_constrained
 from aidlearn.estimators.linear.fitted_rows import cluster_codes, fitted_run, unfitted
 from aidlearn.inference import covariance as inference
-from aidlearn.inference import gaps
+from aidlearn.inference import density_gaps
 from aidlearn.inference.covariance import BANDWIDTHS, ClusterCodes, Density, InferenceError, Survey
 from aidlearn.inference.hypotheses import INTERCEPT
 from aidlearn.inference.order_statistics import null_loss
@@ -232,8 +232,8 @@ class _Work:
         request, run = self.request, self.run
         h = inference.inside(quantile, BANDWIDTHS[request.bandwidth](quantile, seen.n, 0.05))
         neighbours = cache(lambda: self._neighbours(point, seen, quantile, h))
-        if gaps.is_likely(seen, quantile, h):
-            gaps.check(run, design, *neighbours(), seen, quantile, h)
+        if density_gaps.is_likely(seen, quantile, h):
+            density_gaps.check(run, design, *neighbours(), seen, quantile, h)
         if request.se == "iid":
             return inference.siddiqui(run, design, point, seen, quantile, h)
         if request.se == "kernel":
