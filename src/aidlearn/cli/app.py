@@ -27,6 +27,9 @@ app.add_typer(generate.app, name="generate")
 app.add_typer(bench.app, name="bench")
 app.command()(demo)
 
+RENAMED = {"--one-hot": "--categorical"}
+"""Options of earlier versions, and their names now."""
+
 
 def _version(asked: bool) -> None:
     if asked:
@@ -37,7 +40,9 @@ def _version(asked: bool) -> None:
 @app.callback(invoke_without_command=True)
 def overview(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Exact quantile regression and support vector machines on large data, with a proof on every fit.
 
@@ -60,8 +65,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if not hasattr(error, "format_message"):
             raise
         # A usage error of typer or click, whichever version: code 2 means something else here.
-        context = getattr(error, "ctx", None)
-        tell(" ".join(error.format_message().split()))
+        context, old = getattr(error, "ctx", None), getattr(error, "option_name", "")
+        tell(f"{old} is now called {RENAMED[old]}." if old in RENAMED else " ".join(error.format_message().split()))
         sys.stderr.write(f"Try '{context.command_path if context else 'aidlearn'} --help'.\n")
         return USER_ERROR
     return code if isinstance(code, int) else 0

@@ -131,7 +131,7 @@ def _in_options(text: str) -> str:
     """Messages that name parameters of Python, in the words of the command line."""
     text = re.sub(r"^([A-Za-z]\w*) must ", lambda match: f"{option_name(match[1])} must ", text)
     text = re.sub(r"with columns=\.\.\.", "with --columns", text)
-    text = re.sub(r"^one_hot ", "--one-hot ", text)
+    text = re.sub(r"^one_hot ", "--categorical ", text)
     text = re.sub(r"^(delimiter|encoding) is for", r"--\1 is for", text)
     text = re.sub(r"\b(delimiter|encoding)=", r"--\1 ", text)
     text = re.sub(r"\bname (it|them) in categorical_features", r"name \1 in --categorical", text)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aidlearn.cli.errors import CliError
-from aidlearn.cli.inputs import TextForm, header, kind_of
+from aidlearn.cli.inputs import DataFile
 
 if TYPE_CHECKING:
     from aidlearn.data.encoding.recipe import Recipe
@@ -50,37 +50,32 @@ class Features:
             yield X
 
 
-def open_features(path: Path | str, model: Any, form: TextForm) -> Features:
+def open_features(file: DataFile, model: Any) -> Features:
     """The rows of the file as features of the model."""
     training = getattr(model, "training_", None) or {}
     n = int(model.n_features_in_)
-    kind = kind_of(path)
-    if kind == "svmlight":
-        return _svmlight(path, n, training)
-    source = _npy(path, model, training) if kind == "npy" else _table(path, model, training, form)
+    if file.kind == "svmlight":
+        return _svmlight(file, n, training)
+    source = _npy(file, model, training) if file.kind == "npy" else _table(file, model, training)
     return Features(source, n)
 
 
-def _open(
-    path: Path | str, columns: list[Any] | None, recipe: Recipe | None = None, form: TextForm | None = None
-) -> FileSource:
+def _open(file: DataFile, columns: list[Any] | None, recipe: Recipe | None = None) -> FileSource:
     from aidlearn.data.opening import open_rows
 
-    form = form or TextForm()
-    return open_rows(path, columns, recipe, delimiter=form.delimiter, encoding=form.encoding)
+    return open_rows(file.path, columns, recipe, delimiter=file.delimiter, encoding=file.encoding)
 
 
-def _table(path: Path | str, model: Any, training: dict[str, Any], form: TextForm) -> FileSource:
-    present = header(path, form)
+def _table(file: DataFile, model: Any, training: dict[str, Any]) -> FileSource:
     names = getattr(model, "feature_names_in_", None)
-    if not present:
-        return _open(path, None, form=form)  # says what is wrong with the file
+    if not file.names:
+        return _open(file, None)  # raises the error that describes the file
     recipe = _recipe(model, training)
     if names is None:
-        return _open(path, [present[k] for k in _positions(path, model, training, len(present))], recipe, form)
+        return _open(file, [file.names[k] for k in _positions(file, model, training, len(file.names))], recipe)
     needed = [str(name) for name in names] if recipe is None else [column.name for column in recipe.columns]
-    _refuse_missing(path, [name for name in needed if name not in present])
-    return _open(path, needed, recipe, form)
+    _refuse_missing(file, [name for name in needed if name not in file.names])
+    return _open(file, needed, recipe)
 
 
 def _recipe(model: Any, training: dict[str, Any]) -> Recipe | None:
@@ -99,24 +94,24 @@ def _recipe(model: Any, training: dict[str, Any]) -> Recipe | None:
     return Recipe(tuple(columns))
 
 
-def _refuse_missing(path: Path | str, missing: list[str]) -> None:
+def _refuse_missing(file: DataFile, missing: list[str]) -> None:
     if missing:
         listed = ", ".join(map(repr, missing[:SHOWN])) + (
             f" and {len(missing) - SHOWN} more" if missing[SHOWN:] else ""
         )
-        raise CliError(f"{path} lacks columns that the model was fitted to: {listed}.")
+        raise CliError(f"{file.path} lacks columns that the model was fitted to: {listed}.")
 
 
-def _npy(path: Path | str, model: Any, training: dict[str, Any]) -> FileSource:
+def _npy(file: DataFile, model: Any, training: dict[str, Any]) -> FileSource:
     from aidlearn.data.tables.npy import NpyFile
 
-    shape = NpyFile(Path(path)).shape
+    shape = NpyFile(Path(file.path)).shape
     if len(shape) != 2:
-        return _open(path, None)  # says what is wrong
-    return _open(path, _positions(path, model, training, shape[1]))
+        return _open(file, None)  # raises the error that describes the file
+    return _open(file, _positions(file, model, training, shape[1]))
 
 
-def _positions(path: Path | str, model: Any, training: dict[str, Any], width: int) -> list[int]:
+def _positions(file: DataFile, model: Any, training: dict[str, Any], width: int) -> list[int]:
     """Which columns are the features: all, or those of the fit if the target is in the file as it was there."""
     n = int(model.n_features_in_)
     if width == n:
@@ -124,15 +119,17 @@ def _positions(path: Path | str, model: Any, training: dict[str, Any], width: in
     if training.get("width") == width:
         return [int(column) for column in training["columns"]]
     with_target = f", or {training['width']} with the target" if training.get("width") else ""
-    raise CliError(f"{path} has {width} columns; the model was fitted to {n}{with_target}.")
+    raise CliError(f"{file.path} has {width} columns; the model was fitted to {n}{with_target}.")
 
 
-def _svmlight(path: Path | str, n: int, training: dict[str, Any]) -> Features:
+def _svmlight(file: DataFile, n: int, training: dict[str, Any]) -> Features:
     """Sparse text does not say how wide it is: rows are widened to the model's, indices begin as in the fit."""
-    source = _open(path, None)
+    source = _open(file, None)
     smallest, largest = int(source.names[0]), int(source.names[-1])
     columns = training.get("columns") or []
     base = int(columns[0]) if columns and columns[0] in ("0", "1") else smallest
     if smallest < base or largest - base + 1 > n:
-        raise CliError(f"{path} has indices {smallest} to {largest}; the model was fitted to {base} to {base + n - 1}.")
+        raise CliError(
+            f"{file.path} has indices {smallest} to {largest}; the model was fitted to {base} to {base + n - 1}."
+        )
     return Features(source, n, smallest - base)

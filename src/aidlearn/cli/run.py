@@ -21,6 +21,8 @@ from aidlearn.cli.words import console, count, duration, enclosing, enclosing_al
 from aidlearn.estimators.registry import model_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from aidlearn.data.tables.files import FileSource
 
 
@@ -35,7 +37,6 @@ class OutputOptions:
 
 def training_facts(source: FileSource, shown: str) -> dict[str, Any]:
     """What predictions from another file need to know, beyond the model: which columns became its features."""
-    recipe = source.recipe or {}
     choice = getattr(source, "choice", None)
     return {
         "data": shown,
@@ -43,7 +44,7 @@ def training_facts(source: FileSource, shown: str) -> dict[str, Any]:
         "target": getattr(source, "target_name", None),
         "columns": list(source.names) if choice is None else list(choice.columns),
         "dropped": source.n_dropped,
-        "weight": recipe.get("weight"),
+        "weight": (source.origin or {}).get("weight"),
         "width": _width(source),
     }
 
@@ -55,28 +56,19 @@ def _width(source: FileSource) -> int | None:
     return int(NpyFile(source.path).shape[1]) if isinstance(source, NpySource) else None
 
 
-def count_fits(model: Any, source: FileSource) -> int:
-    """Fits inside a model of these data: of each quantile, of each of several classes, or of each pair of them.
+def count_fits(model: Any, classes: NDArray[Any] | None) -> int:
+    """Number of fits inside a model: one per quantile, per class of several, or per pair of classes.
 
-    Classes that no file can hold are refused here: a model of them could not be saved.
+    ``classes`` is None if the fit will refuse the target, with its own message. Classes that a model file cannot hold
+    are refused here.
     """
     from aidlearn.files.models import check_can_be_saved
 
     declared = model_of(model)
     assert declared is not None
-    classes = _classes(source) if declared.classifies else []
-    check_can_be_saved(model, classes=classes)
-    return len(declared.fit_names(model, classes))
-
-
-def _classes(source: FileSource) -> list[Any]:
-    """The classes of the target; none if the fit will refuse them, with its own message."""
-    from aidlearn.data.rows.targets import Classes
-
-    try:
-        return list(Classes.of_source(source).labels.tolist())
-    except ValueError:
-        return []
+    labels: list[Any] = [] if classes is None else classes.tolist()
+    check_can_be_saved(model, classes=labels)
+    return len(declared.fit_names(model, labels))
 
 
 def fit_and_save(

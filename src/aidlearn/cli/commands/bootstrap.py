@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aidlearn.cli.errors import CliError, reported
-from aidlearn.cli.inputs import TextForm, data_file
+from aidlearn.cli.inputs import data_file
 from aidlearn.cli.live import opening
 from aidlearn.cli.models import open_model
 from aidlearn.cli.options import Data, Debug, Delimiter, Encoding, Jobs, Json, Quiet, Seed
@@ -75,23 +75,23 @@ def bootstrap(
         raise CliError(f"{model} does not say which columns it was fitted to: use aidlearn.bootstrap from Python.")
     fitted.n_jobs = jobs
     started = time.monotonic()
-    with data_file(data) as path:
+    with data_file(data, delimiter, encoding) as file:
         from aidlearn import bootstrap as replicated
         from aidlearn import open_source
 
         with opening(data, quiet or json):
-            text, recipe = TextForm.of(delimiter, encoding), getattr(fitted, "recipe_", None)
+            recipe = getattr(fitted, "recipe_", None)
             truths = [] if recipe is None else [column for column in recipe.columns if column.kind == "boolean"]
             source = open_source(
-                path,
+                file.path,
                 training["target"],
                 training["columns"],
                 weight=training.get("weight"),
                 missing=fitted.missing,
                 one_hot={} if recipe is None else recipe.references,
                 numeric=[column.name for column in truths if column.levels is None],
-                delimiter=text.delimiter,
-                encoding=text.encoding,
+                delimiter=file.delimiter,
+                encoding=file.encoding,
                 n_jobs=jobs,
             )
         column = int(clusters) if clusters is not None and clusters.isdigit() and not source.named else clusters

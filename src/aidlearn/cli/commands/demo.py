@@ -12,7 +12,7 @@ from rich.text import Text
 
 from aidlearn.cli.commands import bench, generate
 from aidlearn.cli.errors import CliError, reported
-from aidlearn.cli.inputs import Columns, open_data
+from aidlearn.cli.inputs import ColumnOptions, DataFile, open_data
 from aidlearn.cli.options import Debug
 from aidlearn.cli.run import OutputOptions, fit_and_save, training_facts
 from aidlearn.cli.words import console, count, duration
@@ -68,9 +68,10 @@ def _heading(text: str) -> None:
 
 def _fit(name: str, data: Path, tol: float, model: Path) -> None:
     import aidlearn
+    from aidlearn.data.encoding.recipe import Rules
 
     target = "y" if data.suffix == ".parquet" else str(COLUMNS)
-    source = open_data(data, Columns(target), jobs=-1)
+    source = open_data(DataFile(data), ColumnOptions(target), Rules(), jobs=-1)
     estimator: Any = getattr(aidlearn, name)(tol=tol, n_jobs=-1)
     title = f"{name} of {data.name}"
     facts = training_facts(source, str(data))

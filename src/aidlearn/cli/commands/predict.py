@@ -11,7 +11,7 @@ import typer
 
 from aidlearn.cli.errors import CliError, reported
 from aidlearn.cli.features import open_features
-from aidlearn.cli.inputs import TextForm, data_file
+from aidlearn.cli.inputs import data_file
 from aidlearn.cli.live import opening
 from aidlearn.cli.models import open_model
 from aidlearn.cli.options import Data, Debug, Delimiter, Encoding, Jobs, Json, Quiet
@@ -66,9 +66,9 @@ def predict(
         Rules(unknown=unknown).check()
         fitted.unknown = unknown
     started = time.monotonic()
-    with data_file(data) as path:
+    with data_file(data, delimiter, encoding) as file:
         with opening(data, quiet or json):
-            features = open_features(path, fitted, TextForm.of(delimiter, encoding))
+            features = open_features(file, fitted)
         names = column_names(fitted, scores, numbers_only=output.lower().endswith(".npy"))
         with table_writer(output, names, features.n_rows) as writer:
             for X in features.blocks():

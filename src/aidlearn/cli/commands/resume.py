@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from ast import literal_eval
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aidlearn.cli.commands.fit import PreparedFit, prepare_in_memory, rules_of
+from aidlearn.cli.commands.fit import prepare_from_file, prepare_in_memory
 from aidlearn.cli.errors import CliError, reported
 from aidlearn.cli.inputs import STDIN
 from aidlearn.cli.live import opening
 from aidlearn.cli.models import checkpoint_files, kind_of_file, read_checkpoints
 from aidlearn.cli.options import Debug, Jobs, Json, MaxIter, ModelOutput, Quiet, TimeLimit
 from aidlearn.cli.outputs import check_output
-from aidlearn.cli.run import OutputOptions, count_fits, fit_and_save, training_facts
+from aidlearn.cli.run import OutputOptions, fit_and_save, training_facts
 from aidlearn.cli.words import count
 from aidlearn.estimators.registry import MODELS
 
@@ -55,18 +56,15 @@ def resume(
     check_parameters(model)
     shown = str(source_options["path"])
     with opening(shown, quiet):
-        from aidlearn.data.opening import open_by_rules, told_rules
+        from aidlearn.data.opening import open_by_rules, rules_from
 
         declared = MODELS[type(model).__name__]
         said = {name: source_options.pop(name) for name in ABOUT_COLUMNS if name in source_options}
-        rules = told_rules(**said, unlabelled=declared.unlabelled_rows)
-        source: Any = open_by_rules(**source_options, rules=rules, n_jobs=jobs)
+        rules = replace(rules_from(**said), unknown=model.unknown, unlabelled=declared.unlabelled_rows)
+        source: Any = open_by_rules(**source_options, rules=rules, n_jobs=jobs, intercept=model.fit_intercept)
         facts = training_facts(source, shown)
-        if declared.in_memory:
-            encoded = source.encoded(rules_of(model), model.fit_intercept)
-            prepared = prepare_in_memory(declared, model, encoded, facts)
-        else:
-            prepared = PreparedFit(lambda: model.fit(source), count_fits(model, source))
+        prepare = prepare_in_memory if declared.in_memory else prepare_from_file
+        prepared = prepare(declared, model, source, facts)
     rows = f"{count(source.n_entries)} rows x {count(source.n_attributes)} columns"
     title = f"{type(model).__name__} of {Path(shown).name}, resumed: {rows}"
     return fit_and_save(model, prepared.run, facts, OutputOptions(output, json, quiet), title, prepared.n_fits)

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 from copy import copy
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -20,14 +21,25 @@ from aidlearn.data.tables.columns import ColumnChoice, is_number
 from aidlearn.data.tables.parquet import Partitions, TableFiles, short, where_of
 from aidlearn.data.tables.text_columns import Reading, as_they_look, by_recipe, by_rules, warn_of_codes
 
-BLOCK_BYTES = 8 << 20
-"""Of one block of a CSV file."""
-LOOKED_AT = 1000
-"""Rows that are looked at for numbers that may be codes."""
 EXACT_WHOLE = 2.0**53
 """Up to here float64 holds every whole number."""
 NO_VALUE = ("", "null", "na", "n/a", "nan", "true", "false", "#n/a", "-nan", "none")
 """Texts that a column of numbers may hold, in any case of letters."""
+
+
+@dataclass(frozen=True)
+class CsvSettings:
+    """How much of a CSV file is read at a time."""
+
+    block_bytes: int = 8 << 20
+    """Guess. Bytes of text that are decoded at a time; a column's type is taken from the first block."""
+    held_blocks: float = 12.0
+    """Guess. Memory of the reader in blocks: those decoded ahead by pyarrow's threads and their columns."""
+    rows_for_codes: int = 1000
+    """Guess. First rows that are searched for numbers that may be codes (leading zeros, equal lengths)."""
+
+
+SETTINGS = CsvSettings()
 
 
 class CsvSource(TableFiles):
@@ -79,7 +91,7 @@ class CsvSource(TableFiles):
         sizes = self._counted(choice, found)
         self._describe(choice, sizes, where)
         self._found.update({(j, "all"): levels for j, levels in found.items()})
-        self.reading_bytes = 12.0 * BLOCK_BYTES
+        self.reading_bytes = SETTINGS.held_blocks * SETTINGS.block_bytes
 
     def _counted(self, choice: ColumnChoice, found: dict[int, LevelsFound]) -> list[int]:
         """Rows of every file, which only reading tells; levels of texts are found on the way."""
@@ -130,7 +142,7 @@ class CsvSource(TableFiles):
         with self._opened(self.paths[0]) as file:
             reader = csv.reader(file, delimiter=self.dialect.delimiter)
             header = next(reader, [])
-            warn_of_codes(islice(reader, LOOKED_AT), header, numbers, rules, self.choice.where)
+            warn_of_codes(islice(reader, SETTINGS.rows_for_codes), header, numbers, rules, self.choice.where)
 
     def encoded(self, rules: Rules, intercept: bool) -> DataSource:
         source = self._reading(by_rules(rules.over(self.rules)))
@@ -175,7 +187,9 @@ class CsvSource(TableFiles):
         return arrow_csv.open_csv(
             place.stream(),
             read_options=arrow_csv.ReadOptions(
-                block_size=BLOCK_BYTES, use_threads=True, encoding=self.dialect.encoding.replace("utf-8", "utf8")
+                block_size=SETTINGS.block_bytes,
+                use_threads=True,
+                encoding=self.dialect.encoding.replace("utf-8", "utf8"),
             ),
             # A cell may hold line breaks wherever a block ends.
             parse_options=arrow_csv.ParseOptions(delimiter=self.dialect.delimiter, newlines_in_values=True),

@@ -21,7 +21,7 @@ from scipy import sparse
 from aidlearn.data.encoding.places import Place
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.rows.targets import TargetCounts, count_targets
+from aidlearn.data.rows.targets import Classes, TargetCounts, count_targets
 from aidlearn.numerics import Float
 
 AHEAD = 2
@@ -49,6 +49,8 @@ class FileSource(DataSource):
 
     sequential = True
     _stamps: dict[Any, Any]
+    _classes: Classes | None = None
+    """Classes of the target, once they have been counted."""
 
     def _remember(self, paths: Sequence[Path | Place]) -> None:
         """Sizes and times of the files, before anything is read of them."""
@@ -77,6 +79,12 @@ class FileSource(DataSource):
     def target_counts(self) -> Iterator[TargetCounts]:
         self._check_unchanged()
         return map(count_targets, self.targets())
+
+    def classes(self) -> Classes:
+        self._check_unchanged()
+        if self._classes is None:
+            self._classes = super().classes()
+        return self._classes
 
     def chunks(self, held: int = 1) -> Iterator[Chunk]:
         self._check_unchanged()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any
@@ -57,6 +57,8 @@ class TableFiles(FileSource):
     """How it was opened; an estimator's own rules go before."""
     dictionaries: Sequence[str] = ()
     """Columns that are read as dictionaries of their levels."""
+    _asked: tuple[Any, ...] | None = None
+    """What the rules of the encoding came to, by which the same rules are recognised."""
 
     @abstractmethod
     def batches(self, columns: list[str]) -> Iterator[Any]:
@@ -88,11 +90,15 @@ class TableFiles(FileSource):
         drops, unlabelled = rules.missing == "drop", rules.unlabelled
         factors = rules.factors(plain.columns, plain.outline.kinds, plain.where)
         refuse_columns(plain.outline, factors)
-        source = copy(self)
-        texts = ("text", "category")
-        source.dictionaries = [plain.columns[j] for j in factors if plain.outline.kinds[j] in texts]
-        recipe = None
+        asked = (factors, rules.missing, rules.unknown, unlabelled, intercept, rules.by_dtype, list(rules.also))
+        if asked == self._asked:
+            return self
+        source, recipe = copy(self), None
+        source._asked = asked
+        source.dictionaries = _texts_among(plain, factors)
         source.choice = plain.encoding(None, drops, unlabelled)
+        if source.choice.used_rows != self.choice.used_rows:
+            source._classes = None
         if factors or drops:
             found, n_rows = source._levels(factors)
             source.n_entries, source.n_dropped = n_rows, self._n_rows - n_rows
@@ -107,7 +113,7 @@ class TableFiles(FileSource):
         factors = {} if recipe is None else recipe.factor_positions
         refuse_columns(plain.outline, factors)
         source = copy(self)
-        source.dictionaries = [plain.columns[j] for j in factors if plain.outline.kinds[j] in ("text", "category")]
+        source.dictionaries = _texts_among(plain, factors)
         source._encode(plain, recipe, False)
         return source
 
@@ -289,6 +295,11 @@ class ParquetSource(TableFiles):
             for name in columns
         ]
         return pa.RecordBatch.from_arrays(parts, names=columns)
+
+
+def _texts_among(choice: ColumnChoice, factors: Iterable[int]) -> list[str]:
+    """Names of the factors that are stored as texts or categories."""
+    return [choice.columns[j] for j in factors if choice.outline.kinds[j] in ("text", "category")]
 
 
 def _is_text(schema: Any, name: str) -> bool:

@@ -244,7 +244,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         for k, rng in enumerate([first, *first.spawn(n_runs - 1)]):
             left = None if self.time_limit is None else max(1e-3, self.time_limit - (time.monotonic() - started))
             number = positive * n_runs + k if several else None
-            checkpoint = checkpoint_of(self, run.source.recipe, digest, number)
+            checkpoint = checkpoint_of(self, run.source.origin, digest, number)
             fit = self._fit_once(run.of(source), rng, left, checkpoint)
             if best is not None:
                 bound = max(best.result.lower_bound, fit.result.lower_bound)
