@@ -21,7 +21,7 @@ on a terminal a live display takes the place of the lines `iteration ...`.
 - **Data** are .csv, .tsv, .parquet (a file or a folder of files), .npy or .svmlight files; `-` is CSV on standard
   input. Linear models read them in parts, so they may be larger than memory; `kernel-svm`, `kernel-svr` and `s3vm` load them.
 - **Columns** go by name, or by number from 0 where no column has that name.
-- **Exit codes**: 0 done; 1 an error, told in a line or two on standard error, with nothing written; 2 stopped at a
+- **Exit codes**: 0 done; 1 an error, in a line or two on standard error, with nothing written; 2 stopped at a
   limit (time, iterations, Ctrl-C, floating-point precision) with the best model so far written. `--debug` adds the
   traceback of an error.
 - **Files** are written under a temporary name beside the output and renamed: they are whole or not there. An output
@@ -73,7 +73,7 @@ STEPS: list[tuple[str, str] | str] = [
      "target is empty, -1 marks them, scikit-learn's convention; a file with empty targets may have -1 as a class.", "aidlearn generate s3vm --rows 1000 --cols 2 --noise 0.8 --labelled 0.02 -o half.csv"),
     ("", "head -n 6 half.csv"),
     ("The problem is not convex, and the summary says what is proven and what is not:", "aidlearn fit s3vm half.csv -t y --C 1 --C-unlabeled 0.1 --balance constraint -o half.aid; echo exit code $?"),
-    "## Stop and go on",
+    "## Stop and continue",
     ("A limit ends a fit with exit code 2 and a model that can be used; a checkpoint keeps the way there.", "aidlearn fit lad train.parquet -t y --init kmeans --tol 1e-6 --max-iter 3 --checkpoint run.ckpt -o part.aid; echo exit code $?"),
     ("", "aidlearn inspect run.ckpt | sed \"s#$PWD/##\""),
     ("", "aidlearn resume run.ckpt --time-limit 60 -o whole.aid"),

@@ -164,6 +164,6 @@ BAD = [
     ("bench svm --C 0", "--C must be a number > 0"),
     ("bench quantile --quantile 1", "--quantile must be a number > 0 and < 1"),
     ("bench svr --epsilon -1", "--epsilon must be a number >= 0"),
-    ("demo --out good.csv", "--out good.csv cannot be made"),
+    ("demo --out good.csv", "--out good.csv cannot be created"),
     ("demo --rows 5", "'--rows'"),
 ]

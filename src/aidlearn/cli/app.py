@@ -1,4 +1,4 @@
-"""The commands together, and how usage errors are told."""
+"""The program: its commands, and one line for each usage error."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def overview(
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code."""
+    """Run a command and return its exit code."""
     STATE.debug, STATE.aliases = False, {}
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -64,7 +64,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        # A usage error of typer or click, whichever version: code 2 means something else here.
+        # A usage error of typer or of click. Their exit code 2 means here that a fit was stopped.
         context, old = getattr(error, "ctx", None), getattr(error, "option_name", "")
         tell(f"{old} is now called {RENAMED[old]}." if old in RENAMED else " ".join(error.format_message().split()))
         sys.stderr.write(f"Try '{context.command_path if context else 'aidlearn'} --help'.\n")

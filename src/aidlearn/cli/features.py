@@ -1,4 +1,4 @@
-"""Rows of a file in the shape of a model's features: columns by name whatever their order, encoded as in the fit."""
+"""Rows of a file as features of a model: columns are matched by name and encoded as in the fit."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from aidlearn.data.tables.files import FileSource
 
 SHOWN = 8
-"""Names of missing columns in a message."""
+"""Maximum number of missing columns that a message names."""
 
 
 @dataclass(frozen=True)
 class Features:
-    """Rows of a file without a target; its columns are features of a model, all or some of them."""
+    """Rows of a file without its target. The columns are all or some of the features of a model."""
 
     source: FileSource
     n_features: int
     first: int = 0
-    """The feature that the first column is; others that the file does not have are zero."""
+    """Position of the first column among the features; features that the file lacks are zero."""
 
     @property
     def n_rows(self) -> int:
         return self.source.n_entries
 
     def blocks(self) -> Iterator[Any]:
-        """Finite rows, a chunk at a time; a cell that is none is named with its file, row and column."""
+        """Yield the rows chunk by chunk; an error names file, row and column of a cell that is not finite."""
         import numpy as np
         from scipy import sparse
 
@@ -79,7 +79,7 @@ def _table(file: DataFile, model: Any, training: dict[str, Any]) -> FileSource:
 
 
 def _recipe(model: Any, training: dict[str, Any]) -> Recipe | None:
-    """How the columns of tables become those of the model; models of older versions say it in the facts of training."""
+    """The recipe of the model; files of earlier versions hold it among the facts of training."""
     from aidlearn.data.encoding.recipe import Column, Recipe, level_text
 
     if hasattr(model, "recipe_"):
@@ -112,7 +112,7 @@ def _npy(file: DataFile, model: Any, training: dict[str, Any]) -> FileSource:
 
 
 def _positions(file: DataFile, model: Any, training: dict[str, Any], width: int) -> list[int]:
-    """Which columns are the features: all, or those of the fit if the target is in the file as it was there."""
+    """Positions of the features: all columns, or those of the fit if the file has the target as well."""
     n = int(model.n_features_in_)
     if width == n:
         return list(range(n))
@@ -123,7 +123,7 @@ def _positions(file: DataFile, model: Any, training: dict[str, Any], width: int)
 
 
 def _svmlight(file: DataFile, n: int, training: dict[str, Any]) -> Features:
-    """Sparse text does not say how wide it is: rows are widened to the model's, indices begin as in the fit."""
+    """Rows of sparse text, widened to the features of the model; indices begin at 0 or 1 as in the fit."""
     source = _open(file, None)
     smallest, largest = int(source.names[0]), int(source.names[-1])
     columns = training.get("columns") or []

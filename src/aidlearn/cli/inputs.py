@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 PATIENCE = 0.2
-"""Seconds of waiting for standard input at a time."""
+"""Seconds between two looks at standard input, so that a signal is noticed."""
 MISSING_LABELS = ("", "na", "n/a", "nan", "null", "none")
-"""Texts of a target that say that a row has no label, in any case of letters."""
+"""Texts in the target, in lower case, that mark a row without a label."""
 
 
 MARKS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
-"""Names of separators that a shell makes hard to type."""
+"""Names of delimiters that are hard to type in a shell."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def data_file(data: str, delimiter: str | None = None, encoding: str | None = No
 
 
 def _stdin_blocks() -> Iterator[bytes]:
-    """Standard input as it comes. Waiting ends now and then: a signal just before it would not be noticed otherwise."""
+    """Yield standard input as it arrives. Waiting is interrupted regularly, or a signal could go unnoticed."""
     given: Any = sys.stdin.buffer
     try:
         waitable = [given.fileno()] if os.name == "posix" else []
@@ -130,7 +130,7 @@ def _stdin_blocks() -> Iterator[bytes]:
 
 
 def split_names(text: str | None) -> list[str]:
-    """Names separated by commas; a name with a comma is quoted as in CSV."""
+    """Split names at commas; a name that contains a comma is quoted as in CSV."""
     if text is None:
         return []
     names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
@@ -191,9 +191,9 @@ def _factors(file: DataFile, columns: ColumnOptions) -> dict[str, str | None]:
 
 
 def load_rows(source: FileSource) -> tuple[Any, Any, Any]:
-    """All rows in memory, for machines that need them: X, the target as it is stored, and weights.
+    """Load all rows for a kernel machine: X, the target as stored, and the weights.
 
-    Cells that are not finite are refused with the name of their row and column.
+    An error names row and column of a cell that is not finite.
     """
     import numpy as np
     from scipy import sparse
@@ -219,7 +219,7 @@ def load_rows(source: FileSource) -> tuple[Any, Any, Any]:
 
 @dataclass(frozen=True)
 class Labels:
-    """Classes of a semi-supervised file: the number of each row's class, -1 where it has none."""
+    """Classes of a semi-supervised file, and the class number of each row, -1 without a label."""
 
     codes: Any
     classes: Any
@@ -230,9 +230,9 @@ class Labels:
 
 
 def semi_supervised_labels(target: Any, where: str) -> Labels:
-    """Which rows have a label.
+    """Find the labels of a semi-supervised file.
 
-    Empty cells (and NA, NaN, null) have none. In a file without such cells -1 marks rows without a label,
+    Rows with an empty target (or NA, NaN, null) have none. In a file without such cells -1 marks rows without a label,
     scikit-learn's convention; in a file with them -1 is a class like any other.
     """
     import numpy as np

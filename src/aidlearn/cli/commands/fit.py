@@ -1,4 +1,4 @@
-"""``aidlearn fit MODEL-KIND DATA``: one subcommand per estimator, each with its own options only."""
+"""``aidlearn fit MODEL-KIND DATA``: one subcommand per estimator, each with the options that apply to it."""
 
 from __future__ import annotations
 
@@ -49,15 +49,17 @@ REQUIRED = Parameter.empty
 DATA_OPTIONS = {
     "data": (Data, REQUIRED),
     "target": option(str | None, None, "--target", "-t", help="Column of the target: a name or a number from 0."),
-    "columns": option(str | None, None, "--columns", help="Columns of X, as in a,b,c; by default all others."),
+    "columns": option(
+        str | None, None, "--columns", help="Columns of X, as in a,b,c; by default all but target and weight."
+    ),
     "weight": option(str | None, None, "--weight", help="Column of sample weights."),
     "categorical": option(
         str | None,
         None,
         "--categorical",
-        help="Further factors beside texts, as in city,month=5 (5 is the reference level).",
+        help="Columns that are factors in addition to texts, as in city,month=5 (reference level 5).",
     ),
-    "numeric": option(str | None, None, "--numeric", help="Columns that are numbers, whatever they look like."),
+    "numeric": option(str | None, None, "--numeric", help="Columns to read as numbers, whatever they look like."),
     "formula": option(
         str | None, None, "--formula", help="Target and columns at once, as in 'delay ~ distance + C(month)'."
     ),
@@ -66,16 +68,14 @@ DATA_OPTIONS = {
     "output": (ModelOutput, REQUIRED),
 }
 READING_OPTIONS = {
-    "memory_limit": option(
-        str | None, None, "--memory-limit", help="Refuse data for which a fit needs more, as in 2GB or 500MB."
-    ),
+    "memory_limit": option(str | None, None, "--memory-limit", help="Maximum memory of the fit, as in 2GB or 500MB."),
 }
-"""Of models that read files in parts."""
+"""Options of models that read files in parts."""
 OUTPUT_OPTIONS = {"json": (Json, False), "quiet": (Quiet, False), "debug": (Debug, False)}
 
 
 def estimator_from(model: Model, options: dict[str, Any]) -> Any:
-    """The estimator with its options, checked before the data are touched."""
+    """Create the estimator and check its parameters before the data are read."""
     from aidlearn.estimators.parameters import check_parameters
 
     estimator = model.estimator(**parameters_from(model, options))
@@ -108,12 +108,12 @@ def _columns(estimator: Any, options: dict[str, Any]) -> ColumnOptions:
 
 
 def _check_checkpoint(options: dict[str, Any]) -> None:
-    """A checkpoint is a file of its own."""
+    """Refuse a checkpoint that is also the data or the model."""
     if options.get("checkpoint") is None:
         return
     for what in ("data", "output"):
         if os.path.realpath(options["checkpoint"]) == os.path.realpath(options[what]):
-            raise CliError(f"--checkpoint {options['checkpoint']} is the file of the {what}; give it one of its own.")
+            raise CliError(f"--checkpoint {options['checkpoint']} is also the file of the {what}: choose another one.")
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def prepare_in_memory(
 
         X = EncodedRows(X, source.encoding)
     missing = estimator.missing
-    estimator.missing = "error" if missing == "drop" else missing  # what is to be left out is so already
+    estimator.missing = "error" if missing == "drop" else missing  # incomplete rows have been left out already
 
     def name_columns() -> None:
         estimator.missing, estimator.n_dropped_ = missing, source.n_dropped
@@ -261,7 +261,7 @@ def _defaults(model: Model) -> dict[str, Any]:
 
 
 def add_command(model: Model) -> None:
-    """The subcommand of a model."""
+    """Add the subcommand of a model."""
 
     def command(**options: Any) -> int:
         return _run(model, options)

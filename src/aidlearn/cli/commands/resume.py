@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from aidlearn.engine.checkpoint import Origin
 
 ABOUT_COLUMNS = ("categorical_features", "missing", "one_hot", "numeric")
-"""What a checkpoint says of the columns of its data."""
+"""Entries of a checkpoint that are rules for the columns of its data."""
 
 
 @reported
 def resume(
-    checkpoint: Annotated[str, typer.Argument(metavar="CKPT", show_default=False, help="File of --checkpoint.")],
+    checkpoint: Annotated[
+        str, typer.Argument(metavar="CKPT", show_default=False, help="The file given to --checkpoint.")
+    ],
     output: ModelOutput,
     time_limit: TimeLimit = None,
     max_iter: MaxIter = None,
@@ -38,7 +40,7 @@ def resume(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> int:
-    """Go on with a fit from its checkpoint; limits count from now."""
+    """Continue a fit from its checkpoint; limits count from now."""
     check_output(output, "model", inputs=[checkpoint])
     from aidlearn.estimators.parameters import check_parameters
 
@@ -48,7 +50,7 @@ def resume(
     if time_limit is not None:
         model.time_limit = time_limit
     if max_iter is not None:
-        # A continued fit counts the iterations of the one before.
+        # The count of iterations includes those before the checkpoint.
         model.max_iter = max_iter + max(
             (record.iteration for one in found for record in one.snapshot.history), default=0
         )
@@ -80,11 +82,11 @@ def _files(checkpoint: str) -> list[Path]:
 
 
 def _recreated(files: list[Path], origin: Origin) -> tuple[Any, dict[str, Any], Path]:
-    """The estimator of a checkpoint, how its data are opened, and the name that the fit knew its file by."""
+    """The estimator of a checkpoint, the arguments that open its data, and the checkpoint's path in the fit."""
     from aidlearn.data.encoding.places import find_places
 
     recipe = origin.recipe
-    again = "Run that fit again with the same checkpoint to go on."
+    again = "Run that fit again with the same checkpoint to continue it."
     if recipe is None or recipe.get("source") is None:
         raise CliError(f"{files[0]} belongs to a fit of data in a Python program, which only that program has. {again}")
     source = dict(recipe["source"])
@@ -102,6 +104,6 @@ def _recreated(files: list[Path], origin: Origin) -> tuple[Any, dict[str, Any], 
     base = files[0].with_name(files[0].name.rpartition(".")[0]) if several else files[0]
     parameters = dict(recipe["parameters"])
     if isinstance(parameters.get("class_weight"), dict):
-        # JSON has made texts of labels that are numbers; the fingerprint has them as they were.
+        # JSON turns numeric labels into texts; the fingerprint preserves them.
         parameters["class_weight"] = literal_eval(origin.fingerprint["class_weight"])
     return declared.estimator(**parameters), source, base
