@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aidlearn import LinearSVC, open_source
-from aidlearn.data.encoding import recipe
+from aidlearn.data.encoding import levels
 from aidlearn.data.tables import csv, parquet
 
 N = 3000
@@ -54,7 +54,7 @@ def recipes(monkeypatch):
     made = []
 
     def counted(*args):
-        made.append(recipe.make_recipe(*args))
+        made.append(levels.make_recipe(*args))
         return made[-1]
 
     monkeypatch.setattr(parquet, "make_recipe", counted)

@@ -20,7 +20,7 @@ from aidlearn.cli.errors import STATE, CliError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aidlearn.data.encoding.recipe import Rules
+    from aidlearn.data.encoding.rules import Rules
     from aidlearn.data.tables.files import FileSource
     from aidlearn.formula import Terms
 

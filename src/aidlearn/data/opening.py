@@ -11,7 +11,8 @@ import numpy as np
 
 from aidlearn.data.dask.source import DaskSource
 from aidlearn.data.encoding.places import EXTENSIONS, find_places, is_path, is_paths
-from aidlearn.data.encoding.recipe import FROM_DTYPE, Recipe, Rules
+from aidlearn.data.encoding.recipe import Recipe
+from aidlearn.data.encoding.rules import FROM_DTYPE, Rules
 from aidlearn.data.rows.arrays import is_dask
 from aidlearn.data.rows.memory import check_limit, parse_bytes
 from aidlearn.data.rows.source import DataSource
@@ -237,7 +238,7 @@ def column_names(path: Any, delimiter: str | None = None, encoding: str | None =
     kind = places[0].kind
     if kind not in ("parquet", "csv"):
         return []
-    from aidlearn.data.tables.parquet import Partitions
+    from aidlearn.data.tables.parquet import FolderKeys
 
     if kind == "parquet":
         import pyarrow.parquet as pq
@@ -253,7 +254,7 @@ def column_names(path: Any, delimiter: str | None = None, encoding: str | None =
         with places[0].stream() as stream:
             lines = stream.read(1 << 18).decode(dialect.encoding, errors="replace").lstrip("\ufeff").splitlines()
         inside = next(csv.reader(lines, delimiter=dialect.delimiter), [])
-    return inside + [field.name for field in Partitions(places).fields(inside)]
+    return inside + [field.name for field in FolderKeys(places).fields(inside)]
 
 
 def _open(

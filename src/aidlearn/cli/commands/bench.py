@@ -139,7 +139,7 @@ def _bench(
 
 
 @dataclass(frozen=True)
-class Problem:
+class BenchProblem:
     """A problem of the benchmark: its data and its options."""
 
     kind: str
@@ -160,15 +160,15 @@ SETTINGS = {
 }
 """Options that are parameters of a problem."""
 PROBLEMS = (
-    Problem("lad", "Least absolute deviation.", "lad", 10_000, 10, 1e-6),
-    Problem("quantile", "Quantile regression.", "lad", 10_000, 10, 1e-6, ("quantile",)),
-    Problem("svm", "Linear support vector machine.", "svm", 20_000, 20, 1e-4, ("C",), 0.5),
-    Problem("svr", "Linear support vector regression.", "lad", 10_000, 10, 1e-4, ("C", "epsilon")),
-    Problem("kernel-svm", "Support vector machine with the rbf kernel.", "svm", 10_000, 20, 1e-4, ("C",), 0.5),
+    BenchProblem("lad", "Least absolute deviation.", "lad", 10_000, 10, 1e-6),
+    BenchProblem("quantile", "Quantile regression.", "lad", 10_000, 10, 1e-6, ("quantile",)),
+    BenchProblem("svm", "Linear support vector machine.", "svm", 20_000, 20, 1e-4, ("C",), 0.5),
+    BenchProblem("svr", "Linear support vector regression.", "lad", 10_000, 10, 1e-4, ("C", "epsilon")),
+    BenchProblem("kernel-svm", "Support vector machine with the rbf kernel.", "svm", 10_000, 20, 1e-4, ("C",), 0.5),
 )
 
 
-def add_command(problem: Problem) -> None:
+def add_command(problem: BenchProblem) -> None:
     """Add the subcommand of a problem."""
 
     def command(**given: Any) -> None:

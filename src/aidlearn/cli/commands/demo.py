@@ -68,7 +68,7 @@ def _heading(text: str) -> None:
 
 def _fit(name: str, data: Path, tol: float, model: Path) -> None:
     import aidlearn
-    from aidlearn.data.encoding.recipe import Rules
+    from aidlearn.data.encoding.rules import Rules
 
     target = "y" if data.suffix == ".parquet" else str(COLUMNS)
     source = open_data(DataFile(data), ColumnOptions(target), Rules(), jobs=-1)

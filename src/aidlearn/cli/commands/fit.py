@@ -127,7 +127,7 @@ class PreparedFit:
 
 
 def _run(model: Model, options: dict[str, Any]) -> int:
-    from aidlearn.data.encoding.recipe import Rules
+    from aidlearn.data.encoding.rules import Rules
 
     output = OutputOptions(options["output"], options["json"], options["quiet"])
     check_output(output.model, "model", inputs=[options["data"]])

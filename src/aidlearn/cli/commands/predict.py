@@ -65,7 +65,7 @@ def predict(
         raise CliError(f"--scores is for classifiers; {model} is a {type(fitted).__name__}.")
     fitted.n_jobs = jobs
     if unknown is not None:
-        from aidlearn.data.encoding.recipe import Rules
+        from aidlearn.data.encoding.rules import Rules
 
         Rules(unknown=unknown).check()
         fitted.unknown = unknown

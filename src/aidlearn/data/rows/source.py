@@ -15,7 +15,8 @@ from aidlearn.data.rows.chunk import Chunk, chunk_rows
 from aidlearn.data.rows.targets import Classes, TargetCounts, Targets, count_targets
 
 if TYPE_CHECKING:
-    from aidlearn.data.encoding.recipe import Recipe, Rules
+    from aidlearn.data.encoding.recipe import Recipe
+    from aidlearn.data.encoding.rules import Rules
     from aidlearn.data.rows.mapping import Passes
 
 

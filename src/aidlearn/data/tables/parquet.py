@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.encoding.places import Place
-from aidlearn.data.encoding.recipe import LevelsFound, Recipe, Rules, make_recipe, refuse_columns
+from aidlearn.data.encoding.levels import LevelsFound, make_recipe, refuse_columns
+from aidlearn.data.encoding.places import FilePlace
+from aidlearn.data.encoding.recipe import Recipe
+from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.tables.columns import ColumnChoice, arrow_kind
-from aidlearn.data.tables.files import Block, FileSource, read_ahead
+from aidlearn.data.tables.files import FileSource, RowBlock, read_ahead
 from aidlearn.numerics import Float
 
 BATCH_BYTES = 2 << 20
@@ -51,7 +53,7 @@ class TableFiles(FileSource):
 
     named = True
     choice: ColumnChoice
-    paths: list[Place]
+    paths: list[FilePlace]
     first_rows: list[int]
     rules: Rules = PLAIN
     """How it was opened; an estimator's own rules go before."""
@@ -153,7 +155,7 @@ class TableFiles(FileSource):
         column = column if self.encoding is None else self.encoding.input_of(column)
         return f"{column} ({self.choice.columns[column]!r})"
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         start = 0
         for parts in self._chunk_parts():
             yield self.choice.block(parts, start=start)
@@ -194,10 +196,10 @@ class TableFiles(FileSource):
         return (self.choice.raw(batch.column(target)) for batch in self._used(needed))
 
 
-class Partitions:
+class FolderKeys:
     """Columns that folders stand for, as in ``year=2024/month=5/``: whole numbers if all are, else texts."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
+    def __init__(self, places: Sequence[FilePlace]) -> None:
         self.names = [name for name, _ in places[0].keys]
         for place in places:
             if [name for name, _ in place.keys] != self.names:
@@ -216,7 +218,7 @@ class Partitions:
         kinds = zip(self.names, self.whole, strict=True)
         return [pa.field(name, pa.int64() if whole else text) for name, whole in kinds if name not in inside]
 
-    def column(self, place: Place, name: str, n: int) -> Any:
+    def column(self, place: FilePlace, name: str, n: int) -> Any:
         """The same value in every row."""
         import pyarrow as pa
 
@@ -232,7 +234,7 @@ class ParquetSource(TableFiles):
 
     def __init__(
         self,
-        places: list[Place],
+        places: list[FilePlace],
         target: Any = None,
         columns: Any = None,
         weight: Any = None,
@@ -256,7 +258,7 @@ class ParquetSource(TableFiles):
             sizes.append(n_rows)
         assert schema is not None
         self._inside = schema.names
-        self._partitions = Partitions(places)
+        self._partitions = FolderKeys(places)
         schema = pa.schema([*schema, *self._partitions.fields(schema.names)], metadata=schema.metadata)
         where = where_of(places)
         self._describe(ColumnChoice(schema, where, target, columns, weight), sizes, where)
@@ -286,7 +288,7 @@ class ParquetSource(TableFiles):
             finally:
                 pa.default_memory_pool().release_unused()  # it keeps what its threads have freed
 
-    def _completed(self, batch: Any, place: Place, columns: list[str]) -> Any:
+    def _completed(self, batch: Any, place: FilePlace, columns: list[str]) -> Any:
         """A batch with the columns of its folders."""
         import pyarrow as pa
 
@@ -306,7 +308,7 @@ def _is_text(schema: Any, name: str) -> bool:
     return arrow_kind(schema.field(name).type) == "text"
 
 
-def where_of(places: Sequence[Place]) -> str:
+def where_of(places: Sequence[FilePlace]) -> str:
     """What several files are called in messages."""
     if len(places) == 1:
         return str(places[0])

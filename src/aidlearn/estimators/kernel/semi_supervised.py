@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
-from aidlearn.data.encoding.recipe import Rules
+from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.opening import is_elsewhere
 from aidlearn.data.passes.moments import checked_rows
 from aidlearn.data.passes.run import Run
