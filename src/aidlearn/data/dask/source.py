@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,11 +37,21 @@ from aidlearn.data.tables.conversion import linear_scores
 from aidlearn.numerics import Float, Int
 
 PLAIN = Rules()
-BATCH_CHUNKS = 16
-"""Chunks of one task at most (64 MB of float64)."""
-TASKS_PER_THREAD = 2
-VECTOR_BYTES = 40
-"""Of a row beside its attributes: target and weight as stored and as coded, and its label."""
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """How rows on a cluster are cut into tasks."""
+
+    most_chunks: int = 16
+    """Guess. Maximum number of chunks of a task: 64 MB of float64."""
+    tasks_per_thread: int = 2
+    """Guess. Tasks of a pass for each thread, so that a thread that is done early finds another task."""
+    vector_bytes: int = 40
+    """Bytes of a row besides its attributes: 8 each for target and weight, stored and coded, and for its label."""
+
+
+SETTINGS = TaskSettings()
 
 
 class Outline(DataSource):
@@ -170,7 +180,7 @@ class DaskSource(Outline):
         takes += [None if take is None else (take[0] or self._main, take[1]) for take in self._vectors]
         stored = len(self.inputs or []) * 1.5 if self.is_sparse else self.n_attributes
         itemsize = 4 if self._matrix.dtype == "float32" else 8
-        return self._cut(takes, self.n_entries * (itemsize * stored + VECTOR_BYTES))
+        return self._cut(takes, self.n_entries * (itemsize * stored + SETTINGS.vector_bytes))
 
     def _beside(self, value: Any, what: str, lengths: Int) -> tuple[DaskPartitions, DaskVector]:
         """A target or weight in a collection of its own."""
@@ -187,8 +197,8 @@ class DaskSource(Outline):
     def _cut(self, takes: list[tuple[DaskPartitions, Any] | None], n_bytes: float) -> Batches:
         """One task for each run of consecutive chunks."""
         backend = self._backend
-        wanted = -(-self.n_chunks // (TASKS_PER_THREAD * backend.n_threads))
-        n_chunks = max(1, min(BATCH_CHUNKS, wanted))
+        wanted = -(-self.n_chunks // (SETTINGS.tasks_per_thread * backend.n_threads))
+        n_chunks = max(1, min(SETTINGS.most_chunks, wanted))
         step = n_chunks * self.rows_per_chunk
         first_rows = list(range(0, self.n_entries, step))
         tasks = []

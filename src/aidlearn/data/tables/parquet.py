@@ -6,6 +6,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,13 +23,26 @@ from aidlearn.data.tables.columns import ColumnChoice, arrow_kind
 from aidlearn.data.tables.files import FileSource, RowBlock, read_ahead
 from aidlearn.numerics import Float
 
-BATCH_BYTES = 2 << 20
-"""Of one batch of a Parquet file."""
-PAGE_BYTES = 2.2e6
-"""Of a page of a Parquet column as it is stored and decoded, as most programs write them."""
-READ_BYTES = 1 << 18
-"""Read at once of each column of a Parquet file."""
 PLAIN = Rules()
+
+
+@dataclass(frozen=True)
+class ParquetSettings:
+    """How much of a Parquet file is read at a time."""
+
+    batch_bytes: int = 2 << 20
+    """Guess. Bytes of a decoded batch, counted as float64 cells."""
+    held_batches: float = 60.0
+    """Guess. Memory of the reader in batches, including what allocators retain."""
+    page_bytes: float = 2.2e6
+    """Bytes of a page of a column, stored and decoded: writers cut pages at 1 MiB by default."""
+    buffer_bytes: int = 1 << 18
+    """Guess. Bytes of each column that are read at once."""
+    fewest_rows: int = 1024
+    """Guess. Minimum number of rows of a batch."""
+
+
+SETTINGS = ParquetSettings()
 
 
 def recut(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
@@ -262,15 +276,16 @@ class ParquetSource(TableFiles):
         schema = pa.schema([*schema, *self._partitions.fields(schema.names)], metadata=schema.metadata)
         where = where_of(places)
         self._describe(ColumnChoice(schema, where, target, columns, weight), sizes, where)
-        # Of every column a page as it is stored, one decoded, a buffer; batches, and what allocators keep of them.
-        self.reading_bytes = (PAGE_BYTES + READ_BYTES) * len(self.choice.needed) + 60.0 * BATCH_BYTES
+        column_bytes = SETTINGS.page_bytes + SETTINGS.buffer_bytes
+        batches = SETTINGS.held_batches * SETTINGS.batch_bytes
+        self.reading_bytes = column_bytes * len(self.choice.needed) + batches
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
         from pyarrow.lib import ArrowException
 
-        rows = max(1024, BATCH_BYTES // (8 * max(1, len(columns))))
+        rows = max(SETTINGS.fewest_rows, SETTINGS.batch_bytes // (8 * max(1, len(columns))))
         inside = [name for name in columns if name in self._inside]
         whole = inside == columns
         read = inside or self._inside[:1]  # a batch without columns does not say how many rows it has
@@ -279,7 +294,7 @@ class ParquetSource(TableFiles):
             try:
                 # Without the first two, pyarrow holds whole row groups, or the whole file.
                 with pq.ParquetFile(
-                    place.file(), pre_buffer=False, buffer_size=READ_BYTES, read_dictionary=levels
+                    place.file(), pre_buffer=False, buffer_size=SETTINGS.buffer_bytes, read_dictionary=levels
                 ) as file:
                     for batch in file.iter_batches(batch_size=rows, columns=read, use_threads=True):
                         yield batch if whole else self._completed(batch, place, columns)
