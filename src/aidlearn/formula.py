@@ -15,8 +15,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from aidlearn.data.encoding.recipe import FACTOR_KINDS, EncodedRows, Recipe
 from aidlearn.data.encoding.recipe import Column as InputColumn
+from aidlearn.data.encoding.recipe import EncodedRows, Recipe
+from aidlearn.data.encoding.rules import FACTOR_KINDS
 from aidlearn.data.opening import is_elsewhere, open_source
 from aidlearn.data.tables.conversion import collected
 from aidlearn.data.tables.in_memory import FrameColumns, is_table

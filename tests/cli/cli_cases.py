@@ -49,11 +49,12 @@ BAD = [
     ("fit lad table.csv -t label --columns x0 -o m.aid", "'label' holds texts; a regression needs numbers"),
     ("fit lad good.csv -t y --columns x0,x9 -o m.aid", "no column 'x9'"),
     ("fit lad good.csv -t y --columns x0,y -o m.aid", "is target or weight"),
-    ("fit lad good.csv -t y --columns x0,,x1 -o m.aid", "is no list of columns"),
+    ("fit lad good.csv -t y --columns x0,,x1 -o m.aid", "is not a list of columns"),
     ("fit lad good.csv -t y --weight v -o m.aid", "no column 'v' (weight)"),
     ("fit lad negative_weight.csv -t y --weight w -o m.aid", "negative"),
-    ("fit lad good.csv -t y --one-hot city -o m.aid", "no column 'city'"),
-    ("fit lad two.npy -t 0 --one-hot 1 -o m.aid", "--one-hot needs named columns"),
+    ("fit lad good.csv -t y --categorical city -o m.aid", "no column 'city'"),
+    ("fit lad good.csv -t y --one-hot city -o m.aid", "--one-hot is now called --categorical."),
+    ("fit lad two.npy -t 0 --categorical 1 -o m.aid", "--categorical needs named columns"),
     # Numbers of options
     (f"{FIT} --tol abc", "'--tol'"),
     (f"{FIT} --tol -1", "--tol must be a number >= 0, got -1.0"),
@@ -163,6 +164,6 @@ BAD = [
     ("bench svm --C 0", "--C must be a number > 0"),
     ("bench quantile --quantile 1", "--quantile must be a number > 0 and < 1"),
     ("bench svr --epsilon -1", "--epsilon must be a number >= 0"),
-    ("demo --out good.csv", "--out good.csv cannot be made"),
+    ("demo --out good.csv", "--out good.csv cannot be created"),
     ("demo --rows 5", "'--rows'"),
 ]

@@ -37,7 +37,7 @@ def files(tmp_path_factory):
         "quantile": ["quantile", csv, "-t", "y", "--columns", COLUMNS, "--quantile", "0.1,0.5,0.5"],
         "svm": ["svm", csv, "-t", "label", "--columns", COLUMNS],
         "three": ["svm", csv, "-t", "three", "--columns", COLUMNS],
-        "hot": ["lad", csv, "-t", "y", "--columns", f"{COLUMNS},city", "--one-hot", "city"],
+        "hot": ["lad", csv, "-t", "y", "--columns", f"{COLUMNS},city", "--categorical", "city"],
         "numbers": ["lad", folder / "table.npy", "-t", "3"],
         "sparse": ["lad", folder / "table.svmlight"],
     }

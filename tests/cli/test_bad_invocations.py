@@ -114,7 +114,7 @@ def test_unexpected_errors_of_libraries_are_one_line(ran, folder, monkeypatch):
     monkeypatch.setattr("aidlearn.cli.commands.fit.open_data", broken)
     done = ran("fit", "lad", "good.csv", "-t", "y", "-o", "m.aid")
     assert done.code == 1
-    assert done.err == "Error: ZeroDivisionError: first line (run with --debug to see where it comes from)\n"
+    assert done.err == "Error: ZeroDivisionError: first line (run with --debug to see the traceback)\n"
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(28, "No space left on device", "m.aid")])
@@ -196,7 +196,7 @@ def test_a_checkpoint_is_a_file_of_its_own(files, ran, tmp_path):
     fit = ["fit", "lad", "t.npy", "-t", "3", "-o", "m.aid", "--checkpoint"]
     for name, what in (("t.npy", "data"), ("m.aid", "output")):
         answer = ran(*fit, name)
-        assert (answer.code, f"is the file of the {what}" in answer.err) == (1, True)
+        assert (answer.code, f"is also the file of the {what}" in answer.err) == (1, True)
     assert ran(*fit, ".").code == 1
     assert os.listdir(tmp_path) == ["t.npy"]
 

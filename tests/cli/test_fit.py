@@ -100,8 +100,8 @@ def test_every_option_is_the_parameter_of_python(ran, files, arguments):
         assert model.classes_.tolist() == sorted(set(table[target]))
 
 
-def test_weights_and_one_hot(ran, files):
-    options = ["--columns", f"{COLUMNS},city", "--one-hot", "city", "--weight", "w", "--tol", "1e-9"]
+def test_weights_and_factors(ran, files):
+    options = ["--columns", f"{COLUMNS},city", "--categorical", "city", "--weight", "w", "--tol", "1e-9"]
     assert ran("fit", "lad", files / "table.csv", "-t", "y", *options, "-o", "m.aid").code == 0
     table = frame()
     dummies = np.column_stack([table["city"] == name for name in ("Paris", "Rome")]).astype(float)

@@ -16,7 +16,7 @@ from exact_csv import read_csv
 
 @pytest.mark.parametrize("kind", ["lad", "svm", "s3vm"])
 def test_every_format_holds_the_same_data(ran, kind):
-    X, y = generate.Recipe(kind, 300, 3, seed=5, noise=0.7, labelled=0.3).arrays()
+    X, y = generate.Generated(kind, 300, 3, seed=5, noise=0.7, labelled=0.3).arrays()
     own = ["--labelled", "0.3"] if kind == "s3vm" else []
     options = ["--rows", "300", "--cols", "3", "--seed", "5", "--noise", "0.7", *own]
     for extension in ("csv", "tsv", "parquet", "npy", "svmlight"):
@@ -44,17 +44,17 @@ def test_every_format_holds_the_same_data(ran, kind):
 
 def test_blocks_are_bounded_and_do_not_change_with_more_rows(monkeypatch):
     monkeypatch.setattr(generate, "BLOCK_NUMBERS", 100)
-    few, many = generate.Recipe("lad", 57, 4), generate.Recipe("lad", 75, 4)
+    few, many = generate.Generated("lad", 57, 4), generate.Generated("lad", 75, 4)
     assert max(len(y) for _, y in many.blocks()) == 25
     np.testing.assert_array_equal(few.arrays()[0][:50], many.arrays()[0][:50])
 
 
 def test_generated_data_have_what_they_promise():
-    X, y = generate.Recipe("lad", 20_000, 5, seed=1, noise=0.5).arrays()
+    X, y = generate.Generated("lad", 20_000, 5, seed=1, noise=0.5).arrays()
     model = LADRegressor().fit(X, y)
     assert abs(model.intercept_ - 3) < 0.05
     assert model.objective_ / len(y) == pytest.approx(0.5, rel=0.05)  # mean of |Laplace| is its scale
-    _, labels = generate.Recipe("svm", 1000, 3).arrays()
+    _, labels = generate.Generated("svm", 1000, 3).arrays()
     assert set(labels) == {-1.0, 1.0}
 
 
@@ -83,15 +83,15 @@ def test_the_table_in_words(ran):
 
 
 def test_programs_are_not_asked_beyond_their_size(monkeypatch):
-    X, y = generate.Recipe("lad", 500, 2).arrays()
+    X, y = generate.Generated("lad", 500, 2).arrays()
     slow = SimpleNamespace(name="slow", command_rows=499, fit=lambda job: pytest.fail("was asked"))
     monkeypatch.setattr("aidlearn.cli.commands.bench.programs", lambda kind: [solvers(kind)["aidlearn"], slow])
     _, outcome = compare(job("lad", X, y), everyone=False, quiet=True)
-    assert outcome.note == "not asked above 499 rows (--all)"
+    assert outcome.note == "not run above 499 rows (--all)"
 
 
 def test_a_program_that_fails_is_a_note_and_the_others_are_shown(monkeypatch):
-    X, y = generate.Recipe("svm", 500, 2).arrays()
+    X, y = generate.Generated("svm", 500, 2).arrays()
     failing = SimpleNamespace(fit=lambda job: SimpleNamespace(failed="out of memory", solution=None))
     peer = SimpleNamespace(name="failing", command_rows=10**6, fit=failing.fit)
     monkeypatch.setattr("aidlearn.cli.commands.bench.programs", lambda kind: [solvers(kind)["aidlearn"], peer])

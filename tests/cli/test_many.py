@@ -54,10 +54,10 @@ def test_cross_validation(folder, capsys):
     assert len(load_model(folder / "q.aid").alphas_) == 3
     capsys.readouterr()
     for more, words in (
-        (["--cv", "3", "--alpha", "2"], "--alpha is not for --cv"),
-        (["--cv", "3", "--checkpoint", str(folder / "x")], "--checkpoint is not for --cv"),
+        (["--cv", "3", "--alpha", "2"], "--alpha cannot be combined with --cv"),
+        (["--cv", "3", "--checkpoint", str(folder / "x")], "--checkpoint cannot be combined with --cv"),
         (["--cv", "1"], "--cv must be at least 2"),
-        (["--penalties", "3"], "--penalties is for --cv"),
+        (["--penalties", "3"], "--penalties requires --cv"),
         (["--cv", "3", "--penalties", "a"], "--penalties must be"),
     ):
         assert run([*arguments, *more]) == 1

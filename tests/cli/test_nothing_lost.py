@@ -38,7 +38,7 @@ def test_decimals_are_categories_if_they_are_said_to_be(ran):
     values = [decimal.Decimal(f"1.{k}") for k in range(3)]
     rows = table(values)
     pq.write_table(rows, "t.parquet")
-    done = ran("fit", "lad", "t.parquet", "-t", "y", "--one-hot", "when", "-o", "m.aid")
+    done = ran("fit", "lad", "t.parquet", "-t", "y", "--categorical", "when", "-o", "m.aid")
     assert done.code == 0, done
     # Another file with one of the values only: encoded as in the fit.
     last = rows.filter(pa.array([value == values[2] for value in rows["when"].to_pylist()]))
@@ -52,7 +52,7 @@ def test_decimals_are_categories_if_they_are_said_to_be(ran):
 def test_columns_that_are_no_categories_are_refused_before_the_fit(ran, kind, monkeypatch):
     pq.write_table(table(KINDS[kind]), "t.parquet")
     monkeypatch.setattr("aidlearn.LADRegressor.fit", lambda *a: pytest.fail("the fit began"))
-    done = ran("fit", "lad", "t.parquet", "-t", "y", "--one-hot", "when", "-o", "m.aid")
+    done = ran("fit", "lad", "t.parquet", "-t", "y", "--categorical", "when", "-o", "m.aid")
     assert done.code == 1
     assert "column 1 ('when') of t.parquet holds" in done.err
     assert not Path("m.aid").exists()

@@ -1,6 +1,7 @@
 """Columns of CSV files are read as the fit read them, whatever the file to be predicted looks like."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pandas as pd
 import pytest
 
 from aidlearn import LADRegressor, LinearSVC, archive, load_model, open_source, save_model
+from aidlearn.data.tables import csv as csv_files
 from aidlearn.files.models import KIND, VERSION
 from exact_csv import read_csv
 
@@ -83,20 +85,15 @@ def test_named_factors_are_texts(ran, levels):
         assert fitted.predict(frame[["x", "f"]]) == pytest.approx(expected.predict(frame[["x", "f"]]), abs=0.05)
 
 
-def test_a_text_below_the_first_rows_of_numbers(ran):
+def test_a_text_below_the_first_rows_of_numbers(ran, monkeypatch):
     """What is read at first holds numbers only: a factor is none of them."""
-    from aidlearn.data import csv_table
-
+    monkeypatch.setattr(csv_files, "SETTINGS", replace(csv_files.SETTINGS, block_bytes=8192))
     frame = pd.concat([made(["7", "8"])] * 3 + [made(["A7", "8"])], ignore_index=True)
     write(frame, "t.csv")
-    before, csv_table.BLOCK_BYTES = csv_table.BLOCK_BYTES, 8192
-    try:
-        assert ran("fit", "lad", "t.csv", "-t", "y", "--categorical", "f", "-o", "m.aid").code == 0
-        model = load_model("m.aid")
-        assert model.recipe_.factors[0].levels == ("7", "8", "A7")
-        assert np.array_equal(predicted(ran, "t.csv"), model.predict(frame[["x", "f"]]))
-    finally:
-        csv_table.BLOCK_BYTES = before
+    assert ran("fit", "lad", "t.csv", "-t", "y", "--categorical", "f", "-o", "m.aid").code == 0
+    model = load_model("m.aid")
+    assert model.recipe_.factors[0].levels == ("7", "8", "A7")
+    assert np.array_equal(predicted(ran, "t.csv"), model.predict(frame[["x", "f"]]))
 
 
 def test_truth_values_and_numbers_of_other_tables(ran):

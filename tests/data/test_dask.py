@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -195,7 +196,7 @@ def test_without_a_cluster(folder, data, frame, scheduler):
 
 def test_collections_that_do_not_fit_are_read_in_every_pass(client, folder, data, monkeypatch):
     X, y, _ = data
-    monkeypatch.setattr(backends, "KEEP_SHARE", 0.0)
+    monkeypatch.setattr(backends, "SETTINGS", replace(backends.SETTINGS, kept_share=0.0))
     source = open_source(array(folder), vector(y))
     assert not source._batches.kept
     same_bits(LADRegressor().fit(source), LADRegressor().fit(X, y))
@@ -546,7 +547,7 @@ def test_a_lost_worker_changes_no_bit(folder, data, labels):
 
 def test_no_workers_and_no_scheduler_end_a_fit(folder, data, monkeypatch):
     _, y, _ = data
-    monkeypatch.setattr(backends, "WITHOUT_WORKERS", 1.0)
+    monkeypatch.setattr(backends, "SETTINGS", replace(backends.SETTINGS, without_workers=1.0))
     with cluster(1) as workers, Client(workers) as client:
 
         def leave(record):
@@ -607,7 +608,7 @@ def test_workers_without_work_end_a_fit(monkeypatch):
         now[0] += 1000
         watch.look(3, 1)
     watch.look(3, 0)
-    now[0] += backends.IDLE - 1
+    now[0] += backends.SETTINGS.idle - 1
     watch.look(3, 0)
     now[0] += 2
     with pytest.raises(RuntimeError, match="nothing to do for 60 seconds while the fit waits"):

@@ -1,5 +1,7 @@
 """Files: bitwise the same fits as from memory, and errors that name file, row and column."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -12,6 +14,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from aidlearn import SVC, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, SemiSupervisedSVC, open_source
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.chunk import chunk_rows
+from aidlearn.data.tables import csv as csv_files
 
 N, M = 30_000, 40
 
@@ -198,7 +201,7 @@ def test_bad_numbers_are_found_wherever_they_are(tmp_path, kind, row, value):
 
 @pytest.mark.parametrize("row", [10, 8999])
 def test_texts_among_numbers_are_found(tmp_path, row, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.tables.csv.BLOCK_BYTES", 20_000)
+    monkeypatch.setattr(csv_files, "SETTINGS", replace(csv_files.SETTINGS, block_bytes=20_000))
     path = bad_table(tmp_path, "csv", row, "oops")
     match = rf"Row {row} of .*bad\.csv has the text 'oops' in column 1 \('b'\)"
     if row == 10:  # in the first rows: a column of texts
@@ -314,7 +317,7 @@ def test_large_svmlight_files_are_read_in_parts(tmp_path, monkeypatch):
 
 
 def test_line_breaks_in_cells_where_blocks_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.tables.csv.BLOCK_BYTES", 5000)
+    monkeypatch.setattr(csv_files, "SETTINGS", replace(csv_files.SETTINGS, block_bytes=5000))
     rows = "".join(f'{k % 9},{k % 7},"memo\n999,999,end"\n' for k in range(3000))
     for padding in range(12):
         (tmp_path / "t.csv").write_text("a,y,t\n" + f"1,1,{'x' * padding}\n" + rows)
@@ -365,7 +368,7 @@ def test_calls_that_mix_files_and_arrays(folder, data):
 
 
 def test_a_byte_order_mark_and_empty_lines_do_not_hide_a_bad_cell(tmp_path, monkeypatch):
-    monkeypatch.setattr("aidlearn.data.tables.csv.BLOCK_BYTES", 2000)
+    monkeypatch.setattr(csv_files, "SETTINGS", replace(csv_files.SETTINGS, block_bytes=2000))
     rows = [f"{k},{k}" for k in range(2000)]
     (tmp_path / "late.csv").write_text("a,y\n\n" + "\n".join([*rows, "", "oops,1"]))
     with pytest.raises(ValueError, match=r"Row 2000 of .* has the text 'oops' in column 0"):

@@ -10,7 +10,7 @@ from aidlearn import SVC, LADRegressor, LinearSVC, QuantileRegressor, SemiSuperv
 from aidlearn.data import Chunk, DataSource
 from aidlearn.data.passes.run import Run, Systematic
 from aidlearn.data.passes.sharing import run_together
-from aidlearn.data.rows.targets import Classes, Targets
+from aidlearn.data.rows.targets import Targets
 
 
 class Watcher:
@@ -73,7 +73,7 @@ def test_classes_that_share_passes_keep_to_the_memory_limit(tmp_path, classes, m
     X, y = classes
     np.save(tmp_path / "rows.npy", np.column_stack([X, y]))
     source = open_source(tmp_path / "rows.npy", 3, memory_limit="1GB")
-    run = Run(source, Targets(*[Classes.of_source(source).labels]))
+    run = Run(source, Targets(source.classes().labels))
     seen = []
 
     def fit(member):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns its exit code: 0 done, 1 an error, 2 stopped at a limit with a usable model."""
+    """Run a command and return its exit code: 0 done, 1 an error, 2 stopped at a limit with a usable model."""
     try:
         from aidlearn.cli.app import run
 

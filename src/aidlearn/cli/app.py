@@ -1,4 +1,4 @@
-"""The commands together, and how usage errors are told."""
+"""The program: its commands, and one line for each usage error."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ app.add_typer(generate.app, name="generate")
 app.add_typer(bench.app, name="bench")
 app.command()(demo)
 
+RENAMED = {"--one-hot": "--categorical"}
+"""Options of earlier versions, and their names now."""
+
 
 def _version(asked: bool) -> None:
     if asked:
@@ -37,7 +40,9 @@ def _version(asked: bool) -> None:
 @app.callback(invoke_without_command=True)
 def overview(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Exact quantile regression and support vector machines on large data, with a proof on every fit.
 
@@ -48,7 +53,7 @@ def overview(
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code."""
+    """Run a command and return its exit code."""
     STATE.debug, STATE.aliases = False, {}
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -59,9 +64,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        # A usage error of typer or click, whichever version: code 2 means something else here.
-        context = getattr(error, "ctx", None)
-        tell(" ".join(error.format_message().split()))
+        # A usage error of typer or of click. Their exit code 2 means here that a fit was stopped.
+        context, old = getattr(error, "ctx", None), getattr(error, "option_name", "")
+        tell(f"{old} is now called {RENAMED[old]}." if old in RENAMED else " ".join(error.format_message().split()))
         sys.stderr.write(f"Try '{context.command_path if context else 'aidlearn'} --help'.\n")
         return USER_ERROR
     return code if isinstance(code, int) else 0

@@ -24,23 +24,23 @@ NOTHING_SAVED = "Interrupted before there was anything to save; nothing was writ
 
 
 class CliError(Exception):
-    """A sentence for the user."""
+    """An error whose message is a sentence for the user."""
 
 
 @dataclass
 class State:
-    """Of the command that is running."""
+    """State of the command that is running."""
 
     debug: bool = False
     aliases: dict[str, str] = field(default_factory=dict)
-    """What paths are called in messages."""
+    """Names that stand for paths in messages."""
 
 
 STATE = State()
 
 
 def reported(function: Callable[..., int | None]) -> Callable[..., None]:
-    """A command whose result is its exit code, and whose errors are told in a line."""
+    """Wrap a command: its result becomes the exit code, its errors become one line on standard error."""
 
     @wraps(function)
     def command(*args: Any, **options: Any) -> None:
@@ -64,7 +64,7 @@ def reported(function: Callable[..., int | None]) -> Callable[..., None]:
 
 
 def _silence() -> None:
-    """Whoever read our output has enough; Python would complain when it flushes at the end."""
+    """Discard further output: the reader has closed the pipe, and Python would complain at its last flush."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -74,7 +74,7 @@ def _silence() -> None:
 
 @contextmanager
 def ignoring_closed_output() -> Iterator[None]:
-    """For words about work that is done: it stays done, and keeps its exit code, if nobody reads them."""
+    """Print about finished work: a closed pipe changes neither the result nor the exit code."""
     try:
         yield
     except BrokenPipeError:
@@ -82,7 +82,7 @@ def ignoring_closed_output() -> Iterator[None]:
 
 
 def tell(text: str, kind: str = "Error") -> None:
-    """A line on standard error."""
+    """Print a line on standard error."""
     for path, alias in STATE.aliases.items():
         text = text.replace(path, alias)
     sys.stderr.write(f"{kind}: {text}\n")
@@ -90,13 +90,13 @@ def tell(text: str, kind: str = "Error") -> None:
 
 
 def message(error: BaseException) -> str:
-    """What went wrong, in a sentence or two."""
+    """A sentence or two that say what went wrong."""
     if isinstance(error, KeyboardInterrupt):
         return NOTHING_SAVED
     if isinstance(error, CliError):
         return str(error)
     if isinstance(error, MemoryError):
-        return "There is not enough memory for this; the linear models read files in parts, kernel machines load them."
+        return "Memory is not sufficient: linear models read files in parts, kernel machines load them as a whole."
     if isinstance(error, OSError) and error.strerror:
         where = "" if error.filename is None else f" {error.filename}:"
         advice = " Nothing was written." if error.errno == errno.ENOSPC else ""
@@ -104,7 +104,7 @@ def message(error: BaseException) -> str:
     text = _first_line(error)
     if isinstance(error, (ValueError, ImportError, OSError, TypeError)) and _is_ours(error):
         return _in_options(text)
-    return f"{type(error).__name__}: {text} (run with --debug to see where it comes from)"
+    return f"{type(error).__name__}: {text} (run with --debug to see the traceback)"
 
 
 def _first_line(error: BaseException) -> str:
@@ -128,10 +128,10 @@ def option_name(parameter: str) -> str:
 
 
 def _in_options(text: str) -> str:
-    """Messages that name parameters of Python, in the words of the command line."""
+    """A message that names Python parameters, with the options of the command line in their place."""
     text = re.sub(r"^([A-Za-z]\w*) must ", lambda match: f"{option_name(match[1])} must ", text)
     text = re.sub(r"with columns=\.\.\.", "with --columns", text)
-    text = re.sub(r"^one_hot ", "--one-hot ", text)
+    text = re.sub(r"^one_hot ", "--categorical ", text)
     text = re.sub(r"^(delimiter|encoding) is for", r"--\1 is for", text)
     text = re.sub(r"\b(delimiter|encoding)=", r"--\1 ", text)
     text = re.sub(r"\bname (it|them) in categorical_features", r"name \1 in --categorical", text)
@@ -145,7 +145,7 @@ def _in_options(text: str) -> str:
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Warnings for users as one line; those for programmers are not shown."""
+    """Print warnings for users as one line; warnings for programmers are not shown."""
 
     def show(
         message: Warning | str,
@@ -160,7 +160,7 @@ def _plain_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.filterwarnings("default", category=UserWarning)
-        # Rows come as arrays whose columns were matched by name before.
+        # Columns have been matched by name before rows become arrays.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         warnings.showwarning = show
         yield
@@ -168,7 +168,7 @@ def _plain_warnings() -> Iterator[None]:
 
 @contextmanager
 def _termination_interrupts() -> Iterator[None]:
-    """SIGTERM counts as Ctrl-C, so that the best solution is saved and temporary files are removed."""
+    """Treat SIGTERM as Ctrl-C, so that the best solution is saved and temporary files are removed."""
     here = threading.current_thread() is threading.main_thread()
     if not here or signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
         yield

@@ -1,4 +1,4 @@
-"""Rows of a file in the shape of a model's features: columns by name whatever their order, encoded as in the fit."""
+"""Rows of a file as features of a model: columns are matched by name and encoded as in the fit."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aidlearn.cli.errors import CliError
-from aidlearn.cli.inputs import TextForm, header, kind_of
+from aidlearn.cli.inputs import DataFile
 
 if TYPE_CHECKING:
     from aidlearn.data.encoding.recipe import Recipe
     from aidlearn.data.tables.files import FileSource
 
 SHOWN = 8
-"""Names of missing columns in a message."""
+"""Maximum number of missing columns that a message names."""
 
 
 @dataclass(frozen=True)
 class Features:
-    """Rows of a file without a target; its columns are features of a model, all or some of them."""
+    """Rows of a file without its target. The columns are all or some of the features of a model."""
 
     source: FileSource
     n_features: int
     first: int = 0
-    """The feature that the first column is; others that the file does not have are zero."""
+    """Position of the first column among the features; features that the file lacks are zero."""
 
     @property
     def n_rows(self) -> int:
         return self.source.n_entries
 
     def blocks(self) -> Iterator[Any]:
-        """Finite rows, a chunk at a time; a cell that is none is named with its file, row and column."""
+        """Yield the rows chunk by chunk; an error names file, row and column of a cell that is not finite."""
         import numpy as np
         from scipy import sparse
 
@@ -50,41 +50,36 @@ class Features:
             yield X
 
 
-def open_features(path: Path | str, model: Any, form: TextForm) -> Features:
+def open_features(file: DataFile, model: Any) -> Features:
     """The rows of the file as features of the model."""
     training = getattr(model, "training_", None) or {}
     n = int(model.n_features_in_)
-    kind = kind_of(path)
-    if kind == "svmlight":
-        return _svmlight(path, n, training)
-    source = _npy(path, model, training) if kind == "npy" else _table(path, model, training, form)
+    if file.kind == "svmlight":
+        return _svmlight(file, n, training)
+    source = _npy(file, model, training) if file.kind == "npy" else _table(file, model, training)
     return Features(source, n)
 
 
-def _open(
-    path: Path | str, columns: list[Any] | None, recipe: Recipe | None = None, form: TextForm | None = None
-) -> FileSource:
+def _open(file: DataFile, columns: list[Any] | None, recipe: Recipe | None = None) -> FileSource:
     from aidlearn.data.opening import open_rows
 
-    form = form or TextForm()
-    return open_rows(path, columns, recipe, delimiter=form.delimiter, encoding=form.encoding)
+    return open_rows(file.path, columns, recipe, delimiter=file.delimiter, encoding=file.encoding)
 
 
-def _table(path: Path | str, model: Any, training: dict[str, Any], form: TextForm) -> FileSource:
-    present = header(path, form)
+def _table(file: DataFile, model: Any, training: dict[str, Any]) -> FileSource:
     names = getattr(model, "feature_names_in_", None)
-    if not present:
-        return _open(path, None, form=form)  # says what is wrong with the file
+    if not file.names:
+        return _open(file, None)  # raises the error that describes the file
     recipe = _recipe(model, training)
     if names is None:
-        return _open(path, [present[k] for k in _positions(path, model, training, len(present))], recipe, form)
+        return _open(file, [file.names[k] for k in _positions(file, model, training, len(file.names))], recipe)
     needed = [str(name) for name in names] if recipe is None else [column.name for column in recipe.columns]
-    _refuse_missing(path, [name for name in needed if name not in present])
-    return _open(path, needed, recipe, form)
+    _refuse_missing(file, [name for name in needed if name not in file.names])
+    return _open(file, needed, recipe)
 
 
 def _recipe(model: Any, training: dict[str, Any]) -> Recipe | None:
-    """How the columns of tables become those of the model; models of older versions say it in the facts of training."""
+    """The recipe of the model; files of earlier versions hold it among the facts of training."""
     from aidlearn.data.encoding.recipe import Column, Recipe, level_text
 
     if hasattr(model, "recipe_"):
@@ -99,40 +94,42 @@ def _recipe(model: Any, training: dict[str, Any]) -> Recipe | None:
     return Recipe(tuple(columns))
 
 
-def _refuse_missing(path: Path | str, missing: list[str]) -> None:
+def _refuse_missing(file: DataFile, missing: list[str]) -> None:
     if missing:
         listed = ", ".join(map(repr, missing[:SHOWN])) + (
             f" and {len(missing) - SHOWN} more" if missing[SHOWN:] else ""
         )
-        raise CliError(f"{path} lacks columns that the model was fitted to: {listed}.")
+        raise CliError(f"{file.path} lacks columns that the model was fitted to: {listed}.")
 
 
-def _npy(path: Path | str, model: Any, training: dict[str, Any]) -> FileSource:
+def _npy(file: DataFile, model: Any, training: dict[str, Any]) -> FileSource:
     from aidlearn.data.tables.npy import NpyFile
 
-    shape = NpyFile(Path(path)).shape
+    shape = NpyFile(Path(file.path)).shape
     if len(shape) != 2:
-        return _open(path, None)  # says what is wrong
-    return _open(path, _positions(path, model, training, shape[1]))
+        return _open(file, None)  # raises the error that describes the file
+    return _open(file, _positions(file, model, training, shape[1]))
 
 
-def _positions(path: Path | str, model: Any, training: dict[str, Any], width: int) -> list[int]:
-    """Which columns are the features: all, or those of the fit if the target is in the file as it was there."""
+def _positions(file: DataFile, model: Any, training: dict[str, Any], width: int) -> list[int]:
+    """Positions of the features: all columns, or those of the fit if the file has the target as well."""
     n = int(model.n_features_in_)
     if width == n:
         return list(range(n))
     if training.get("width") == width:
         return [int(column) for column in training["columns"]]
     with_target = f", or {training['width']} with the target" if training.get("width") else ""
-    raise CliError(f"{path} has {width} columns; the model was fitted to {n}{with_target}.")
+    raise CliError(f"{file.path} has {width} columns; the model was fitted to {n}{with_target}.")
 
 
-def _svmlight(path: Path | str, n: int, training: dict[str, Any]) -> Features:
-    """Sparse text does not say how wide it is: rows are widened to the model's, indices begin as in the fit."""
-    source = _open(path, None)
+def _svmlight(file: DataFile, n: int, training: dict[str, Any]) -> Features:
+    """Rows of sparse text, widened to the features of the model; indices begin at 0 or 1 as in the fit."""
+    source = _open(file, None)
     smallest, largest = int(source.names[0]), int(source.names[-1])
     columns = training.get("columns") or []
     base = int(columns[0]) if columns and columns[0] in ("0", "1") else smallest
     if smallest < base or largest - base + 1 > n:
-        raise CliError(f"{path} has indices {smallest} to {largest}; the model was fitted to {base} to {base + n - 1}.")
+        raise CliError(
+            f"{file.path} has indices {smallest} to {largest}; the model was fitted to {base} to {base + n - 1}."
+        )
     return Features(source, n, smallest - base)

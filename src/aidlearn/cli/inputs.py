@@ -10,65 +10,97 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aidlearn.cli.errors import STATE, CliError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aidlearn.data.encoding.rules import Rules
     from aidlearn.data.tables.files import FileSource
     from aidlearn.formula import Terms
 
 STDIN = "-"
 PATIENCE = 0.2
-"""Seconds of waiting for standard input at a time."""
+"""Seconds between two looks at standard input, so that a signal is noticed."""
 MISSING_LABELS = ("", "na", "n/a", "nan", "null", "none")
-"""Texts of a target that say that a row has no label, in any case of letters."""
+"""Texts in the target, in lower case, that mark a row without a label."""
 
 
 MARKS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
-"""Names of separators that a shell makes hard to type."""
+"""Names of delimiters that are hard to type in a shell."""
 
 
 @dataclass(frozen=True)
-class TextForm:
-    """How the text of a CSV file is read, where that was said."""
+class DataFile:
+    """DATA of a command, and how its text is read where the options say so. Its header is read once."""
 
+    path: Path | str
     delimiter: str | None = None
     encoding: str | None = None
 
-    @classmethod
-    def of(cls, delimiter: str | None, encoding: str | None) -> TextForm:
-        """From options."""
-        return cls(None if delimiter is None else MARKS.get(delimiter.lower(), delimiter), encoding)
+    @cached_property
+    def kind(self) -> str | None:
+        """Format of the file: npy, parquet, csv or svmlight."""
+        from aidlearn.data.encoding.places import find_places
+
+        try:
+            return find_places(self.path)[0].kind
+        except (ValueError, OSError):
+            return None
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the columns; empty if the file has none or cannot be read (opening it raises the error)."""
+        from aidlearn.data.opening import column_names
+
+        try:
+            return column_names(self.path, self.delimiter, self.encoding)
+        except Exception:
+            return []
+
+    def column(self, text: str | None) -> str | int | None:
+        """A column by name, or by number if no column has that name."""
+        if text is None or text in self.names:
+            return text
+        try:
+            return int(text)
+        except ValueError:
+            return text
+
+    def name_of(self, text: str) -> str:
+        """The name of a column that was given by name or number."""
+        column, names = self.column(text), self.names
+        return names[column] if isinstance(column, int) and -len(names) <= column < len(names) else text
 
 
 @dataclass(frozen=True)
-class Columns:
-    """What the columns of DATA are, as the options say it."""
+class ColumnOptions:
+    """The columns of DATA as the options describe them."""
 
     target: str | None = None
     chosen: str | None = None
     weight: str | None = None
-    one_hot: str | None = None
     categorical: str | None = None
     numeric: str | None = None
-    missing: str = "error"
     terms: Terms | None = None
-    """Of a formula, in place of the options."""
-    text: TextForm = TextForm()
+    """Terms of a formula, which replaces the options."""
 
 
 @contextmanager
-def data_file(data: str) -> Iterator[Path | str]:
-    """DATA as a path, pattern or address; "-" is CSV on standard input, kept in a temporary file while it is needed."""
+def data_file(data: str, delimiter: str | None = None, encoding: str | None = None) -> Iterator[DataFile]:
+    """DATA as a path, pattern or address; "-" is CSV on standard input, kept in a temporary file meanwhile."""
+    delimiter = None if delimiter is None else MARKS.get(delimiter.lower(), delimiter)
     if data != STDIN:
         from aidlearn.data.encoding.places import find_places
 
         if not os.path.exists(data):
             find_places(data)
-        yield Path(data) if os.path.exists(data) else data
+        yield DataFile(Path(data) if os.path.exists(data) else data, delimiter, encoding)
         return
     with tempfile.TemporaryDirectory(prefix="aidlearn-") as folder:
         path = Path(folder) / "stdin.csv"
@@ -78,11 +110,11 @@ def data_file(data: str) -> Iterator[Path | str]:
                 file.write(block)
         if path.stat().st_size == 0:
             raise CliError("Standard input is empty; CSV with a header line is expected there.")
-        yield path
+        yield DataFile(path, delimiter, encoding)
 
 
 def _stdin_blocks() -> Iterator[bytes]:
-    """Standard input as it comes. Waiting ends now and then: a signal just before it would not be noticed otherwise."""
+    """Yield standard input as it arrives. Waiting is interrupted regularly, or a signal could go unnoticed."""
     given: Any = sys.stdin.buffer
     try:
         waitable = [given.fileno()] if os.name == "posix" else []
@@ -98,104 +130,70 @@ def _stdin_blocks() -> Iterator[bytes]:
 
 
 def split_names(text: str | None) -> list[str]:
-    """Names separated by commas; a name with a comma is quoted as in CSV."""
+    """Split names at commas; a name that contains a comma is quoted as in CSV."""
     if text is None:
         return []
     names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
     if not all(names):
-        raise CliError(f"{text!r} is no list of columns: names or numbers are separated by commas.")
+        raise CliError(f"{text!r} is not a list of columns: separate names or numbers by commas.")
     return names
 
 
 def open_data(
-    path: Path | str,
-    columns: Columns,
+    file: DataFile,
+    columns: ColumnOptions,
+    rules: Rules,
     jobs: int,
-    memory_limit: str | None = None,
+    *,
     needs_target: bool = True,
-    unlabelled: bool = False,
+    intercept: bool = True,
+    memory_limit: str | None = None,
 ) -> FileSource:
-    """The file as a source for ``fit``, with its target; of a model that knows rows without a label if need be."""
-    from aidlearn.data.opening import open_by_rules, told_rules
+    """The file as a source for ``fit``, encoded by the rules of a model with or without an intercept."""
+    from aidlearn.data.opening import open_by_rules
     from aidlearn.data.tables.files import FileSource
 
-    text = columns.text
-    target = _column(path, columns.target, text)
-    if target is None and needs_target and kind_of(path) != "svmlight":
-        names = header(path, text)
+    target = file.column(columns.target)
+    if target is None and needs_target and file.kind != "svmlight":
+        names = file.names
         listed = f" Its columns are {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}." if names else ""
-        raise CliError(f"Name the column of the target in {path} with --target.{listed}")
-    chosen: list[Any] | None = [_column(path, name, text) for name in split_names(columns.chosen)] or None
+        raise CliError(f"Name the column of the target in {file.path} with --target.{listed}")
+    chosen: list[Any] | None = [file.column(name) for name in split_names(columns.chosen)] or None
     if columns.terms is not None:
         target, chosen = columns.terms.target, columns.terms.columns
-    numeric = [_named(path, name, text) for name in split_names(columns.numeric)]
+    numeric = [file.name_of(name) for name in split_names(columns.numeric)]
     source = open_by_rules(
-        path,
+        file.path,
         target,
         chosen,
-        told_rules(missing=columns.missing, one_hot=_factors(path, columns), numeric=numeric, unlabelled=unlabelled),
-        weight=_column(path, columns.weight, text),
-        delimiter=text.delimiter,
-        encoding=text.encoding,
+        replace(rules, also=_factors(file, columns), numeric=numeric),
+        weight=file.column(columns.weight),
+        delimiter=file.delimiter,
+        encoding=file.encoding,
         memory_limit=memory_limit,
         n_jobs=jobs,
+        intercept=intercept,
     )
-    if str(path) in STATE.aliases and source.recipe is not None:
-        source.recipe = {**source.recipe, "path": STDIN}
+    if str(file.path) in STATE.aliases and source.origin is not None:
+        source.origin = {**source.origin, "path": STDIN}
     assert isinstance(source, FileSource)
     return source
 
 
-def _factors(path: Path | str, columns: Columns) -> dict[str, str | None]:
+def _factors(file: DataFile, columns: ColumnOptions) -> dict[str, str | None]:
     """Columns named as factors, each with the reference level that follows an equals sign."""
     factors: dict[str, str | None] = {} if columns.terms is None else dict(columns.terms.factors)
-    for text in [*split_names(columns.one_hot), *split_names(columns.categorical)]:
+    for text in split_names(columns.categorical):
         name, equals, level = text.partition("=")
-        whole = not equals or text in header(path, columns.text)
-        factors[_named(path, text if whole else name, columns.text)] = None if whole else level
+        whole = not equals or text in file.names
+        factors[file.name_of(text if whole else name)] = None if whole else level
     return factors
 
 
-def kind_of(path: Path | str) -> str | None:
-    """Format of a file: npy, parquet, csv or svmlight."""
-    from aidlearn.data.encoding.places import find_places
-
-    try:
-        return find_places(path)[0].kind
-    except (ValueError, OSError):
-        return None
-
-
-def header(path: Path | str, form: TextForm = TextForm()) -> list[str]:
-    """Names of the columns of a table; none where the file has no names or cannot be read (opening it says why)."""
-    from aidlearn.data.opening import column_names
-
-    try:
-        return column_names(path, form.delimiter, form.encoding)
-    except Exception:
-        return []
-
-
-def _column(path: Path | str, text: str | None, form: TextForm) -> str | int | None:
-    """A column by name; a number is one where no column is called so."""
-    if text is None or text in header(path, form):
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        return text
-
-
-def _named(path: Path | str, text: str, form: TextForm) -> str:
-    """A column by its name, if it was given by number."""
-    column, names = _column(path, text, form), header(path, form)
-    return names[column] if isinstance(column, int) and -len(names) <= column < len(names) else text
-
-
 def load_rows(source: FileSource) -> tuple[Any, Any, Any]:
-    """All rows in memory, for machines that need them: X, the target as it is stored, and weights.
+    """Load all rows for a kernel machine: X, the target as stored, and the weights.
 
-    Cells that are not finite are refused with the name of their row and column.
+    An error names row and column of a cell that is not finite.
     """
     import numpy as np
     from scipy import sparse
@@ -221,7 +219,7 @@ def load_rows(source: FileSource) -> tuple[Any, Any, Any]:
 
 @dataclass(frozen=True)
 class Labels:
-    """Classes of a semi-supervised file: the number of each row's class, -1 where it has none."""
+    """Classes of a semi-supervised file, and the class number of each row, -1 without a label."""
 
     codes: Any
     classes: Any
@@ -232,9 +230,9 @@ class Labels:
 
 
 def semi_supervised_labels(target: Any, where: str) -> Labels:
-    """Which rows have a label.
+    """Find the labels of a semi-supervised file.
 
-    Empty cells (and NA, NaN, null) have none. In a file without such cells -1 marks rows without a label,
+    Rows with an empty target (or NA, NaN, null) have none. In a file without such cells -1 marks rows without a label,
     scikit-learn's convention; in a file with them -1 is a class like any other.
     """
     import numpy as np
@@ -264,11 +262,11 @@ def _is_missing(value: Any) -> bool:
     return value is None or value != value or (isinstance(value, str) and value.strip().lower() in MISSING_LABELS)
 
 
-def class_weights(text: str | None, source_target: Any) -> Any:
-    """``balanced``, or factors such as ``yes=2,no=1``, with labels of the target's type."""
+def class_weights(text: str | None, labels: NDArray[Any]) -> str | dict[Any, float] | None:
+    """``balanced``, or factors such as ``yes=2,no=1``, with keys of the type of the class labels."""
     if text is None or text == "balanced":
         return text
-    is_text = getattr(source_target, "dtype", None) is not None and source_target.dtype.kind in "OUS"
+    is_text = labels.dtype.kind in "OUS"
     factors: dict[Any, float] = {}
     for part in next(csv.reader(io.StringIO(text)), []):
         label, _, factor = part.rpartition("=")

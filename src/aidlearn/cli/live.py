@@ -1,4 +1,4 @@
-"""What a fit shows while it runs: a live display on a terminal, lines elsewhere, or nothing.
+"""Progress of a fit: a live display on a terminal, lines elsewhere, or nothing.
 
 A display is a callback of the estimator. It also carries Ctrl-C: the fit that is running ends with the best it has,
 and the fits still to come end after their first iteration, so that the model is complete.
@@ -97,7 +97,7 @@ def _bar(bar: Bar, width: int) -> Table:
 
 @contextmanager
 def watching(title: str, tol: float, n_fits: int = 1, quiet: bool = False) -> Iterator[Display]:
-    """A display for the terminal, and Ctrl-C with a memory."""
+    """Show progress, and let Ctrl-C end the running fit and those that follow."""
     screen = console(error=True)
     if quiet:
         display = Display(title, tol, n_fits)
@@ -111,7 +111,7 @@ def watching(title: str, tol: float, n_fits: int = 1, quiet: bool = False) -> It
 
 @contextmanager
 def opening(name: str, quiet: bool) -> Iterator[None]:
-    """While a file is looked at: text has to be read once to know its rows."""
+    """Show that a file is being opened: text is read once to count its rows."""
     screen = console(error=True)
     if quiet or not screen.is_terminal or screen.is_dumb_terminal:
         yield
@@ -122,7 +122,7 @@ def opening(name: str, quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def _stopping(display: Display) -> Iterator[None]:
-    """Ctrl-C ends the fit that runs, and those that follow at once; so does SIGTERM."""
+    """Let Ctrl-C and SIGTERM end the running fit, and those that follow after their first iteration."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Model and checkpoint files as commands are given them."""
+"""Model and checkpoint files that commands read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def kind_of_file(path: str) -> str | None:
-    """What an archive says it is ("aidlearn model", "aidlearn checkpoint"), None for any other file."""
+    """Kind of an archive ("aidlearn model" or "aidlearn checkpoint"); None for any other file."""
     try:
         with zipfile.ZipFile(path) as archive:
             kind = json.loads(archive.read("meta.json")).get("kind")
@@ -25,8 +25,8 @@ def kind_of_file(path: str) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def open_model(path: str, advice: str = "") -> Any:
-    """A model that was saved; a checkpoint is refused by its name."""
+def open_model(path: str) -> Any:
+    """Load a model; an error says how to finish a checkpoint."""
     from aidlearn import load_model
 
     if not os.path.exists(path):
@@ -41,7 +41,7 @@ def open_model(path: str, advice: str = "") -> Any:
 def checkpoint_files(path: str) -> list[Path]:
     """The files of a checkpoint: one, or those of several models (``run.ckpt.batch``, ``run.ckpt.0``, ...).
 
-    A file may be gone or damaged where the one before is still there.
+    A file may be missing or damaged while its predecessor is still there.
     """
     from aidlearn.engine.checkpoint import PREVIOUS, one_before
 
@@ -57,7 +57,7 @@ def checkpoint_files(path: str) -> list[Path]:
 
 
 def read_checkpoints(files: list[Path]) -> list[Found]:
-    """What is in the files of a checkpoint; of one that is damaged or lost, what is in the one before."""
+    """Read the files of a checkpoint; a damaged or missing file is replaced by its predecessor."""
     from aidlearn.engine.checkpoint import read_newest
 
     return [found for path in files if (found := read_newest(path)) is not None]

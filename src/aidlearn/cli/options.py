@@ -1,4 +1,4 @@
-"""Options that several commands have, each described once."""
+"""Options that several commands share, each described once."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _remember(debug: bool) -> bool:
 Data = Annotated[str, typer.Argument(metavar="DATA", show_default=False, help="A file, or - for CSV on stdin.")]
 Debug = Annotated[bool, typer.Option("--debug", callback=_remember, is_eager=True, help="Show tracebacks of errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print neither progress nor result.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the random numbers.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print neither progress nor the result.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random numbers.")]
 ModelOutput = Annotated[
     str, typer.Option("-o", "--output", metavar="MODEL", show_default=False, help="File of the model; overwritten.")
 ]
@@ -36,29 +36,31 @@ Delimiter = Annotated[
     typer.Option(
         "--delimiter",
         show_default=False,
-        help="Between the cells of CSV, where it is not recognised: a character, or tab, space, pipe.",
+        help="Delimiter of CSV cells if it is not recognised: a character, or tab, space, pipe.",
     ),
 ]
 Encoding = Annotated[
     str | None,
-    typer.Option("--encoding", show_default=False, help="Of CSV, where it is not recognised, as in latin-1 or utf-16."),
+    typer.Option(
+        "--encoding", show_default=False, help="Encoding of CSV text if it is not recognised, as in latin-1 or utf-16."
+    ),
 ]
 MaxIter = Annotated[int | None, typer.Option("--max-iter", show_default=False, help="Limit on iterations.")]
 
 
 Described = tuple[Any, Any]
-"""An option: its type with a description, and its default."""
+"""An option as its annotated type and its default."""
 
 
 def option(kind: Any, default: Any, *names: str, help: str, complete: tuple[str, ...] = ()) -> Described:
-    """An option from its parts; ``complete`` are values that a shell may complete."""
+    """Describe an option; ``complete`` lists values for shell completion."""
     completion: Callable[[], list[str]] | None = (lambda: list(complete)) if complete else None
     described = typer.Option(*names, help=help, autocompletion=completion, show_default=default is not None)
     return Annotated[kind, described], default
 
 
 def with_options(function: Callable[..., Any], options: dict[str, Described]) -> Callable[..., Any]:
-    """The function with a signature made of options: what typer reads."""
+    """Give a function the signature that its options make; typer reads it."""
     parameters = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for name, (kind, default) in options.items()

@@ -1,4 +1,4 @@
-"""What commands write: files that are looked at before the work begins, and JSON."""
+"""Outputs of commands: paths that are checked before the work begins, and JSON."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ DATA_EXTENSIONS = (".csv", ".tsv", ".parquet", ".pq", ".npy", ".svm", ".svmlight
 
 
 def check_output(path: str, what: str, extensions: Collection[str] = (), inputs: Collection[str] = ()) -> Path:
-    """The path, links resolved, if a file can be written there.
+    """Check that a file can be written, and return its path with links resolved.
 
-    ``extensions`` are those it may have; without them it is a model, which may have any but those of data.
+    ``extensions`` lists the extensions allowed; without it the file is a model, which may not have one of data.
     """
     given = Path(path)
     if not given.name:
-        raise CliError(f"-o {path} is no name of a file for the {what}.")
+        raise CliError(f"-o {path} is not a file name for the {what}.")
     resolved = Path(os.path.realpath(path))
     if resolved.is_dir():
         raise CliError(f"-o {path} is a folder; name a file for the {what}.")
@@ -51,7 +51,7 @@ def check_output(path: str, what: str, extensions: Collection[str] = (), inputs:
 
 
 def json_value(value: Any) -> Any:
-    """What JSON can hold: NumPy values as plain ones, numbers that are not finite as null."""
+    """Convert a value for JSON: NumPy values become plain ones, numbers that are not finite become null."""
     if isinstance(value, Mapping):
         return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -66,5 +66,5 @@ def json_value(value: Any) -> Any:
 
 
 def write_json(value: Any) -> None:
-    """The answer of a command with --json."""
+    """Print the result of a command with --json."""
     sys.stdout.write(json.dumps(json_value(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n")

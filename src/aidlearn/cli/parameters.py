@@ -15,11 +15,11 @@ from aidlearn.estimators.declared import Declared, declared
 from aidlearn.estimators.registry import Model
 
 MOST_IN_RANGE = 100_000
-"""Numbers that a range may hold."""
+"""Maximum length of a range of quantiles."""
 
 
 def _quantile(text: str) -> dict[str, Any]:
-    """A number, several of them, or ranges ``first:last:step`` (the last included)."""
+    """Parse numbers and ranges ``first:last:step`` (including the last), separated by commas."""
     values: list[float] = []
     for part in text.split(","):
         try:
@@ -38,7 +38,7 @@ def _quantile(text: str) -> dict[str, Any]:
         n = (last - first) / step * (1 + 1e-12) + 1e-9
         if n >= MOST_IN_RANGE:
             raise CliError(f"--quantile {part} has more than {MOST_IN_RANGE} numbers.")
-        # Of 0.01:0.99:0.01 the third is 0.03, not 0.01 + 2 * 0.01.
+        # The third number of 0.01:0.99:0.01 is 0.03, not 0.01 + 2 * 0.01.
         values += [round(first + k * step, 12) for k in range(int(n) + 1)]
     return {"quantile": values[0] if len(values) == 1 and ":" not in text else values}
 
@@ -70,14 +70,14 @@ def _kernel(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Asked:
-    """How the command line asks for a parameter whose value is no plain number, truth value or name."""
+    """The option of a parameter whose value is not simply a number, a truth value or a name."""
 
     kind: Any
     default: Any
     sets: Callable[[Any], dict[str, Any]] | None = None
-    """The parameters that a value sets; by default the parameter to the value."""
+    """Maps the option's value to parameters; by default the parameter is set to the value."""
     flag: str = ""
-    """Names of the option, separated by spaces; by default the name of the parameter."""
+    """Names of the option, separated by spaces; by default that of the parameter."""
 
 
 ASKED = {
@@ -86,7 +86,7 @@ ASKED = {
     ),
     "balance": Asked(str | None, None),
     "checkpoint": Asked(str | None, None),
-    # Set when the data are open: its labels have the type of the target.
+    # Set once the data are open, because its keys have the type of the target.
     "class_weight": Asked(str | None, None, lambda text: {}),
     "fit_intercept": Asked(bool, False, lambda without: {"fit_intercept": not without}, "--no-intercept"),
     "gamma": Asked(str, "scale", _gamma),
@@ -107,12 +107,12 @@ OF_ALL_MODELS: dict[str, Described] = {
 
 
 def options_of(model: Model) -> dict[str, Declared]:
-    """The parameters that the command of a model offers, beyond those of all models."""
+    """Parameters of a model that its command offers in addition to those of all models."""
     return {name: known for name, known in declared(model.parameters) if known.declaration.help}
 
 
 def described(name: str, known: Declared) -> Described:
-    """A parameter as an option for typer: its type with a description, and the default."""
+    """The option that sets a parameter."""
     asked = ASKED.get(name, Asked(type(known.default), known.default))
     choices = known.declaration.choices
     default = known.default if asked.default is None else asked.default
@@ -121,7 +121,7 @@ def described(name: str, known: Declared) -> Described:
 
 
 def parameters_from(model: Model, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of the estimator from what was given on the command line."""
+    """Parameters of the estimator from the options that were given."""
     found = {name: given[name] for name in OF_ALL_MODELS if given[name] is not None}
     for name in options_of(model):
         value = given[name]

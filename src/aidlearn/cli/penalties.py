@@ -10,25 +10,25 @@ from aidlearn.cli.parameters import options_of, parameters_from
 from aidlearn.estimators.registry import CROSS_VALIDATED, Model
 
 CV_OPTIONS = {
-    "cv": option(int | None, None, "--cv", help="Choose the penalty by cross-validation with so many folds."),
+    "cv": option(int | None, None, "--cv", help="Choose the penalty by cross-validation with this number of folds."),
     "penalties": option(
-        str | None, None, "--penalties", help="With --cv: how many penalties, or which, as in 0.01,0.1,1."
+        str | None, None, "--penalties", help="With --cv: the number of penalties, or their values as in 0.01,0.1,1."
     ),
 }
-"""Of models whose penalty can be chosen."""
+"""Options of models whose penalty can be chosen by cross-validation."""
 VALUES = {"LinearSVCCV": ("Cs", "C"), "QuantileRegressorCV": ("alphas", "alpha")}
-"""Parameter that holds the penalties, and the one that they are values of."""
+"""Parameter that lists the penalties, and the parameter whose values they are."""
 NOT_OFFERED = ("se", "clusters", "memory_limit")
 
 
 def cross_validated(model: Model, options: dict[str, Any], defaults: dict[str, Any]) -> tuple[Model, Any]:
-    """The declaration and the estimator that ``--cv`` asks for; options that it does not know are refused."""
+    """The cross-validated model and its estimator; options that do not apply to it are refused."""
     chosen = CROSS_VALIDATED[model.cross_validated]
     known = options_of(chosen).keys() - {"checkpoint"}
     own = [name for name in options_of(model) if name not in known]
     for name in (*own, *NOT_OFFERED):
         if name in options and options[name] != defaults.get(name):
-            raise CliError(f"{option_name(name)} is not for --cv: leave it out.")
+            raise CliError(f"{option_name(name)} cannot be combined with --cv: leave it out.")
     given = {**options, "checkpoint": None}
     parameters = parameters_from(chosen, given)
     parameters["cv"] = options["cv"]
@@ -48,7 +48,7 @@ def _penalties(text: str) -> Any:
 
 
 def chosen_rows(model: Any) -> list[tuple[str, str]]:
-    """Which penalty a model has chosen, and by what."""
+    """Lines about the penalty that cross-validation chose."""
     if type(model).__name__ not in VALUES:
         return []
     import numpy as np

@@ -1,4 +1,4 @@
-"""A fit from the command line: watch it, save the model, say what was proven. Shared by fit, resume and demo."""
+"""A fit from the command line: show progress, save the model, print the certificate. Used by fit, resume and demo."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from aidlearn.cli.words import console, count, duration, enclosing, enclosing_al
 from aidlearn.estimators.registry import model_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from aidlearn.data.tables.files import FileSource
 
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Where a command writes the model, and what it prints."""
+    """Path of the model that a command writes, and what it prints."""
 
     model: str
     json: bool = False
@@ -34,8 +36,7 @@ class OutputOptions:
 
 
 def training_facts(source: FileSource, shown: str) -> dict[str, Any]:
-    """What predictions from another file need to know, beyond the model: which columns became its features."""
-    recipe = source.recipe or {}
+    """Facts about the data that are saved with a model, such as the columns that became its features."""
     choice = getattr(source, "choice", None)
     return {
         "data": shown,
@@ -43,46 +44,37 @@ def training_facts(source: FileSource, shown: str) -> dict[str, Any]:
         "target": getattr(source, "target_name", None),
         "columns": list(source.names) if choice is None else list(choice.columns),
         "dropped": source.n_dropped,
-        "weight": recipe.get("weight"),
+        "weight": (source.origin or {}).get("weight"),
         "width": _width(source),
     }
 
 
 def _width(source: FileSource) -> int | None:
-    """Columns of an .npy file, target and weight included."""
+    """Number of columns of an .npy file, including target and weight."""
     from aidlearn.data.tables.npy import NpyFile, NpySource
 
     return int(NpyFile(source.path).shape[1]) if isinstance(source, NpySource) else None
 
 
-def count_fits(model: Any, source: FileSource) -> int:
-    """Fits inside a model of these data: of each quantile, of each of several classes, or of each pair of them.
+def count_fits(model: Any, classes: NDArray[Any] | None) -> int:
+    """Number of fits inside a model: one per quantile, per class of several, or per pair of classes.
 
-    Classes that no file can hold are refused here: a model of them could not be saved.
+    ``classes`` is None if the fit will refuse the target, with its own message. Classes that a model file cannot hold
+    are refused here.
     """
     from aidlearn.files.models import check_can_be_saved
 
     declared = model_of(model)
     assert declared is not None
-    classes = _classes(source) if declared.classifies else []
-    check_can_be_saved(model, classes=classes)
-    return len(declared.fit_names(model, classes))
-
-
-def _classes(source: FileSource) -> list[Any]:
-    """The classes of the target; none if the fit will refuse them, with its own message."""
-    from aidlearn.data.rows.targets import Classes
-
-    try:
-        return list(Classes.of_source(source).labels.tolist())
-    except ValueError:
-        return []
+    labels: list[Any] = [] if classes is None else classes.tolist()
+    check_can_be_saved(model, classes=labels)
+    return len(declared.fit_names(model, labels))
 
 
 def fit_and_save(
     model: Any, fit: Callable[[], Any], training: dict[str, Any], output: OutputOptions, title: str, n_fits: int
 ) -> int:
-    """Fit with a display, write the model (its path has been checked), tell the result; returns the exit code."""
+    """Fit with a display, write the model to its checked path, print the result and return the exit code."""
     from aidlearn.files.models import check_can_be_saved
 
     check_can_be_saved(model, training)
@@ -115,7 +107,7 @@ def _statistics(training: dict[str, Any]) -> dict[str, Any]:
 
 
 def _save(model: Any, path: str, training: dict[str, Any]) -> None:
-    """Write the model; where that fails after all (a full disk, a folder that is gone) it is kept elsewhere."""
+    """Write the model; if that fails (a full disk, a folder that was removed), keep it in a temporary file."""
     from aidlearn import save_model
 
     try:
@@ -138,7 +130,7 @@ def exit_code(model: Any) -> int:
 
 
 def summary(model: Any) -> dict[str, Any]:
-    """What was fitted and proven, for JSON: of several fits the totals, and each of them."""
+    """Model and certificate for JSON: totals, and each fit."""
     from aidlearn.estimators.fits import fits_of
 
     fits = fits_of(model)
@@ -173,7 +165,7 @@ def summary(model: Any) -> dict[str, Any]:
 
 
 def tell_fit(model: Any, title: str, seconds: float, output: str) -> None:
-    """The result on standard output."""
+    """Print the result on standard output."""
     from aidlearn.estimators.fits import fits_of
 
     screen = console()
@@ -185,7 +177,7 @@ def tell_fit(model: Any, title: str, seconds: float, output: str) -> None:
 
 
 def factor_rows(model: Any) -> list[tuple[str, Any]]:
-    """Which columns are factors, and what was left out."""
+    """Lines about factors and rows that were left out."""
     from aidlearn.estimators.fits import factor_words
 
     words, dropped = factor_words(model), getattr(model, "n_dropped_", 0)
@@ -199,7 +191,7 @@ def iterations(fits: list[Any]) -> str:
 
 
 def certificate_rows(model: Any) -> list[tuple[str, Any]]:
-    """What is proven: of one fit in words, of several as a table."""
+    """Lines about the certificate: words for one fit, a table for several."""
     from aidlearn.estimators.fits import fits_of
 
     fits = fits_of(model)

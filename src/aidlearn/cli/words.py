@@ -1,4 +1,4 @@
-"""Consoles and tables of the command line; numbers as people read them come from :mod:`aidlearn.words`."""
+"""Consoles and tables of the command line; numbers are formatted by :mod:`aidlearn.words`."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ __all__ = [
 ]
 
 PIPE_WIDTH = 120
-"""Of lines that go to a file or a pipe."""
+"""Width of lines that are written to a file or a pipe."""
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError  # handled for all output in one place
+        raise BrokenPipeError  # handled by ``reported`` for all output
 
 
 def console(error: bool = False) -> Console:
@@ -52,7 +52,7 @@ def console(error: bool = False) -> Console:
 
 
 def facts(rows: list[tuple[str, Any]]) -> Table:
-    """Names and what they are, aligned."""
+    """Names and values in two aligned columns."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")

@@ -23,23 +23,23 @@ STDOUT = "-"
 
 
 class Writer(ABC):
-    """Columns of one length at a time, in the order of ``names``."""
+    """Writes blocks of rows, as columns of equal length in the order of ``names``."""
 
     def __init__(self, file: BinaryIO, names: Sequence[str], n_rows: int) -> None:
         self.file, self.names, self.n_rows = file, list(names), n_rows
 
     @abstractmethod
     def write(self, columns: Sequence[NDArray[Any]]) -> None:
-        """The next rows."""
+        """Write the next rows."""
 
     def close(self) -> None:  # noqa: B027  # most formats end with their last row
-        """What comes after the last row."""
+        """Write what follows the last row."""
 
 
 class CsvWriter(Writer):
     """Text with a header; numbers keep all their digits. A missing value (NaN, None) is an empty cell.
 
-    The header comes with the first rows: what cannot be computed leaves nothing on standard output.
+    The header is written with the first rows, so that a failed prediction leaves standard output empty.
     """
 
     delimiter = ","
@@ -108,7 +108,7 @@ class ParquetWriter(Writer):
 
 
 class NpyWriter(Writer):
-    """One array: of one dimension if there is one column, else a row per row."""
+    """One array: one-dimensional for a single column, else two-dimensional."""
 
     def __init__(self, file: BinaryIO, names: Sequence[str], n_rows: int) -> None:
         super().__init__(file, names, n_rows)
@@ -148,7 +148,7 @@ def _cell(value: Any) -> Any:
 
 
 def check_table(output: str, what: str, formats: dict[str, type[Writer]], inputs: Sequence[str] = ()) -> None:
-    """Refuse what cannot be written before anything is computed."""
+    """Check the path of a table before anything is computed."""
     if output == STDOUT:
         return
     path = check_output(output, what, tuple(formats), inputs)
@@ -160,7 +160,7 @@ def check_table(output: str, what: str, formats: dict[str, type[Writer]], inputs
 def table_writer(
     output: str, names: Sequence[str], n_rows: int, formats: dict[str, type[Writer]] = FORMATS
 ) -> Iterator[Writer]:
-    """A writer of a file that is whole or not there, or of CSV on standard output."""
+    """Writer of a file that is either complete or absent, or of CSV on standard output."""
     if output == STDOUT:
         on_screen = CsvWriter(sys.stdout.buffer, names, n_rows)
         yield on_screen

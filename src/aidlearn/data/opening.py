@@ -11,7 +11,8 @@ import numpy as np
 
 from aidlearn.data.dask.source import DaskSource
 from aidlearn.data.encoding.places import EXTENSIONS, find_places, is_path, is_paths
-from aidlearn.data.encoding.recipe import FROM_DTYPE, Recipe, Rules
+from aidlearn.data.encoding.recipe import Recipe
+from aidlearn.data.encoding.rules import FROM_DTYPE, Rules
 from aidlearn.data.rows.arrays import is_dask
 from aidlearn.data.rows.memory import check_limit, parse_bytes
 from aidlearn.data.rows.source import DataSource
@@ -91,7 +92,7 @@ def open_source(
     >>> source.n_entries, source.n_attributes, bool(model.gap_ <= 1e-4)
     (5000, 2, True)
     """
-    rules = told_rules(categorical_features, missing, one_hot, numeric)
+    rules = rules_from(categorical_features, missing, one_hot, numeric)
     return open_by_rules(
         path,
         target,
@@ -105,18 +106,17 @@ def open_source(
     )
 
 
-def told_rules(
+def rules_from(
     categorical_features: Any = FROM_DTYPE,
     missing: str = "error",
     one_hot: str | Sequence[Any] | Mapping[Any, Any] = (),
     numeric: Sequence[Any] = (),
-    unlabelled: bool = False,
 ) -> Rules:
-    """What :func:`open_source` is told about columns, and whether rows without a target have no label."""
+    """The rules that arguments of :func:`open_source` amount to."""
     also = (
         one_hot if isinstance(one_hot, Mapping) else dict.fromkeys([one_hot] if isinstance(one_hot, str) else one_hot)
     )
-    rules = Rules(categorical_features, missing, also=also, numeric=list(numeric), unlabelled=unlabelled)
+    rules = Rules(categorical_features, missing, also=also, numeric=list(numeric))
     rules.check()
     return rules
 
@@ -132,8 +132,9 @@ def open_by_rules(
     encoding: str | None = None,
     memory_limit: float | str | None = None,
     n_jobs: int | None = None,
+    intercept: bool = True,
 ) -> DataSource:
-    """The same as :func:`open_source`, by rules."""
+    """Open data as :func:`open_source` does, encoded by rules for a model with or without an intercept."""
     if is_dask(path):
         if memory_limit is not None:
             raise ValueError("memory_limit is for files: limit the memory of Dask's workers.")
@@ -144,9 +145,9 @@ def open_by_rules(
                 f"The {name} of a file is one of its columns, by name or number, got {type(value).__name__}."
             )
     text = {"delimiter": delimiter, "encoding": encoding}
-    source = _with_rules(_open(path, target, columns, weight, n_jobs, text, by_rules(rules)), rules)
+    source = _with_rules(_open(path, target, columns, weight, n_jobs, text, by_rules(rules)), rules, intercept)
     if not is_stream(path):
-        source.recipe = _recipe(path, target, columns, weight, rules, text)
+        source.origin = _origin(path, target, columns, weight, rules, text)
     if hasattr(source, "warn_of_codes"):  # CSV
         source.warn_of_codes(rules)
     if memory_limit is not None:
@@ -171,15 +172,15 @@ def open_rows(
     return source.following(recipe) if isinstance(source, TableFiles) else source
 
 
-def _with_rules(source: FileSource, rules: Rules) -> FileSource:
-    """The source with its factors, as a model with an intercept would have them."""
+def _with_rules(source: FileSource, rules: Rules, intercept: bool) -> FileSource:
+    """The source with its factors, as a model with or without an intercept has them."""
     choice = getattr(source, "choice", None)
     if choice is None:
         if rules.also or rules.numeric:
             raise ValueError(
                 f"one_hot needs named columns, which {source.row_name(0).partition(' of ')[2]} does not have."
             )
-        encoded = source.encoded(rules, True)
+        encoded = source.encoded(rules, intercept)
     else:
         for what, names in (("one_hot", rules.also), ("numeric", rules.numeric)):
             for name in names:
@@ -187,12 +188,12 @@ def _with_rules(source: FileSource, rules: Rules) -> FileSource:
         from aidlearn.data.tables.parquet import TableFiles
 
         assert isinstance(source, TableFiles)
-        encoded = source.opened_with(rules).encoded(Rules(), True)
+        encoded = source.opened_with(rules).encoded(Rules(), intercept)
     assert isinstance(encoded, FileSource)
     return encoded
 
 
-def _recipe(
+def _origin(
     path: Any, target: Any, columns: Any, weight: Any, rules: Rules, text: dict[str, Any]
 ) -> dict[str, Any] | None:
     """Arguments that open the same data again, from any folder; None where words cannot say them."""
@@ -237,7 +238,7 @@ def column_names(path: Any, delimiter: str | None = None, encoding: str | None =
     kind = places[0].kind
     if kind not in ("parquet", "csv"):
         return []
-    from aidlearn.data.tables.parquet import Partitions
+    from aidlearn.data.tables.parquet import FolderKeys
 
     if kind == "parquet":
         import pyarrow.parquet as pq
@@ -253,7 +254,7 @@ def column_names(path: Any, delimiter: str | None = None, encoding: str | None =
         with places[0].stream() as stream:
             lines = stream.read(1 << 18).decode(dialect.encoding, errors="replace").lstrip("\ufeff").splitlines()
         inside = next(csv.reader(lines, delimiter=dialect.delimiter), [])
-    return inside + [field.name for field in Partitions(places).fields(inside)]
+    return inside + [field.name for field in FolderKeys(places).fields(inside)]
 
 
 def _open(

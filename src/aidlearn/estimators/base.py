@@ -14,7 +14,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from aidlearn.data.encoding.recipe import FROM_DTYPE, EncodedRows, Recipe, Rules
+from aidlearn.data.encoding.recipe import EncodedRows, Recipe
+from aidlearn.data.encoding.rules import FROM_DTYPE, Rules
 from aidlearn.data.opening import is_elsewhere, open_source
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import is_dask

@@ -1,4 +1,4 @@
-"""``aidlearn bench KIND``: generated data, one thread, next to scikit-learn and what else is installed."""
+"""``aidlearn bench KIND``: compare with scikit-learn and other installed programs on generated data, in one thread."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from aidlearn.cli.commands.generate import Cols, Recipe, Rows
+from aidlearn.cli.commands.generate import Cols, Generated, Rows
 from aidlearn.cli.errors import CliError, reported
-from aidlearn.cli.options import Debug, Json, Quiet, Seed
+from aidlearn.cli.options import Debug, Described, Json, Quiet, Seed, option, with_options
 from aidlearn.cli.outputs import write_json
 from aidlearn.cli.words import aligned, console, count, gap_text
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Compare with scikit-learn on generated data.", rich_markup_mode=None)
 
 Tol = Annotated[
-    float, typer.Option("--tol", min=0, help="Certified gap of aidlearn; the others have their own meaning.")
+    float,
+    typer.Option("--tol", min=0, help="Certified gap of aidlearn; other programs define their tolerance differently."),
 ]
-LossWeight = Annotated[float, typer.Option("--C", help="Weight of the losses.")]
-All = Annotated[bool, typer.Option("--all", help="Ask every program, whatever the number of rows.")]
+All = Annotated[bool, typer.Option("--all", help="Run every program, whatever the number of rows.")]
 
 
 @dataclass
 class Outcome:
-    """What a program did; the objective is the judge's, the gap is proven by the program itself."""
+    """Result of a program; the objective is recomputed, the gap is proven by the program itself."""
 
     name: str
     cpu: float = math.nan
@@ -41,7 +41,7 @@ class Outcome:
 
 
 def job(kind: str, X: Any, y: Any, tol: float = 1e-4, **settings: float) -> Job:
-    """A fit in this process."""
+    """The problem that all programs solve."""
     from aidlearn.bench.judge import Data
     from aidlearn.bench.solvers import Job
 
@@ -49,19 +49,19 @@ def job(kind: str, X: Any, y: Any, tol: float = 1e-4, **settings: float) -> Job:
 
 
 def programs(kind: str) -> list[Solver]:
-    """Ours, and the others that are installed here and meant for a quick look."""
+    """aidlearn and the other installed programs that are quick enough for this command."""
     from aidlearn.bench.peers import solvers
 
     return [s for s in solvers(kind).values() if s.missing() is None]
 
 
 def compare(job: Job, everyone: bool, quiet: bool) -> list[Outcome]:
-    """Run all programs on the same data, ours first."""
+    """Run all programs on the same data, aidlearn first."""
     out = []
     for program in programs(job.problem):
         most = program.command_rows
         if len(job.data.y) > most and not everyone:
-            out.append(Outcome(program.name, note=f"not asked above {count(most)} rows (--all)"))
+            out.append(Outcome(program.name, note=f"not run above {count(most)} rows (--all)"))
             continue
         out.append(_run(program, job, quiet))
     return out
@@ -90,7 +90,7 @@ def _run(program: Solver, job: Job, quiet: bool) -> Outcome:
 
 
 def table(outcomes: list[Outcome]) -> Table:
-    """CPU seconds, objectives and how far they are above the best."""
+    """Table of CPU seconds, objectives, and their excess over the best."""
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     made.add_column("  program", no_wrap=True)
     for name in ("CPU s", "of ours", "objective", "above the best", "proven gap"):
@@ -113,116 +113,79 @@ def table(outcomes: list[Outcome]) -> Table:
 
 
 def _excess(objective: float, best: float) -> float:
-    """How far above the best, relative to it; what rounding can do is nothing."""
+    """Relative excess over the best objective; differences of rounding count as none."""
     excess = objective / best - 1 if best else 0.0
     return excess if excess > 1e-12 else 0.0
 
 
 def _bench(
-    kind: str, settings: dict[str, float], tol: float, recipe: Recipe, everyone: bool, json: bool, quiet: bool
+    kind: str, settings: dict[str, float], tol: float, data: Generated, everyone: bool, json: bool, quiet: bool
 ) -> None:
     for name, value in settings.items():
         low_enough = value < (1 if name == "quantile" else math.inf)
         if not (value > 0 or (name == "epsilon" and value == 0)) or not low_enough:
             bounds = {"C": "> 0", "epsilon": ">= 0", "quantile": "> 0 and < 1"}[name]
             raise CliError(f"--{name} must be a number {bounds}, got {value}.")
-    if recipe.rows < 400:
-        raise CliError(f"--rows must be at least 400 for times that mean something, got {recipe.rows}.")
-    outcomes = compare(job(kind, *recipe.arrays(), tol, **settings), everyone, quiet or json)
+    if data.rows < 400:
+        raise CliError(f"--rows must be at least 400 for times that mean something, got {data.rows}.")
+    outcomes = compare(job(kind, *data.arrays(), tol, **settings), everyone, quiet or json)
     if json:
         results = [vars(outcome) for outcome in outcomes]
-        write_json({"problem": kind, "rows": recipe.rows, "cols": recipe.cols, "seed": recipe.seed, "results": results})
+        write_json({"problem": kind, "rows": data.rows, "cols": data.cols, "seed": data.seed, "results": results})
     elif not quiet:
         screen = console()
-        screen.print(
-            Text(f"{kind}: {count(recipe.rows)} rows x {count(recipe.cols)} columns, one thread", style="bold")
-        )
+        screen.print(Text(f"{kind}: {count(data.rows)} rows x {count(data.cols)} columns, one thread", style="bold"))
         screen.print(table(outcomes))
 
 
-@app.command()
-@reported
-def lad(
-    rows: Rows = 10_000,
-    cols: Cols = 10,
-    tol: Tol = 1e-6,
-    everyone: All = False,
-    seed: Seed = 0,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
-    """Least absolute deviation."""
-    _bench("lad", {}, tol, Recipe("lad", rows, cols, seed), everyone, json, quiet)
+@dataclass(frozen=True)
+class BenchProblem:
+    """A problem of the benchmark: its data and its options."""
+
+    kind: str
+    help: str
+    data: str
+    """Kind of the generated data."""
+    rows: int
+    cols: int
+    tol: float
+    settings: tuple[str, ...] = ()
+    noise: float = 1.0
 
 
-@app.command()
-@reported
-def quantile(
-    rows: Rows = 10_000,
-    cols: Cols = 10,
-    quantile: Annotated[float, typer.Option("--quantile", help="Between 0 and 1.")] = 0.9,
-    tol: Tol = 1e-6,
-    everyone: All = False,
-    seed: Seed = 0,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
-    """Quantile regression."""
-    _bench("quantile", {"quantile": quantile}, tol, Recipe("lad", rows, cols, seed), everyone, json, quiet)
+SETTINGS = {
+    "C": option(float, 1.0, "--C", help="Weight of the losses."),
+    "epsilon": option(float, 0.1, "--epsilon", help="Half width of the tube."),
+    "quantile": option(float, 0.9, "--quantile", help="Quantile, between 0 and 1."),
+}
+"""Options that are parameters of a problem."""
+PROBLEMS = (
+    BenchProblem("lad", "Least absolute deviation.", "lad", 10_000, 10, 1e-6),
+    BenchProblem("quantile", "Quantile regression.", "lad", 10_000, 10, 1e-6, ("quantile",)),
+    BenchProblem("svm", "Linear support vector machine.", "svm", 20_000, 20, 1e-4, ("C",), 0.5),
+    BenchProblem("svr", "Linear support vector regression.", "lad", 10_000, 10, 1e-4, ("C", "epsilon")),
+    BenchProblem("kernel-svm", "Support vector machine with the rbf kernel.", "svm", 10_000, 20, 1e-4, ("C",), 0.5),
+)
 
 
-@app.command()
-@reported
-def svm(
-    rows: Rows = 20_000,
-    cols: Cols = 20,
-    C: LossWeight = 1.0,
-    tol: Tol = 1e-4,
-    everyone: All = False,
-    seed: Seed = 0,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
-    """Linear support vector machine."""
-    _bench("svm", {"C": C}, tol, Recipe("svm", rows, cols, seed, noise=0.5), everyone, json, quiet)
+def add_command(problem: BenchProblem) -> None:
+    """Add the subcommand of a problem."""
+
+    def command(**given: Any) -> None:
+        data = Generated(problem.data, given["rows"], given["cols"], given["seed"], problem.noise)
+        settings = {name: given[name] for name in problem.settings}
+        _bench(problem.kind, settings, given["tol"], data, given["everyone"], given["json"], given["quiet"])
+
+    command.__name__, command.__doc__ = problem.kind.replace("-", "_"), problem.help
+    options: dict[str, Described] = {"rows": (Rows, problem.rows), "cols": (Cols, problem.cols)}
+    options |= {name: SETTINGS[name] for name in problem.settings}
+    options |= {"tol": (Tol, problem.tol), "everyone": (All, False), "seed": (Seed, 0)}
+    options |= {"json": (Json, False), "quiet": (Quiet, False), "debug": (Debug, False)}
+    app.command(problem.kind)(with_options(reported(command), options))
 
 
-@app.command()
-@reported
-def svr(
-    rows: Rows = 10_000,
-    cols: Cols = 10,
-    C: LossWeight = 1.0,
-    epsilon: Annotated[float, typer.Option("--epsilon", help="Half width of the tube.")] = 0.1,
-    tol: Tol = 1e-4,
-    everyone: All = False,
-    seed: Seed = 0,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
-    """Linear support vector regression."""
-    _bench("svr", {"C": C, "epsilon": epsilon}, tol, Recipe("lad", rows, cols, seed), everyone, json, quiet)
-
-
-@app.command("kernel-svm")
-@reported
-def kernel_svm(
-    rows: Rows = 10_000,
-    cols: Cols = 20,
-    C: LossWeight = 1.0,
-    tol: Tol = 1e-4,
-    everyone: All = False,
-    seed: Seed = 0,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
-    """Support vector machine with the rbf kernel."""
-    _bench("kernel-svm", {"C": C}, tol, Recipe("svm", rows, cols, seed, noise=0.5), everyone, json, quiet)
+for _problem in PROBLEMS:
+    add_command(_problem)
 
 
 @app.callback(invoke_without_command=True)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aidlearn.cli.errors import CliError, reported
-from aidlearn.cli.inputs import TextForm, data_file
+from aidlearn.cli.inputs import data_file
 from aidlearn.cli.live import opening
 from aidlearn.cli.models import open_model
 from aidlearn.cli.options import Data, Debug, Delimiter, Encoding, Jobs, Json, Quiet, Seed
@@ -23,21 +23,26 @@ if TYPE_CHECKING:
 
 KINDS = ("exponential", "multinomial", "cluster")
 LINEAR = ("LADRegressor", "QuantileRegressor", "LinearSVC", "LinearSVR")
-"""Models that have replicates."""
+"""Estimators that the bootstrap supports."""
 
 
 @reported
 def bootstrap(
-    model: Annotated[str, typer.Argument(metavar="MODEL", show_default=False, help="A linear model of these rows.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", show_default=False, help="A linear model fitted to these rows.")
+    ],
     data: Data,
-    replicates: Annotated[int, typer.Option("-n", "--replicates", help="How many.")] = 200,
+    replicates: Annotated[int, typer.Option("-n", "--replicates", help="Number of replicates.")] = 200,
     kind: Annotated[
-        str, typer.Option("--kind", help=f"Weights: {', '.join(KINDS)}.", autocompletion=lambda: list(KINDS))
+        str,
+        typer.Option(
+            "--kind", help=f"Distribution of the weights: {', '.join(KINDS)}.", autocompletion=lambda: list(KINDS)
+        ),
     ] = "exponential",
     clusters: Annotated[
         str | None, typer.Option("--clusters", show_default=False, help="Column of clusters, for --kind cluster.")
     ] = None,
-    alpha: Annotated[float, typer.Option("--alpha", help="Intervals have the confidence 1 - alpha.")] = 0.05,
+    alpha: Annotated[float, typer.Option("--alpha", help="One minus the confidence level of the intervals.")] = 0.05,
     output: Annotated[
         str | None,
         typer.Option(
@@ -45,7 +50,7 @@ def bootstrap(
             "--output",
             metavar="OUT",
             show_default=False,
-            help="Table of all replicates, a row for each: .csv, .tsv, .parquet or .npy.",
+            help="Table with one row per replicate: .csv, .tsv, .parquet or .npy.",
         ),
     ] = None,
     delimiter: Delimiter = None,
@@ -56,13 +61,15 @@ def bootstrap(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Fit a model again with random weights of the rows, every replicate to a certified gap."""
+    """Fit a model again with random weights of the rows; every replicate has a certified gap."""
     if output is not None:
         check_table(output, "table of replicates", FORMATS, [data, model])
     if kind not in KINDS:
         raise CliError(f"--kind must be one of {', '.join(KINDS)}, got {kind!r}.")
     if (kind == "cluster") != (clusters is not None):
-        raise CliError("--kind cluster needs --clusters, the column with the cluster of each row, and only it.")
+        raise CliError(
+            "--kind cluster requires --clusters, the column with the cluster of each row; other kinds take none."
+        )
     if not 0 < alpha < 1:
         raise CliError(f"--alpha must be between 0 and 1, got {alpha}.")
     if replicates < 2:
@@ -72,26 +79,26 @@ def bootstrap(
         raise CliError(f"bootstrap is for linear models with a fixed penalty; {model} is a {type(fitted).__name__}.")
     training = getattr(fitted, "training_", None) or {}
     if "columns" not in training:
-        raise CliError(f"{model} does not say which columns it was fitted to: use aidlearn.bootstrap from Python.")
+        raise CliError(f"{model} does not record the columns of its data: use aidlearn.bootstrap from Python.")
     fitted.n_jobs = jobs
     started = time.monotonic()
-    with data_file(data) as path:
+    with data_file(data, delimiter, encoding) as file:
         from aidlearn import bootstrap as replicated
         from aidlearn import open_source
 
         with opening(data, quiet or json):
-            text, recipe = TextForm.of(delimiter, encoding), getattr(fitted, "recipe_", None)
+            recipe = getattr(fitted, "recipe_", None)
             truths = [] if recipe is None else [column for column in recipe.columns if column.kind == "boolean"]
             source = open_source(
-                path,
+                file.path,
                 training["target"],
                 training["columns"],
                 weight=training.get("weight"),
                 missing=fitted.missing,
                 one_hot={} if recipe is None else recipe.references,
                 numeric=[column.name for column in truths if column.levels is None],
-                delimiter=text.delimiter,
-                encoding=text.encoding,
+                delimiter=file.delimiter,
+                encoding=file.encoding,
                 n_jobs=jobs,
             )
         column = int(clusters) if clusters is not None and clusters.isdigit() and not source.named else clusters
@@ -103,7 +110,7 @@ def bootstrap(
 
 
 def _columns(found: Bootstrap) -> tuple[list[str], Any]:
-    """Names and values of all coefficients of all fits, a row for each replicate."""
+    """Names and values of all coefficients, one row per replicate."""
     import numpy as np
 
     if found.coefficients.ndim == 2:

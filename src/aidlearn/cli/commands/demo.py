@@ -1,4 +1,4 @@
-"""``aidlearn demo``: the main job on generated data, in a minute or two."""
+"""``aidlearn demo``: a tour on generated data that takes a minute or two."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from rich.text import Text
 
 from aidlearn.cli.commands import bench, generate
 from aidlearn.cli.errors import CliError, reported
-from aidlearn.cli.inputs import Columns, open_data
+from aidlearn.cli.inputs import ColumnOptions, DataFile, open_data
 from aidlearn.cli.options import Debug
 from aidlearn.cli.run import OutputOptions, fit_and_save, training_facts
 from aidlearn.cli.words import console, count, duration
 
 ROWS, COLUMNS = 400_000, 20
 FEW_ROWS = 5000
-"""Where a solver of the whole linear program can follow."""
+"""Rows that solvers of the whole linear program can handle."""
 
 
 @reported
 def demo(
-    out: Annotated[str, typer.Option("--out", help="Folder of what is written; it is made.")] = "aidlearn-demo",
+    out: Annotated[str, typer.Option("--out", help="Folder for the files written; it is created.")] = "aidlearn-demo",
     rows: Annotated[int, typer.Option("--rows", min=1000, help="Rows of the generated files.")] = ROWS,
     debug: Debug = False,
 ) -> None:
@@ -35,11 +35,11 @@ def demo(
     for kind, name, tol in (("lad", "LADRegressor", 1e-6), ("svm", "LinearSVC", 1e-4)):
         data, model = folder / f"{kind}{extension}", folder / f"{kind}.aid"
         _heading(f"{kind}: generate {count(rows)} rows x {COLUMNS} columns, fit them, write the report")
-        generate.write(generate.Recipe(kind, rows, COLUMNS, noise=1.0 if kind == "lad" else 0.5), str(data), False)
+        generate.write(generate.Generated(kind, rows, COLUMNS, noise=1.0 if kind == "lad" else 0.5), str(data), False)
         _fit(name, data, tol, model)
     _heading("The same problems against scikit-learn, one thread, on sizes it can handle")
     for kind, few in (("lad", FEW_ROWS), ("svm", 2 * FEW_ROWS)):
-        X, y = generate.Recipe(kind, few, COLUMNS // 2, noise=1.0 if kind == "lad" else 0.5).arrays()
+        X, y = generate.Generated(kind, few, COLUMNS // 2, noise=1.0 if kind == "lad" else 0.5).arrays()
         console().print(Text(f"{kind}: {count(few)} rows x {COLUMNS // 2} columns", style="dim"))
         settings = {} if kind == "lad" else {"C": 1.0}
         console().print(bench.table(bench.compare(bench.job(kind, X, y, 1e-6, **settings), False, False)))
@@ -58,7 +58,7 @@ def _folder(out: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CliError(f"--out {out} cannot be made: {error.strerror}.") from None
+        raise CliError(f"--out {out} cannot be created: {error.strerror}.") from None
     return folder
 
 
@@ -68,9 +68,10 @@ def _heading(text: str) -> None:
 
 def _fit(name: str, data: Path, tol: float, model: Path) -> None:
     import aidlearn
+    from aidlearn.data.encoding.rules import Rules
 
     target = "y" if data.suffix == ".parquet" else str(COLUMNS)
-    source = open_data(data, Columns(target), jobs=-1)
+    source = open_data(DataFile(data), ColumnOptions(target), Rules(), jobs=-1)
     estimator: Any = getattr(aidlearn, name)(tol=tol, n_jobs=-1)
     title = f"{name} of {data.name}"
     facts = training_facts(source, str(data))

@@ -1,4 +1,4 @@
-"""``aidlearn fit MODEL-KIND DATA``: one subcommand per estimator, each with its own options only."""
+"""``aidlearn fit MODEL-KIND DATA``: one subcommand per estimator, each with the options that apply to it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from aidlearn.cli.commands.statistics import (
 )
 from aidlearn.cli.errors import CliError, option_name, reported, tell
 from aidlearn.cli.inputs import (
-    Columns,
-    TextForm,
+    ColumnOptions,
     class_weights,
     data_file,
     load_rows,
@@ -38,6 +37,9 @@ from aidlearn.cli.words import count
 from aidlearn.estimators.registry import MODELS, Model
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aidlearn.data.rows.targets import Classes
     from aidlearn.data.tables.files import FileSource
 
 app = typer.Typer(help="Fit a model to a file and save it.", rich_markup_mode=None)
@@ -47,34 +49,33 @@ REQUIRED = Parameter.empty
 DATA_OPTIONS = {
     "data": (Data, REQUIRED),
     "target": option(str | None, None, "--target", "-t", help="Column of the target: a name or a number from 0."),
-    "columns": option(str | None, None, "--columns", help="Columns of X, as in a,b,c; by default all others."),
+    "columns": option(
+        str | None, None, "--columns", help="Columns of X, as in a,b,c; by default all but target and weight."
+    ),
     "weight": option(str | None, None, "--weight", help="Column of sample weights."),
     "categorical": option(
         str | None,
         None,
         "--categorical",
-        help="Further factors beside texts, as in city,month=5 (5 is the reference level).",
+        help="Columns that are factors in addition to texts, as in city,month=5 (reference level 5).",
     ),
-    "numeric": option(str | None, None, "--numeric", help="Columns that are numbers, whatever they look like."),
+    "numeric": option(str | None, None, "--numeric", help="Columns to read as numbers, whatever they look like."),
     "formula": option(
         str | None, None, "--formula", help="Target and columns at once, as in 'delay ~ distance + C(month)'."
     ),
-    "one_hot": option(str | None, None, "--one-hot", help="The same as --categorical."),
     "delimiter": (Delimiter, None),
     "encoding": (Encoding, None),
     "output": (ModelOutput, REQUIRED),
 }
 READING_OPTIONS = {
-    "memory_limit": option(
-        str | None, None, "--memory-limit", help="Refuse data for which a fit needs more, as in 2GB or 500MB."
-    ),
+    "memory_limit": option(str | None, None, "--memory-limit", help="Maximum memory of the fit, as in 2GB or 500MB."),
 }
-"""Of models that read files in parts."""
+"""Options of models that read files in parts."""
 OUTPUT_OPTIONS = {"json": (Json, False), "quiet": (Quiet, False), "debug": (Debug, False)}
 
 
 def estimator_from(model: Model, options: dict[str, Any]) -> Any:
-    """The estimator with its options, checked before the data are touched."""
+    """Create the estimator and check its parameters before the data are read."""
     from aidlearn.estimators.parameters import check_parameters
 
     estimator = model.estimator(**parameters_from(model, options))
@@ -82,54 +83,37 @@ def estimator_from(model: Model, options: dict[str, Any]) -> Any:
     return estimator
 
 
-def _columns(estimator: Any, options: dict[str, Any]) -> Columns:
-    """What the columns are, by options or by a formula, which also says whether there is an intercept."""
-    formula, text = options["formula"], TextForm.of(options["delimiter"], options["encoding"])
+def _columns(estimator: Any, options: dict[str, Any]) -> ColumnOptions:
+    """The columns, from options or from a formula, which also determines whether there is an intercept."""
+    formula = options["formula"]
     if formula is None:
-        return Columns(
-            options["target"],
-            options["columns"],
-            options["weight"],
-            options["one_hot"],
-            options["categorical"],
-            options["numeric"],
-            estimator.missing,
-            text=text,
-        )
-    for name in ("target", "columns", "one_hot", "categorical"):
+        names = ("target", "columns", "weight", "categorical", "numeric")
+        return ColumnOptions(*(options[name] for name in names))
+    for name in ("target", "columns", "categorical"):
         if options[name] is not None:
-            raise CliError(f"--formula says what the columns are: leave {option_name(name)} out.")
+            raise CliError(f"--formula names the columns: leave {option_name(name)} out.")
     from aidlearn.formula import simple_terms
 
     terms = simple_terms(formula)
     if terms is None:
         raise CliError(
-            f"--formula {formula!r} says more than a list of columns and C(): a model file holds no transformations. "
+            f"--formula {formula!r} is more than a list of columns and C(): a model file holds no transformations. "
             "Make columns of them, or fit it from Python with aidlearn.formula.fit."
         )
     if "fit_intercept" in estimator.get_params():
         estimator.set_params(fit_intercept=terms.intercept)
     elif not terms.intercept:
         raise CliError(f"{type(estimator).__name__} always has an intercept: leave '- 1' out of the formula.")
-    return Columns(
-        terms.target, None, options["weight"], None, None, options["numeric"], estimator.missing, terms, text
-    )
-
-
-def rules_of(estimator: Any) -> Any:
-    """What the estimator is told about columns of tables."""
-    from aidlearn.data.encoding.recipe import Rules
-
-    return Rules(estimator.categorical_features, estimator.missing, estimator.unknown)
+    return ColumnOptions(terms.target, None, options["weight"], None, options["numeric"], terms)
 
 
 def _check_checkpoint(options: dict[str, Any]) -> None:
-    """A checkpoint is a file of its own."""
+    """Refuse a checkpoint that is also the data or the model."""
     if options.get("checkpoint") is None:
         return
     for what in ("data", "output"):
         if os.path.realpath(options["checkpoint"]) == os.path.realpath(options[what]):
-            raise CliError(f"--checkpoint {options['checkpoint']} is the file of the {what}; give it one of its own.")
+            raise CliError(f"--checkpoint {options['checkpoint']} is also the file of the {what}: choose another one.")
 
 
 @dataclass(frozen=True)
@@ -139,10 +123,12 @@ class PreparedFit:
     run: Callable[[], Any]
     n_fits: int
     notes: str = ""
-    """What to say about the labels."""
+    """Words about the labels, for the title."""
 
 
 def _run(model: Model, options: dict[str, Any]) -> int:
+    from aidlearn.data.encoding.rules import Rules
+
     output = OutputOptions(options["output"], options["json"], options["quiet"])
     check_output(output.model, "model", inputs=[options["data"]])
     _check_checkpoint(options)
@@ -151,23 +137,25 @@ def _run(model: Model, options: dict[str, Any]) -> int:
         model, estimator = cross_validated(model, options, _defaults(model))
     else:
         if options.get("penalties") is not None:
-            raise CliError("--penalties is for --cv.")
+            raise CliError("--penalties requires --cv.")
         estimator = estimator_from(model, options)
-    with data_file(options["data"]) as path:
+    with data_file(options["data"], options["delimiter"], options["encoding"]) as file:
         columns = _columns(estimator, options)
         shown = "standard input" if options["data"] == "-" else options["data"]
         with opening(shown, output.quiet):
-            limit = None if model.in_memory else options["memory_limit"]
-            opened = open_data(
-                path, columns, options["n_jobs"], limit, model.needs_target, unlabelled=model.unlabelled_rows
+            source = open_data(
+                file,
+                columns,
+                Rules(missing=estimator.missing, unknown=estimator.unknown, unlabelled=model.unlabelled_rows),
+                options["n_jobs"],
+                needs_target=model.needs_target,
+                intercept=estimator.fit_intercept,
+                memory_limit=None if model.in_memory else options["memory_limit"],
             )
-            source: Any = opened.encoded(rules_of(estimator), estimator.fit_intercept)
             facts = training_facts(source, shown)
             facts |= {"formula": options["formula"]} if options["formula"] else {}
-            if "class_weight" in options:
-                estimator.class_weight = class_weights(options["class_weight"], next(iter(source.targets())))
-            prepare = prepare_in_memory if model.in_memory else _prepare_from_file
-            prepared = prepare(model, estimator, source, facts)
+            prepare = prepare_in_memory if model.in_memory else prepare_from_file
+            prepared = prepare(model, estimator, source, facts, options.get("class_weight"))
         rows = f"{count(source.n_entries)} rows x {count(source.n_attributes)} columns"
         title = f"{model.name} of {Path(shown).name}: {rows}{prepared.notes}"
         _tell_factors(source, output)
@@ -180,7 +168,7 @@ def _run(model: Model, options: dict[str, Any]) -> int:
 
 
 def _tell_factors(source: FileSource, output: OutputOptions) -> None:
-    """Which columns are factors, in one line: nobody was asked."""
+    """Print one line that names the factors, which may have been recognised by type."""
     if source.encoding is not None and not (output.quiet or output.json):
         words = [f"{factor.name}: {count(len(factor.levels or ()))} levels" for factor in source.encoding.factors]
         tell(", ".join(words), "Factors")
@@ -188,24 +176,45 @@ def _tell_factors(source: FileSource, output: OutputOptions) -> None:
         tell(f"{count(source.n_dropped)} rows with missing cells are left out", "Missing")
 
 
-def _prepare_from_file(model: Model, estimator: Any, source: FileSource, facts: dict[str, Any]) -> PreparedFit:
-    return PreparedFit(lambda: estimator.fit(source), count_fits(estimator, source))
+def _labels(model: Model, find: Callable[[], Classes]) -> NDArray[Any] | None:
+    """The classes of the target; None if there are none, or the fit will refuse them with its own message."""
+    try:
+        return find().labels if model.classifies else None
+    except ValueError:
+        return None
 
 
-def prepare_in_memory(model: Model, estimator: Any, source: FileSource, facts: dict[str, Any]) -> PreparedFit:
+def _count_fits(estimator: Any, labels: NDArray[Any] | None, class_weight: str | None) -> int:
+    if class_weight is not None and labels is not None:
+        estimator.class_weight = class_weights(class_weight, labels)
+    return count_fits(estimator, labels)
+
+
+def prepare_from_file(
+    model: Model, estimator: Any, source: FileSource, facts: dict[str, Any], class_weight: str | None = None
+) -> PreparedFit:
+    """A fit that reads its rows from the file in every pass."""
+    n_fits = _count_fits(estimator, _labels(model, source.classes), class_weight)
+    return PreparedFit(lambda: estimator.fit(source), n_fits)
+
+
+def prepare_in_memory(
+    model: Model, estimator: Any, source: FileSource, facts: dict[str, Any], class_weight: str | None = None
+) -> PreparedFit:
     """A fit of rows in memory that keeps the names of their columns."""
     import numpy as np
 
+    from aidlearn.data.rows.targets import Classes, check_labels
     from aidlearn.files.models import check_can_be_saved
 
     X, target, weight = load_rows(source)
-    estimator.rows_from = source.recipe
+    estimator.rows_from = source.origin
     if source.encoding is not None:
         from aidlearn.data.encoding.recipe import EncodedRows
 
         X = EncodedRows(X, source.encoding)
     missing = estimator.missing
-    estimator.missing = "error" if missing == "drop" else missing  # what is to be left out is so already
+    estimator.missing = "error" if missing == "drop" else missing  # incomplete rows have been left out already
 
     def name_columns() -> None:
         estimator.missing, estimator.n_dropped_ = missing, source.n_dropped
@@ -233,7 +242,8 @@ def prepare_in_memory(model: Model, estimator: Any, source: FileSource, facts: d
         estimator.fit(X, target, sample_weight=weight)
         name_columns()
 
-    return PreparedFit(fit, count_fits(estimator, source))
+    classes = _labels(model, lambda: Classes.of_labels(check_labels(target))[0])
+    return PreparedFit(fit, _count_fits(estimator, classes, class_weight))
 
 
 def _options(model: Model) -> dict[str, Any]:
@@ -251,7 +261,7 @@ def _defaults(model: Model) -> dict[str, Any]:
 
 
 def add_command(model: Model) -> None:
-    """The subcommand of a model."""
+    """Add the subcommand of a model."""
 
     def command(**options: Any) -> int:
         return _run(model, options)

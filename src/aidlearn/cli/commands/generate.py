@@ -1,4 +1,4 @@
-"""``aidlearn generate``: data of known form and any size, a block of rows at a time."""
+"""``aidlearn generate``: data of a known form and any size, written block by block."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from inspect import Parameter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from aidlearn.cli.errors import CliError, reported, tell
 from aidlearn.cli.live import EVERY
-from aidlearn.cli.options import Debug, Quiet, Seed
+from aidlearn.cli.options import Debug, Described, Quiet, Seed, option, with_options
 from aidlearn.cli.words import count, duration, short_count
 from aidlearn.cli.writers import FORMATS, STDOUT, SvmlightWriter, Writer, check_table, table_writer
 
@@ -24,12 +25,12 @@ app = typer.Typer(help="Write generated data to a file.", rich_markup_mode=None)
 SVMLIGHT = (".svmlight", ".svm", ".libsvm")
 DATA_FORMATS: dict[str, type[Writer]] = {**FORMATS, **dict.fromkeys(SVMLIGHT, SvmlightWriter)}
 BLOCK_NUMBERS = 1 << 20
-"""Numbers of X in one block; it depends on the number of columns only, so the data do not depend on the format."""
+"""Cells of X in one block, in every format, so that the data do not depend on it."""
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Data of one kind."""
+class Generated:
+    """Generated data of one kind."""
 
     kind: str
     rows: int
@@ -43,7 +44,7 @@ class Recipe:
         return [*(f"x{k}" for k in range(self.cols)), "y"]
 
     def blocks(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """X and y; y is NaN for rows without a label."""
+        """Yield X and y block by block; y is NaN for rows without a label."""
         import numpy as np
 
         rng = np.random.default_rng(self.seed)
@@ -72,32 +73,32 @@ class Recipe:
         return X, np.where(known, y, np.nan)
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """All rows."""
+        """X and y of all rows."""
         import numpy as np
 
         blocks = list(self.blocks())
         return np.concatenate([X for X, _ in blocks]), np.concatenate([y for _, y in blocks])
 
 
-def write(recipe: Recipe, output: str, quiet: bool) -> None:
-    """Write the data; every few seconds a line says how far it is."""
+def write(data: Generated, output: str, quiet: bool) -> None:
+    """Write the data, with a line on progress every few seconds."""
     import numpy as np
 
     started = said = time.monotonic()
     done = 0
-    # Formats of numbers mark rows without a label as scikit-learn does.
+    # Numeric formats mark rows without a label by -1, as scikit-learn does.
     numbers_only = output.lower().endswith((".npy", *SVMLIGHT))
-    with table_writer(output, recipe.names, recipe.rows, DATA_FORMATS) as writer:
-        for X, y in recipe.blocks():
+    with table_writer(output, data.names, data.rows, DATA_FORMATS) as writer:
+        for X, y in data.blocks():
             target = np.where(np.isnan(y), -1.0, y) if numbers_only else y
             writer.write([*np.ascontiguousarray(X.T), target])
             done += len(y)
-            if not quiet and done < recipe.rows and time.monotonic() - said > EVERY:
+            if not quiet and done < data.rows and time.monotonic() - said > EVERY:
                 said = time.monotonic()
                 speed = short_count(done / (said - started))
-                sys.stderr.write(f"{100 * done // recipe.rows}% of {count(recipe.rows)} rows, {speed} rows/s\n")
+                sys.stderr.write(f"{100 * done // data.rows}% of {count(data.rows)} rows, {speed} rows/s\n")
     if not quiet and output != STDOUT:
-        shape = f"{count(recipe.rows)} rows x {count(recipe.cols)} columns and the target"
+        shape = f"{count(data.rows)} rows x {count(data.cols)} columns and the target"
         sys.stdout.write(f"{output}: {shape}, {duration(time.monotonic() - started)}\n")
 
 
@@ -115,61 +116,51 @@ Output = Annotated[
 ]
 
 
-def _generate(recipe: Recipe, output: str, quiet: bool) -> None:
-    if not 0 <= recipe.noise < float("inf"):
-        raise CliError(f"--noise must be a number >= 0, got {recipe.noise}.")
-    if not 0 < recipe.labelled <= 1:
-        raise CliError(f"--labelled must be a number > 0 and <= 1, got {recipe.labelled}.")
+def _generate(data: Generated, output: str, quiet: bool) -> None:
+    if not 0 <= data.noise < float("inf"):
+        raise CliError(f"--noise must be a number >= 0, got {data.noise}.")
+    if not 0 < data.labelled <= 1:
+        raise CliError(f"--labelled must be a number > 0 and <= 1, got {data.labelled}.")
     check_table(output, "data", DATA_FORMATS)
-    write(recipe, output, quiet)
-    if recipe.kind == "s3vm" and recipe.rows < 2:
+    write(data, output, quiet)
+    if data.kind == "s3vm" and data.rows < 2:
         tell("One row has one class only; a fit needs two.", "Warning")
 
 
-@app.command()
-@reported
-def lad(
-    output: Output,
-    rows: Rows = 10_000,
-    cols: Cols = 10,
-    noise: Annotated[float, typer.Option(help="Scale of the Laplace noise.")] = 1.0,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
-    """Regression: normal columns, y = X b + 3 + Laplace noise."""
-    _generate(Recipe("lad", rows, cols, seed, noise), output, quiet)
+LABELLED = option(float, 0.05, "--labelled", help="Share of the rows that have a label.")
+KINDS = {
+    "lad": ("Regression: normal columns, y = X b + 3 + Laplace noise.", 1.0, "Scale of the Laplace noise."),
+    "svm": (
+        "Two classes, 1 and -1: normal columns, a hyperplane and noise on its scores.",
+        0.5,
+        "Standard deviation of the noise on the scores.",
+    ),
+    "s3vm": (
+        "Two clouds, classes 0 and 1; most rows have an empty target (-1 in .npy and svmlight files).",
+        1.0,
+        "Spread of the two clouds, whose centres are 4 apart.",
+    ),
+}
+"""Kinds of data: their description, and the default and description of their noise."""
 
 
-@app.command()
-@reported
-def svm(
-    output: Output,
-    rows: Rows = 10_000,
-    cols: Cols = 10,
-    noise: Annotated[float, typer.Option(help="Standard deviation of the noise on the scores.")] = 0.5,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
-    """Two classes, 1 and -1: normal columns, a hyperplane and noise on its scores."""
-    _generate(Recipe("svm", rows, cols, seed, noise), output, quiet)
+def add_command(kind: str) -> None:
+    """Add the subcommand of a kind of data."""
+    text, noise, about_noise = KINDS[kind]
+
+    def command(output: str, quiet: bool, debug: bool, **given: Any) -> None:
+        _generate(Generated(kind, **given), output, quiet)
+
+    command.__name__, command.__doc__ = kind, text
+    options: dict[str, Described] = {"output": (Output, Parameter.empty), "rows": (Rows, 10_000), "cols": (Cols, 10)}
+    options["noise"] = option(float, noise, "--noise", help=about_noise)
+    options |= {"labelled": LABELLED} if kind == "s3vm" else {}
+    options |= {"seed": (Seed, 0), "quiet": (Quiet, False), "debug": (Debug, False)}
+    app.command(kind)(with_options(reported(command), options))
 
 
-@app.command()
-@reported
-def s3vm(
-    output: Output,
-    rows: Rows = 10_000,
-    cols: Cols = 10,
-    noise: Annotated[float, typer.Option(help="Spread of the two clouds, whose centres are 4 apart.")] = 1.0,
-    labelled: Annotated[float, typer.Option(help="Part of the rows that have a label.")] = 0.05,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
-    """Two clouds, classes 0 and 1; most rows have an empty target (-1 in .npy and svmlight files)."""
-    _generate(Recipe("s3vm", rows, cols, seed, noise, labelled), output, quiet)
+for _kind in KINDS:
+    add_command(_kind)
 
 
 @app.callback(invoke_without_command=True)

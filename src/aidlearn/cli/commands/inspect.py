@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from aidlearn.engine.checkpoint import Snapshot
 
 ENGINE = ("tol", "max_iter", "time_limit", "n_jobs", "verbose", "callbacks", "checkpoint", "random_state")
-"""Parameters that do not change what the model is."""
+"""Parameters that affect the fit but not the model."""
 
 
 @reported
 def inspect(
     file: Annotated[str, typer.Argument(metavar="FILE", show_default=False, help="A model or a checkpoint.")],
-    top: Annotated[int, typer.Option("--top", min=0, help="Coefficients to show, by size; 0 is all.")] = 20,
+    top: Annotated[int, typer.Option("--top", min=0, help="Number of largest coefficients to show; 0 shows all.")] = 20,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -52,7 +52,7 @@ def inspect(
 
 
 def _is_checkpoint(file: str) -> bool:
-    """Whether a file is a checkpoint, or was one: it is damaged or gone and the one before is still there."""
+    """Whether a file is a checkpoint, or is damaged or missing while its predecessor is still there."""
     from aidlearn.engine.checkpoint import one_before
 
     kind = kind_of_file(file) or kind_of_file(str(one_before(Path(file))))
@@ -60,7 +60,7 @@ def _is_checkpoint(file: str) -> bool:
 
 
 def described(model: Any, top: int) -> dict[str, Any]:
-    """A model for JSON."""
+    """Description of a model for JSON."""
     from aidlearn.estimators.fits import feature_names, fits_of
     from aidlearn.files.models import NOT_SAVED
 
@@ -109,7 +109,7 @@ def _effort(model: Any) -> list[tuple[str, Any]]:
 
 
 def _largest(model: Any, coef: Any, top: int) -> list[int]:
-    """Positions of the coefficients, the largest in absolute value first; levels of a factor together."""
+    """Positions of the coefficients by decreasing size; levels of a factor stay together."""
     import numpy as np
 
     from aidlearn.estimators.fits import by_size
@@ -151,7 +151,7 @@ def _checkpoint(file: str, json: bool) -> None:
     snapshots, origin = [one.snapshot for one in found], found[0].origin
     for one in found:
         if one.damaged is not None:
-            warnings.warn(f"{one.damaged} Shown is the one before, {one.path}.", stacklevel=2)
+            warnings.warn(f"{one.damaged} Shown is its predecessor {one.path}.", stacklevel=2)
     recipe = origin.recipe or {}
     source = recipe.get("source") or {}
     best = [(s.lower_bound, float("inf") if s.objective is None else s.objective) for s in snapshots]
@@ -195,18 +195,18 @@ def _checkpoint(file: str, json: bool) -> None:
     how = f"aidlearn resume {base} -o MODEL"
     if not resumable:
         how = "run the same fit again with the same checkpoint"
-    rows.append(("go on", how))
+    rows.append(("continue", how))
     screen.print(facts(rows))
 
 
 def _of_batch(snapshot: Snapshot) -> dict[str, Any]:
-    """How far a batch has come, if the checkpoint is of one."""
+    """Progress of a batch; empty for a checkpoint of a single fit."""
     if "numbers" not in snapshot.arrays:
         return {}
     from aidlearn.engine.result import relative_gap
 
     gaps = [relative_gap(float(high), float(low)) for high, low in snapshot.arrays["values"]]
-    # Checkpoints of older versions do not say how many there are in all.
+    # Checkpoints of earlier versions do not record the number of members.
     n_members = int(snapshot.arrays["members"][0]) if "members" in snapshot.arrays else None
     return {"n_done": len(gaps), "n_members": n_members, "worst_gap": max(gaps, default=None)}
 

@@ -11,7 +11,7 @@ import typer
 
 from aidlearn.cli.errors import CliError, reported
 from aidlearn.cli.features import open_features
-from aidlearn.cli.inputs import TextForm, data_file
+from aidlearn.cli.inputs import data_file
 from aidlearn.cli.live import opening
 from aidlearn.cli.models import open_model
 from aidlearn.cli.options import Data, Debug, Delimiter, Encoding, Jobs, Json, Quiet
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @reported
 def predict(
-    model: Annotated[str, typer.Argument(metavar="MODEL", show_default=False, help="A file that fit has written.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", show_default=False, help="A model file.")],
     data: Data,
     output: Annotated[
         str,
@@ -37,10 +37,14 @@ def predict(
             help="File .csv, .tsv, .parquet or .npy; overwritten. - is CSV on standard output.",
         ),
     ],
-    scores: Annotated[bool, typer.Option("--scores", help="Decision values too (in .npy files: only them).")] = False,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Add decision values; .npy files hold nothing else then.")
+    ] = False,
     unknown: Annotated[
         str | None,
-        typer.Option("--unknown", show_default=False, help="Levels that the fit has not seen: error or reference."),
+        typer.Option(
+            "--unknown", show_default=False, help="Factor levels that the fit has not seen: error or reference."
+        ),
     ] = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
@@ -51,7 +55,7 @@ def predict(
 ) -> None:
     """Predict the target of the rows of a file.
 
-    Columns are matched by name, whatever their order; others (such as the target) may be there.
+    Columns are matched by name in any order; other columns (such as the target) are ignored.
     """
     if json and output == STDOUT:
         raise CliError("--json and -o - both write to standard output; give the predictions a file.")
@@ -61,14 +65,14 @@ def predict(
         raise CliError(f"--scores is for classifiers; {model} is a {type(fitted).__name__}.")
     fitted.n_jobs = jobs
     if unknown is not None:
-        from aidlearn.data.encoding.recipe import Rules
+        from aidlearn.data.encoding.rules import Rules
 
         Rules(unknown=unknown).check()
         fitted.unknown = unknown
     started = time.monotonic()
-    with data_file(data) as path:
+    with data_file(data, delimiter, encoding) as file:
         with opening(data, quiet or json):
-            features = open_features(path, fitted, TextForm.of(delimiter, encoding))
+            features = open_features(file, fitted)
         names = column_names(fitted, scores, numbers_only=output.lower().endswith(".npy"))
         with table_writer(output, names, features.n_rows) as writer:
             for X in features.blocks():
@@ -82,7 +86,7 @@ def predict(
 
 
 def column_names(model: Any, scores: bool, numbers_only: bool) -> list[str]:
-    """Of the predictions: one per quantile, or the prediction and the scores behind it."""
+    """Names of the output columns: one per quantile, or the prediction and its scores."""
     import numpy as np
 
     if np.ndim(getattr(model, "quantile", 0)):
@@ -105,7 +109,7 @@ def column_names(model: Any, scores: bool, numbers_only: bool) -> list[str]:
 
 
 def columns(model: Any, X: Any, names: list[str], scores: bool) -> list[NDArray[Any]]:
-    """The columns of those names for some rows."""
+    """The output columns for a block of rows."""
     import numpy as np
 
     parts = []

@@ -1,4 +1,4 @@
-"""``aidlearn report MODEL -o report.html``."""
+"""``aidlearn report MODEL -o report.html``: a page about a model."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from aidlearn.cli.outputs import check_output
 
 @reported
 def report(
-    model: Annotated[str, typer.Argument(metavar="MODEL", show_default=False, help="A file that fit has written.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", show_default=False, help="A model file.")],
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="HTML", show_default=False, help="The page; overwritten.")
+        str, typer.Option("-o", "--output", metavar="HTML", show_default=False, help="File of the page; overwritten.")
     ],
     quiet: Quiet = False,
     debug: Debug = False,

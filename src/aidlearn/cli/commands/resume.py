@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from ast import literal_eval
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aidlearn.cli.commands.fit import PreparedFit, prepare_in_memory, rules_of
+from aidlearn.cli.commands.fit import prepare_from_file, prepare_in_memory
 from aidlearn.cli.errors import CliError, reported
 from aidlearn.cli.inputs import STDIN
 from aidlearn.cli.live import opening
 from aidlearn.cli.models import checkpoint_files, kind_of_file, read_checkpoints
 from aidlearn.cli.options import Debug, Jobs, Json, MaxIter, ModelOutput, Quiet, TimeLimit
 from aidlearn.cli.outputs import check_output
-from aidlearn.cli.run import OutputOptions, count_fits, fit_and_save, training_facts
+from aidlearn.cli.run import OutputOptions, fit_and_save, training_facts
 from aidlearn.cli.words import count
 from aidlearn.estimators.registry import MODELS
 
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
     from aidlearn.engine.checkpoint import Origin
 
 ABOUT_COLUMNS = ("categorical_features", "missing", "one_hot", "numeric")
-"""What a checkpoint says of the columns of its data."""
+"""Entries of a checkpoint that are rules for the columns of its data."""
 
 
 @reported
 def resume(
-    checkpoint: Annotated[str, typer.Argument(metavar="CKPT", show_default=False, help="File of --checkpoint.")],
+    checkpoint: Annotated[
+        str, typer.Argument(metavar="CKPT", show_default=False, help="The file given to --checkpoint.")
+    ],
     output: ModelOutput,
     time_limit: TimeLimit = None,
     max_iter: MaxIter = None,
@@ -37,7 +40,7 @@ def resume(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> int:
-    """Go on with a fit from its checkpoint; limits count from now."""
+    """Continue a fit from its checkpoint; limits count from now."""
     check_output(output, "model", inputs=[checkpoint])
     from aidlearn.estimators.parameters import check_parameters
 
@@ -47,7 +50,7 @@ def resume(
     if time_limit is not None:
         model.time_limit = time_limit
     if max_iter is not None:
-        # A continued fit counts the iterations of the one before.
+        # The count of iterations includes those before the checkpoint.
         model.max_iter = max_iter + max(
             (record.iteration for one in found for record in one.snapshot.history), default=0
         )
@@ -55,18 +58,15 @@ def resume(
     check_parameters(model)
     shown = str(source_options["path"])
     with opening(shown, quiet):
-        from aidlearn.data.opening import open_by_rules, told_rules
+        from aidlearn.data.opening import open_by_rules, rules_from
 
         declared = MODELS[type(model).__name__]
         said = {name: source_options.pop(name) for name in ABOUT_COLUMNS if name in source_options}
-        rules = told_rules(**said, unlabelled=declared.unlabelled_rows)
-        source: Any = open_by_rules(**source_options, rules=rules, n_jobs=jobs)
+        rules = replace(rules_from(**said), unknown=model.unknown, unlabelled=declared.unlabelled_rows)
+        source: Any = open_by_rules(**source_options, rules=rules, n_jobs=jobs, intercept=model.fit_intercept)
         facts = training_facts(source, shown)
-        if declared.in_memory:
-            encoded = source.encoded(rules_of(model), model.fit_intercept)
-            prepared = prepare_in_memory(declared, model, encoded, facts)
-        else:
-            prepared = PreparedFit(lambda: model.fit(source), count_fits(model, source))
+        prepare = prepare_in_memory if declared.in_memory else prepare_from_file
+        prepared = prepare(declared, model, source, facts)
     rows = f"{count(source.n_entries)} rows x {count(source.n_attributes)} columns"
     title = f"{type(model).__name__} of {Path(shown).name}, resumed: {rows}"
     return fit_and_save(model, prepared.run, facts, OutputOptions(output, json, quiet), title, prepared.n_fits)
@@ -82,11 +82,11 @@ def _files(checkpoint: str) -> list[Path]:
 
 
 def _recreated(files: list[Path], origin: Origin) -> tuple[Any, dict[str, Any], Path]:
-    """The estimator of a checkpoint, how its data are opened, and the name that the fit knew its file by."""
+    """The estimator of a checkpoint, the arguments that open its data, and the checkpoint's path in the fit."""
     from aidlearn.data.encoding.places import find_places
 
     recipe = origin.recipe
-    again = "Run that fit again with the same checkpoint to go on."
+    again = "Run that fit again with the same checkpoint to continue it."
     if recipe is None or recipe.get("source") is None:
         raise CliError(f"{files[0]} belongs to a fit of data in a Python program, which only that program has. {again}")
     source = dict(recipe["source"])
@@ -104,6 +104,6 @@ def _recreated(files: list[Path], origin: Origin) -> tuple[Any, dict[str, Any], 
     base = files[0].with_name(files[0].name.rpartition(".")[0]) if several else files[0]
     parameters = dict(recipe["parameters"])
     if isinstance(parameters.get("class_weight"), dict):
-        # JSON has made texts of labels that are numbers; the fingerprint has them as they were.
+        # JSON turns numeric labels into texts; the fingerprint preserves them.
         parameters["class_weight"] = literal_eval(origin.fingerprint["class_weight"])
     return declared.estimator(**parameters), source, base

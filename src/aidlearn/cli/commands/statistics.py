@@ -1,4 +1,4 @@
-"""Standard errors on the command line: ``fit --se``, what ``inspect`` shows of them, and ``aidlearn compare``."""
+"""Standard errors on the command line: ``fit --se``, ``inspect`` and ``aidlearn compare``."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ SE_OPTIONS = {
         str | None, None, "--clusters", help="Column of clusters, for --se cluster; leave it out of --columns."
     ),
 }
-"""Of the quantile regressions."""
+"""Options of the quantile regressions."""
 MOST_KEPT = 200
-"""Coefficients up to which matrices are kept in the model, for tests between models."""
+"""Maximum number of coefficients for which the model file keeps the matrices that tests between models need."""
 
 
 def check_standard_errors(options: dict[str, Any]) -> None:
-    """Refuse what ``summary`` would refuse, before the fit."""
+    """Refuse before the fit what ``summary`` would refuse after it."""
     if options.get("se") is None:
         if options.get("clusters") is not None:
-            raise CliError("--clusters is for --se cluster and --se bootstrap.")
+            raise CliError("--clusters requires --se cluster or --se bootstrap.")
         return
     from aidlearn.estimators.linear.standard_errors import Request
 
@@ -50,7 +50,7 @@ def check_standard_errors(options: dict[str, Any]) -> None:
 def with_summary(
     run: Callable[[], Any], estimator: Any, source: FileSource, options: dict[str, Any], facts: dict[str, Any]
 ) -> Callable[[], Any]:
-    """The fit, and the summaries behind it among the facts that are saved with the model."""
+    """The fit followed by its summaries, which are saved among the facts of the model."""
     if options.get("se") is None:
         return run
 
@@ -61,7 +61,7 @@ def with_summary(
         try:
             found = estimator.summary(source, se=options["se"], clusters=column, random_state=estimator.random_state)
         except ValueError as error:
-            tell(f"There are no standard errors. {error}", "Warning")  # the fit is worth saving all the same
+            tell(f"Standard errors could not be computed. {error}", "Warning")  # the fit is saved all the same
             return
         facts["summaries"] = [kept(summary) for summary in (found if isinstance(found, list) else [found])]
 
@@ -69,7 +69,7 @@ def with_summary(
 
 
 def kept(summary: Summary) -> dict[str, Any]:
-    """A summary for a model file; the matrices of many coefficients would be larger than the model."""
+    """A summary for a model file, without its matrices if they would be larger than the model."""
     content = summary.to_dict()
     if len(summary.names) > MOST_KEPT:
         content |= {"covariance": None, "bread": None, "gram": None, "replicates": None}
@@ -94,7 +94,7 @@ def show_summaries(summaries: list[Summary]) -> None:
 def compare(
     first: Annotated[str, typer.Argument(metavar="MODEL", show_default=False, help="A model fitted with --se.")],
     second: Annotated[
-        str | None, typer.Argument(metavar="[MODEL]", show_default=False, help="Another one, of the same rows.")
+        str | None, typer.Argument(metavar="[MODEL]", show_default=False, help="A second model of the same rows.")
     ] = None,
     json: Json = False,
     debug: Debug = False,
@@ -107,7 +107,7 @@ def compare(
             raise CliError(f"{file} has no standard errors: fit it with --se nid (or --se iid to compare columns).")
     everything = [summary for _, summaries in found for summary in summaries]
     if len(everything) < 2:
-        raise CliError("There is one fit only: name a second model, or one of several quantiles.")
+        raise CliError("There is only one fit: name a second model, or a model of several quantiles.")
     tests = tests_between(everything)
     if json:
         write_json({"models": files, "tests": [vars(test) for test in tests]})
@@ -118,7 +118,7 @@ def compare(
 
 
 def tests_between(summaries: list[Summary]) -> list[HypothesisTest]:
-    """The tests that a set of summaries allows; an error that says why there is none."""
+    """The tests that a set of summaries allows; an error explains why there is none."""
     from aidlearn.inference.hypotheses import equal_slopes, likelihood_ratio_test
 
     if all(summary.names == summaries[0].names for summary in summaries):

@@ -17,16 +17,24 @@ from aidlearn.data.rows.remote import Backend
 
 logger = logging.getLogger("aidlearn")
 
-WITHOUT_WORKERS = 30.0
-"""Seconds that a pass waits for a first or a new worker when there is none."""
-LOOK_AFTER = 1.0
-"""Seconds without a result after which the workers are counted."""
-TELL_AFTER = 30.0
-"""Seconds without a result after which the log tells of it, and again."""
-IDLE = 60.0
-"""Seconds without a result and without a task on any worker after which the fit ends: none will come."""
-KEEP_SHARE = 0.5
-"""Data up to this part of the workers' memory are kept there between passes."""
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """Patience with the workers of a cluster, in seconds without a result, and how much of their memory is used."""
+
+    look_after: float = 1.0
+    """Guess. Seconds after which the workers are counted."""
+    warn_after: float = 30.0
+    """Guess. Seconds after which a warning is logged, and between two warnings."""
+    without_workers: float = 30.0
+    """Guess. Seconds without any worker after which the fit ends."""
+    idle: float = 60.0
+    """Guess. Seconds without a task on any worker after which the fit ends: the scheduler has lost its tasks."""
+    kept_share: float = 0.5
+    """Guess. Share of the workers' memory up to which data are kept there between passes."""
+
+
+SETTINGS = ClusterSettings()
 
 
 class DaskBackend(Backend):
@@ -132,16 +140,16 @@ class Cluster(DaskBackend):
         watch = _Watch(time.monotonic())
         while True:
             try:
-                return ready.get(timeout=LOOK_AFTER)
+                return ready.get(timeout=SETTINGS.look_after)
             except queue.Empty:
                 if workers := self._threads():
                     alone_since = None
                     watch.look(len(workers), self._running())
                     continue
             alone_since = alone_since or time.monotonic()
-            if time.monotonic() - alone_since > WITHOUT_WORKERS:
+            if time.monotonic() - alone_since > SETTINGS.without_workers:
                 raise RuntimeError(
-                    f"The Dask cluster has had no worker for {WITHOUT_WORKERS:.0f} seconds; "
+                    f"The Dask cluster has had no worker for {SETTINGS.without_workers:.0f} seconds; "
                     "start workers and fit again (with checkpoint=... a fit goes on where it was)."
                 )
 
@@ -158,7 +166,7 @@ class Cluster(DaskBackend):
         except Exception as error:
             raise self._explained(error) from error
         limits = [worker.get("memory_limit") for worker in workers]
-        return not all(limits) or n_bytes <= KEEP_SHARE * sum(limits)
+        return not all(limits) or n_bytes <= SETTINGS.kept_share * sum(limits)
 
     def _explained(self, error: BaseException) -> BaseException:
         """Errors of the cluster in one sentence; those that a task raised as they are."""
@@ -193,14 +201,14 @@ class _Watch:
 
     def look(self, n_workers: int, n_running: int) -> None:
         now = time.monotonic()
-        if now - max(self.began, self.told) > TELL_AFTER:
+        if now - max(self.began, self.told) > SETTINGS.warn_after:
             self.told = now
             words = "no result from the Dask cluster for %.0f s: %d tasks on %d workers"
             logger.warning(words, now - self.began, n_running, n_workers)
         self.idle_since = None if n_running else self.idle_since or now
-        if self.idle_since is not None and now - self.idle_since > IDLE:
+        if self.idle_since is not None and now - self.idle_since > SETTINGS.idle:
             raise RuntimeError(
-                f"The workers of the Dask cluster have had nothing to do for {IDLE:.0f} seconds while the fit waits "
+                f"The workers of the Dask cluster have had nothing to do for {SETTINGS.idle:.0f} seconds while the fit waits "
                 "for its tasks: the scheduler has lost track of them. Restart the client and fit again (with "
                 "checkpoint=... a fit goes on where it was)."
             )

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.encoding.recipe import LevelsFound, Recipe, TableOutline
+from aidlearn.data.encoding.levels import LevelsFound, TableOutline
+from aidlearn.data.encoding.recipe import Recipe
 from aidlearn.data.rows.numbers import refuse_lossy
 from aidlearn.data.rows.remote import Backend
 from aidlearn.data.tables.columns import choose_columns
-from aidlearn.data.tables.in_memory import ArrayColumns, Columns, FrameColumns, TableSource
+from aidlearn.data.tables.in_memory import ArrayColumns, FrameColumns, MemoryColumns, TableSource
 from aidlearn.numerics import Int
 
 
@@ -30,7 +31,7 @@ def kind_of(collection: Any) -> str:
 
 
 @dataclass
-class Partitions:
+class DaskPartitions:
     """The partitions of one collection, in the order of their rows."""
 
     backend: Backend
@@ -87,7 +88,7 @@ def cut(part: Any, low: int, high: int, expected: int, name: str) -> Any:
     return part.iloc[low:high] if hasattr(part, "iloc") else part[low:high]
 
 
-def partitions_of(collection: Any, what: str, columns: Sequence[Any] | None, backend: Backend) -> Partitions:
+def partitions_of(collection: Any, what: str, columns: Sequence[Any] | None, backend: Backend) -> DaskPartitions:
     """The partitions of a collection, and their lengths (computed where the collection does not know them)."""
     kind = kind_of(collection)
     if kind == "array":
@@ -97,13 +98,13 @@ def partitions_of(collection: Any, what: str, columns: Sequence[Any] | None, bac
         lengths: Any = collection.chunks[0]
         if any(length != length for length in lengths):
             lengths = _lengths(parts, backend)
-        return Partitions(backend, what, parts, np.array(lengths, dtype=np.int64))
+        return DaskPartitions(backend, what, parts, np.array(lengths, dtype=np.int64))
     given = collection.npartitions
     if kind == "frame":
         collection = collection[list(columns or [])]
     # The lengths of these tasks, not of a thinner collection: how Dask joins partitions depends on the columns.
     parts = list(collection.to_delayed())
-    return Partitions(backend, what, parts, np.array(_lengths(parts, backend), dtype=np.int64), len(parts) == given)
+    return DaskPartitions(backend, what, parts, np.array(_lengths(parts, backend), dtype=np.int64), len(parts) == given)
 
 
 def _lengths(parts: Iterable[Any], backend: Backend) -> list[int]:
@@ -111,7 +112,7 @@ def _lengths(parts: Iterable[Any], backend: Backend) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class DaskMatrix:
     """Takes X out of (pieces of) partitions: chosen columns by position, as float64 or float32."""
 
     columns: tuple[int, ...] | None
@@ -141,13 +142,13 @@ class Matrix:
             return piece
         return piece.iloc[:, list(self.columns)] if hasattr(piece, "iloc") else piece[:, list(self.columns)]
 
-    def inputs(self, piece: Any) -> Columns:
+    def inputs(self, piece: Any) -> MemoryColumns:
         """The chosen columns of (a piece of) a partition."""
         chosen = self._chosen(piece)
         return FrameColumns(chosen) if hasattr(chosen, "iloc") else ArrayColumns(np.asarray(chosen))
 
 
-def levels_of(part: Any, matrix: Matrix, factors: Sequence[int]) -> dict[int, LevelsFound]:
+def levels_of(part: Any, matrix: DaskMatrix, factors: Sequence[int]) -> dict[int, LevelsFound]:
     """The levels of the factors of a partition; runs where it is."""
     columns = matrix.inputs(part)
     return {j: columns.levels(j, lambda numbers: None) for j in factors}
@@ -175,7 +176,7 @@ def joined_levels(parts: Iterable[tuple[int, LevelsFound]]) -> LevelsFound:
 
 
 @dataclass(frozen=True)
-class Vector:
+class DaskVector:
     """Takes a target or a weight out of (pieces of) partitions; texts stay texts, missing values become NaN."""
 
     column: int | None
@@ -213,7 +214,7 @@ def _joined(parts: list[NDArray[Any]], dtype: str) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class Layout:
+class DaskLayout:
     """Columns of a collection: names, which of them are X, target and weight."""
 
     names: list[str]
@@ -228,7 +229,7 @@ class Layout:
     """What the chosen columns are called in the collection (None for arrays)."""
 
     @classmethod
-    def of(cls, X: Any, target: Any, columns: Sequence[Any] | None, weight: Any) -> Layout:
+    def of(cls, X: Any, target: Any, columns: Sequence[Any] | None, weight: Any) -> DaskLayout:
         kind = kind_of(X)
         if kind == "series" or (kind == "array" and X.ndim != 2):
             raise ValueError(f"X must have rows and columns, got a Dask {type(X).__name__} of {X.ndim} dimension(s).")
@@ -247,7 +248,7 @@ class Layout:
             raise ValueError(f"Column {roles.weight!r} (weight) does not hold numbers.")
         types = {X.dtype} if kind == "array" else {X._meta.dtypes[name] for name in chosen}
         single = types == {np.dtype(np.float32)}
-        # Partitions are cut down to the columns that are needed, in this order; positions refer to it.
+        # DaskPartitions are cut down to the columns that are needed, in this order; positions refer to it.
         needed = names if kind == "array" else [*chosen, *(n for n in (roles.target, roles.weight) if n is not None)]
         position = {name: k for k, name in enumerate(needed)}
         return cls(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from aidlearn.data.dask.backend import find_backend
 from aidlearn.data.dask.partitions import (
-    Layout,
-    Matrix,
-    Partitions,
-    Vector,
+    DaskLayout,
+    DaskMatrix,
+    DaskPartitions,
+    DaskVector,
     check_vector,
     complete_part,
     joined_levels,
@@ -23,7 +23,9 @@ from aidlearn.data.dask.partitions import (
     levels_of,
     partitions_of,
 )
-from aidlearn.data.encoding.recipe import LevelsFound, Recipe, Rules, make_recipe, refuse_columns
+from aidlearn.data.encoding.levels import LevelsFound, make_recipe, refuse_columns
+from aidlearn.data.encoding.recipe import Recipe
+from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.arrays import is_dask
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.numbers import refuse_lossy
@@ -35,11 +37,21 @@ from aidlearn.data.tables.conversion import linear_scores
 from aidlearn.numerics import Float, Int
 
 PLAIN = Rules()
-BATCH_CHUNKS = 16
-"""Chunks of one task at most (64 MB of float64)."""
-TASKS_PER_THREAD = 2
-VECTOR_BYTES = 40
-"""Of a row beside its attributes: target and weight as stored and as coded, and its label."""
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """How rows on a cluster are cut into tasks."""
+
+    most_chunks: int = 16
+    """Guess. Maximum number of chunks of a task: 64 MB of float64."""
+    tasks_per_thread: int = 2
+    """Guess. Tasks of a pass for each thread, so that a thread that is done early finds another task."""
+    vector_bytes: int = 40
+    """Bytes of a row besides its attributes: 8 each for target and weight, stored and coded, and for its label."""
+
+
+SETTINGS = TaskSettings()
 
 
 class Outline(DataSource):
@@ -93,7 +105,7 @@ class DaskSource(Outline):
     ) -> None:
         self.n_jobs = n_jobs
         inside = [value if _is_name(value) else None for value in (target, weight)]
-        layout = Layout.of(X, inside[0], columns, inside[1])
+        layout = DaskLayout.of(X, inside[0], columns, inside[1])
         self.target_name = f"column {target!r}" if layout.target is not None else "y"
         self.has_target = target is not None
         self._backend = find_backend()
@@ -105,16 +117,16 @@ class DaskSource(Outline):
         self._outline, self._drops, self._main = layout.outline, False, main
         self._levels: dict[tuple[int, bool], LevelsFound] = {}
         everything = layout.labels is None and layout.columns == list(range(int(X.shape[1])))
-        self._matrix = Matrix(None if everything else tuple(layout.columns), layout.dtype)
+        self._matrix = DaskMatrix(None if everything else tuple(layout.columns), layout.dtype)
         self.named = layout.labels is not None and all(isinstance(label, str) for label in layout.labels)
         self._target_is_number = layout.target_is_number
-        self._vectors: list[tuple[Partitions | None, Any] | None] = []
+        self._vectors: list[tuple[DaskPartitions | None, Any] | None] = []
         """How target and weight are taken, and out of which partitions, where these are not those of X."""
         for value, place, what in ((target, layout.target, "y"), (weight, layout.weight, "sample_weight")):
             if value is None:
                 self._vectors.append(None)
             elif place is not None:
-                self._vectors.append((None, Vector(place, layout.target_is_number if what == "y" else True)))
+                self._vectors.append((None, DaskVector(place, layout.target_is_number if what == "y" else True)))
             else:
                 self._vectors.append(self._beside(value, what, main.lengths))
         first = self.encoded(Rules(), True)
@@ -164,13 +176,13 @@ class DaskSource(Outline):
     @cached_property
     def _batches(self) -> Batches:
         """The rows of this fit; tasks are made when they are first asked for."""
-        takes: list[tuple[Partitions, Any] | None] = [(self._main, self._matrix)]
+        takes: list[tuple[DaskPartitions, Any] | None] = [(self._main, self._matrix)]
         takes += [None if take is None else (take[0] or self._main, take[1]) for take in self._vectors]
         stored = len(self.inputs or []) * 1.5 if self.is_sparse else self.n_attributes
         itemsize = 4 if self._matrix.dtype == "float32" else 8
-        return self._cut(takes, self.n_entries * (itemsize * stored + VECTOR_BYTES))
+        return self._cut(takes, self.n_entries * (itemsize * stored + SETTINGS.vector_bytes))
 
-    def _beside(self, value: Any, what: str, lengths: Int) -> tuple[Partitions, Vector]:
+    def _beside(self, value: Any, what: str, lengths: Int) -> tuple[DaskPartitions, DaskVector]:
         """A target or weight in a collection of its own."""
         collection = value if is_dask(value) else _as_dask(value, what, lengths)
         number = check_vector(collection, what, texts=what == "y")
@@ -180,13 +192,13 @@ class DaskSource(Outline):
         found = partitions_of(collection, what, columns, self._backend)
         if found.n_rows != self.n_entries:
             raise ValueError(f"X has {self.n_entries} rows, but {what} has {found.n_rows}.")
-        return found, Vector(None, number)
+        return found, DaskVector(None, number)
 
-    def _cut(self, takes: list[tuple[Partitions, Any] | None], n_bytes: float) -> Batches:
+    def _cut(self, takes: list[tuple[DaskPartitions, Any] | None], n_bytes: float) -> Batches:
         """One task for each run of consecutive chunks."""
         backend = self._backend
-        wanted = -(-self.n_chunks // (TASKS_PER_THREAD * backend.n_threads))
-        n_chunks = max(1, min(BATCH_CHUNKS, wanted))
+        wanted = -(-self.n_chunks // (SETTINGS.tasks_per_thread * backend.n_threads))
+        n_chunks = max(1, min(SETTINGS.most_chunks, wanted))
         step = n_chunks * self.rows_per_chunk
         first_rows = list(range(0, self.n_entries, step))
         tasks = []
@@ -225,13 +237,13 @@ def _scan(part: Any, plan: Sealed) -> Sealed:
     return Sealed(levels_of(part, *plan.content))
 
 
-def _complete(main: Partitions) -> Partitions:
+def _complete(main: DaskPartitions) -> DaskPartitions:
     """Partitions without the rows that have missing cells."""
     parts = [main.backend.task(complete_part, part) for part in main.parts]
     lengths = list(
         main.backend.results(main.backend.start([main.backend.task(len, part) for part in parts], ours=False))
     )
-    return Partitions(main.backend, main.what, parts, np.array(lengths, dtype=np.int64), False)
+    return DaskPartitions(main.backend, main.what, parts, np.array(lengths, dtype=np.int64), False)
 
 
 def _is_name(value: Any) -> bool:
@@ -264,12 +276,12 @@ def lazy_scores(
     import dask.array as da
     from dask import delayed
 
-    layout = Layout.of(X, None, None, None)
+    layout = DaskLayout.of(X, None, None, None)
     expected = coef.shape[-1] if recipe is None else len(recipe.columns)
     if len(layout.columns) != expected:
         raise ValueError(f"X has {len(layout.columns)} features, but the model was fitted with {expected}.")
     refuse_columns(layout.outline, {} if recipe is None else recipe.factor_positions)
-    matrix = Matrix(None, layout.dtype, recipe)
+    matrix = DaskMatrix(None, layout.dtype, recipe)
 
     def score(block: Any) -> Any:
         with one_blas_thread():

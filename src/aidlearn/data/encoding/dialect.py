@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from aidlearn.data.encoding.places import Place
+from aidlearn.data.encoding.places import FilePlace
 
 LOOKED_AT = 1 << 18
 """Bytes of a file that are looked at."""
@@ -26,7 +26,7 @@ class Dialect:
     decimal: str
 
     @classmethod
-    def of(cls, place: Place, delimiter: str | None = None, encoding: str | None = None) -> Dialect:
+    def of(cls, place: FilePlace, delimiter: str | None = None, encoding: str | None = None) -> Dialect:
         """The dialect of a file, unless it was said."""
         if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
             raise ValueError(f"delimiter must be one character between cells such as ';' or a tab, got {delimiter!r}.")

@@ -27,7 +27,7 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
-class Place:
+class FilePlace:
     """One file, on the disk or in a file system of pyarrow."""
 
     path: str
@@ -89,7 +89,7 @@ def is_paths(X: Any) -> bool:
     return is_path(X) or (isinstance(X, (list, tuple)) and len(X) > 0 and all(map(is_path, X)))
 
 
-def find_places(given: Any) -> list[Place]:
+def find_places(given: Any) -> list[FilePlace]:
     """The files that a path, a pattern, a folder or a list of these stands for."""
     if not is_path(given):
         return [place for one in given for place in find_places(one)]
@@ -104,7 +104,7 @@ def find_places(given: Any) -> list[Place]:
         inside = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()]
         return [_in_folder(str(path / name), name, None) for name in _tables(inside, text)]
     if path.exists():
-        return [Place(str(path), str(path))]
+        return [FilePlace(str(path), str(path))]
     if has_magic(text):
         found = sorted(name for name in glob(text, recursive=True) if os.path.isfile(name))
         if not found:
@@ -113,14 +113,14 @@ def find_places(given: Any) -> list[Place]:
     raise FileNotFoundError(f"There is no file {given}.")
 
 
-def _in_folder(path: str, relative: str, system: Any, shown: str | None = None) -> Place:
+def _in_folder(path: str, relative: str, system: Any, shown: str | None = None) -> FilePlace:
     """A file with the keys of the folders that it lies in."""
     keys: list[tuple[str, str | None]] = []
     for part in PurePosixPath(relative).parts[:-1]:
         name, equals, value = part.partition("=")
         if equals and name:
             keys.append((unquote(name), None if value == NULL_PARTITION else unquote(value)))
-    return Place(path, shown or path, system, tuple(keys))
+    return FilePlace(path, shown or path, system, tuple(keys))
 
 
 def _tables(names: Sequence[str], folder: str) -> list[str]:
@@ -130,13 +130,13 @@ def _tables(names: Sequence[str], folder: str) -> list[str]:
     """
     plain = [name for name in names if not any(part[0] in "._" for part in PurePosixPath(name).parts)]
     for kind in ("parquet", "csv"):
-        found = sorted(name for name in plain if Place(name, name).kind == kind)
+        found = sorted(name for name in plain if FilePlace(name, name).kind == kind)
         if found:
             return found
     raise ValueError(f"The folder {folder} has no file *.parquet or *.csv.")
 
 
-def _elsewhere(uri: str) -> list[Place]:
+def _elsewhere(uri: str) -> list[FilePlace]:
     """Files behind an address such as ``s3://bucket/folder``: by pyarrow where it knows the scheme, else by fsspec."""
     from pyarrow import fs
 
@@ -157,7 +157,7 @@ def _elsewhere(uri: str) -> list[Place]:
         return [_in_folder(base + name, name, system, start + base + name) for name in _tables(inside, uri)]
     if info.type == fs.FileType.NotFound:
         raise FileNotFoundError(f"There is no file {uri}.")
-    return [Place(path, uri, system)]
+    return [FilePlace(path, uri, system)]
 
 
 def _listed(system: Any, what: Any, uri: str) -> Any:

@@ -125,7 +125,7 @@ def inspect(run: Run, centred: bool = True, digest: bool = False) -> Moments:
 
 
 @dataclass(frozen=True)
-class Measured:
+class ChunkSums:
     """Sums of a chunk that validate it and measure its columns.
 
     NaN and infinity survive any sum, so a chunk is sound if these are finite; a weight of zero hides nothing in the
@@ -145,7 +145,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class _ChunkMoments:
-    sums: Measured
+    sums: ChunkSums
     targets: Float
     """Some of them."""
     seal: bytes
@@ -155,20 +155,20 @@ class _ChunkMoments:
     """Largest column that a row with this one has before it, or -1."""
 
 
-def _measured_by(run: Run) -> Callable[[Chunk], Measured]:
+def _measured_by(run: Run) -> Callable[[Chunk], ChunkSums]:
     """The way to measure a chunk: compiled, or NumPy for small data."""
     if run.compiled:
         measure = load("aidlearn.data.rows.compiled").measure
-        return lambda chunk: Measured(*measure(chunk.X, chunk.y, chunk.weight))
+        return lambda chunk: ChunkSums(*measure(chunk.X, chunk.y, chunk.weight))
     return _measured
 
 
-def _measured(chunk: Chunk) -> Measured:
+def _measured(chunk: Chunk) -> ChunkSums:
     plain = bool((chunk.weight == 1).all())
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         unweighted = _squares(chunk, None)
         squares = unweighted if plain else _squares(chunk, chunk.weight)
-        return Measured(
+        return ChunkSums(
             weight=float(chunk.weight.sum()),
             weight_squares=float(chunk.weight @ chunk.weight),
             target_squares=float(chunk.y @ chunk.y),

@@ -6,6 +6,7 @@ docs/sparse.md). The rows are those of the CSR matrix of the same cells, so resu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,24 +19,35 @@ from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import n_threads, spread
 from aidlearn.data.tables.in_memory import KeptRows, TableSource
 
-LOOKED_AT = 512
-"""Rows that tell how many cells are zero: a share is known to a tenth of itself, unless few rows hold most numbers."""
-TOGETHER = 32
-"""Of a table, where every column of some rows takes a call, rows that are read together."""
 INDEX = np.dtype(np.int32)
-"""Of the columns and bounds of sparse rows, as scipy chooses it."""
-MOST_MEMORY = 0.25
-"""Of what the dense rows take as an array, that sparse ones may take."""
-ROW_CELLS, NUMBER_CELLS = 34, 4
-"""Dense cells that cost as much as a sparse row by itself, and as each of its numbers (which bring their columns along
-and are multiplied one by one). Fits of 21,000 to 600,000 rows with 10 to 200 columns, of which 2 to 16 % were not zero,
-took as long either way at 2 numbers of 40 columns, 5 of 56 and 15 of 100."""
-SLACK = 1.25
-"""Room for the numbers of a chunk, as a multiple of what the sample of rows promises."""
-BLOCK_CELLS = 1 << 15
-"""Of rows that are put into C order at a time: what fits into a cache."""
-TABLE_CELLS = 1 << 19
-"""The same of tables, where every column of a block takes calls of its own."""
+"""Type of the columns and bounds of sparse rows, as scipy chooses it."""
+
+
+@dataclass(frozen=True)
+class SparseCopySettings:
+    """When a sparse copy pays, and how it is made."""
+
+    sampled_rows: int = 512
+    """Rows from which the density is estimated, to about a tenth of itself unless few rows hold most numbers."""
+    rows_together: int = 32
+    """Guess. Sampled rows of a table that are read together, because each read takes a call per column."""
+    most_memory: float = 0.25
+    """Guess. Maximum memory of the sparse copy as a share of the dense array's."""
+    row_cells: int = 34
+    """Cost of a sparse row in dense cells, with that of its numbers from fits of 21,000 to 600,000 rows and 10 to 200
+    columns with 2 to 16 % nonzero cells: dense and sparse took equally long at 2 numbers of 40 columns, 5 of 56 and 15
+    of 100."""
+    number_cells: int = 4
+    """Cost of a stored number in dense cells (see ``row_cells``)."""
+    slack: float = 1.25
+    """Guess. Room for the numbers of a chunk as a multiple of the number expected."""
+    block_cells: int = 1 << 15
+    """Cells that are put into C order at a time: 256 KB of float64, which fit into a cache."""
+    table_cells: int = 1 << 19
+    """Cells of a table that are read at a time: more than ``block_cells``, because each read takes a call per column."""
+
+
+SETTINGS = SparseCopySettings()
 
 
 class SparseRows(ArraySource):
@@ -71,7 +83,7 @@ class SparseRows(ArraySource):
         m, start = self.n_attributes, k * self.rows_per_chunk
         stop = min(start + self.rows_per_chunk, self.n_entries)
         rows, dtype = self._rows_at_once(stop - start), np.float64 if self.X is None else self.X.dtype
-        room = int(SLACK * density * (stop - start) * m) + m
+        room = int(SETTINGS.slack * density * (stop - start) * m) + m
         while True:
             # Of the room, only what is written to takes memory.
             data, indices = np.empty(room, dtype=dtype), np.empty(room, dtype=INDEX)
@@ -92,7 +104,7 @@ class SparseRows(ArraySource):
     def _rows_at_once(self, n: int) -> int:
         if self.X is not None and self.X.flags.c_contiguous:
             return n  # as they are
-        return max(1, (TABLE_CELLS if self.X is None else BLOCK_CELLS) // self.n_attributes)
+        return max(1, (SETTINGS.table_cells if self.X is None else SETTINGS.block_cells) // self.n_attributes)
 
     def _dense(self, start: int, stop: int) -> Any:
         return self.source.rows(start, stop).X if self.X is None else self.X[start:stop]
@@ -118,8 +130,10 @@ class SparseRows(ArraySource):
 def density_of(source: Any) -> float:
     """Share of the cells of a source in memory that are not zero, by rows from all of its parts."""
     n, m = source.n_entries, source.n_attributes
-    together = 1 if isinstance(source, ArraySource) else TOGETHER
-    bounds = np.arange(LOOKED_AT // together + 1) * (n - together + 1) // (LOOKED_AT // together)
+    together = 1 if isinstance(source, ArraySource) else SETTINGS.rows_together
+    bounds = (
+        np.arange(SETTINGS.sampled_rows // together + 1) * (n - together + 1) // (SETTINGS.sampled_rows // together)
+    )
     # Not every k-th row: rows may come in turns.
     rows = np.random.default_rng(0).integers(bounds[:-1], np.maximum(bounds[1:], bounds[:-1] + 1))
     if isinstance(source, ArraySource):
@@ -133,7 +147,7 @@ def pays(m: int, itemsize: int, density: float) -> bool:
     """Whether sparse rows of so many columns take little memory and fits of them less time than dense ones."""
     numbers = density * m
     memory = numbers * (itemsize + INDEX.itemsize) + INDEX.itemsize
-    return memory <= MOST_MEMORY * m * itemsize and ROW_CELLS + NUMBER_CELLS * numbers <= m
+    return memory <= SETTINGS.most_memory * m * itemsize and SETTINGS.row_cells + SETTINGS.number_cells * numbers <= m
 
 
 def without_zeros(source: DataSource, n_jobs: int | None = None) -> DataSource:
@@ -152,11 +166,11 @@ def without_zeros(source: DataSource, n_jobs: int | None = None) -> DataSource:
         return source
     m = source.n_attributes
     # A few columns never pay; and chunks have to be within the numbers that an index can hold.
-    if m < ROW_CELLS or not worth_compiling(source) or chunk_rows(m, True) * m > np.iinfo(INDEX).max:
+    if m < SETTINGS.row_cells or not worth_compiling(source) or chunk_rows(m, True) * m > np.iinfo(INDEX).max:
         return source
     itemsize = source.X.itemsize if isinstance(source, ArraySource) else 8
     limit = source.memory_limit
-    if limit is not None and MOST_MEMORY * source.n_entries * m * itemsize > limit:
+    if limit is not None and SETTINGS.most_memory * source.n_entries * m * itemsize > limit:
         return source
     density = density_of(source)
     if not pays(m, itemsize, density):

@@ -56,22 +56,32 @@ class Budget:
 
 
 def fewest_rows(n: int, p: int) -> int:
-    """Rows that the smallest sample has to have."""
+    """Minimum number of rows of a sample: 20 per variable, and 2000."""
     return min(n, max(20 * p, 2000))
 
 
 def fewest_clusters(p: int) -> int:
-    """Clusters that every fit may hold."""
+    """Number of clusters that every fit may hold: 10 per variable, and 100 more."""
     return 10 * p + 100
 
 
-BYTES_PER_ROW = 40
-"""Labels before and after a split, leverages, and rows that change their cluster."""
-BYTES_PER_ROW_AND_CLASS = 32
-SAMPLE_COPIES, CLUSTER_COPIES = 2.2, 7.0
-"""Rows of large leverage are joined to the sample; a solver holds scaled rows and their duals."""
-NEAR_COPIES = 4.0
-"""Near rows are joined from those of chunks, and a member looks at some of them."""
+@dataclass(frozen=True)
+class MemorySettings:
+    """What a fit holds, for plans that keep to a memory limit."""
+
+    row_bytes: int = 40
+    """Bytes per row: labels before and after a split, leverages, and rows that change their cluster."""
+    row_and_class_bytes: int = 32
+    """Bytes per row and class that is fitted in the same passes."""
+    sample_copies: float = 2.2
+    """Copies of the sample: rows of large leverage are joined to it."""
+    cluster_copies: float = 7.0
+    """Copies of the sums of clusters: a solver holds scaled rows and their duals."""
+    near_copies: float = 4.0
+    """Copies of near rows: they are joined from those of chunks, and each member selects some."""
+
+
+SETTINGS = MemorySettings()
 
 
 @dataclass(frozen=True)
@@ -104,30 +114,33 @@ class Need:
         p = self.m + 1
         chunk = 8.0 * min(self.n, self.chunk_rows) * self.stored
         newton = 16.0 * max(40 * p, 5000) * p + 64.0 * p * p
-        return BYTES_PER_ROW * self.n + chunk * (6 + 3 * self.n_jobs) + newton + self.reading
+        return SETTINGS.row_bytes * self.n + chunk * (6 + 3 * self.n_jobs) + newton + self.reading
 
     def least(self) -> float:
         """With the smallest sample and the fewest clusters."""
         p = self.m + 1
         sample, clusters = fewest_rows(self.n, p), min(self.n, fewest_clusters(p))
-        return self.fixed + 8 * p * (SAMPLE_COPIES * sample + CLUSTER_COPIES * clusters)
+        return self.fixed + 8 * p * (SETTINGS.sample_copies * sample + SETTINGS.cluster_copies * clusters)
 
     def budget(self, limit: float) -> Budget:
         """Half of what is left goes to the sample, half to the first clusters, and all of it to those that follow."""
         left = max(limit - self.fixed, 0.0) / 2 / 8
-        later = max(2 * left / CLUSTER_COPIES, (self.m + 1) * fewest_clusters(self.m + 1))
+        later = max(2 * left / SETTINGS.cluster_copies, (self.m + 1) * fewest_clusters(self.m + 1))
         # Neighbouring problems have near rows in place of clusters and labels.
-        near = (left + BYTES_PER_ROW * self.n / 8) / NEAR_COPIES
-        return Budget(min(Budget.sample, left / SAMPLE_COPIES), left / CLUSTER_COPIES, later, near)
+        near = (left + SETTINGS.row_bytes * self.n / 8) / SETTINGS.near_copies
+        return Budget(min(Budget.sample, left / SETTINGS.sample_copies), left / SETTINGS.cluster_copies, later, near)
 
     def spare(self, limit: float) -> float:
         """Bytes for what a fit keeps once its samples, clusters and labels are gone."""
-        return max(limit - self.fixed + BYTES_PER_ROW * self.n, 0.0)
+        return max(limit - self.fixed + SETTINGS.row_bytes * self.n, 0.0)
 
     def classes_at_once(self, limit: float) -> int:
         """Models of classes that can be fitted in the same passes."""
         spare = limit - self.least()
-        return 1 + max(0, int(spare / (BYTES_PER_ROW_AND_CLASS * self.n + 8.0 * CLUSTER_COPIES * self.m * 10 * self.m)))
+        return 1 + max(
+            0,
+            int(spare / (SETTINGS.row_and_class_bytes * self.n + 8.0 * SETTINGS.cluster_copies * self.m * 10 * self.m)),
+        )
 
 
 def check_limit(source: DataSource, named: str = "") -> None:

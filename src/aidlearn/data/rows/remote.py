@@ -57,7 +57,7 @@ class Backend(ABC):
         """A function as a task of its own: it is sent once, and again if the worker that had it is lost."""
         import cloudpickle
 
-        return self.task(Program, cloudpickle.dumps(function))
+        return self.task(SentFunction, cloudpickle.dumps(function))
 
 
 class Sealed:
@@ -84,7 +84,7 @@ def _unsealed(data: bytes, n_bytes: int) -> Sealed:
     return Sealed(pickle.loads(data), n_bytes)
 
 
-class Program:
+class SentFunction:
     """A pass function as it travels: its bytes, from which each process loads it once."""
 
     def __init__(self, data: bytes) -> None:
@@ -92,7 +92,7 @@ class Program:
         self._function: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Program, (self.data,)
+        return SentFunction, (self.data,)
 
     def __sizeof__(self) -> int:
         return 64 + len(self.data)
@@ -176,21 +176,21 @@ class RemotePasses(Passes):
 
     def ordered(self, function: PassFunction, states: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
         backend, batches = self._backend, self._batches
-        program = backend.sent(function)
+        sent = backend.sent(function)
         answers = []
         for k, (rows, coded) in enumerate(zip(batches.tasks, self._coded_targets(), strict=True)):
             places, given = self._located(states[k * batches.n_chunks : (k + 1) * batches.n_chunks])
             shape = (batches.first_rows[k], batches.rows_per_chunk)
-            answers.append(backend.task(_work, program, rows, coded, shape, Sealed(places), *given))
+            answers.append(backend.task(_work, sent, rows, coded, shape, Sealed(places), *given))
         yield from self._answers(answers)
 
     def map_states(self, function: Callable[[Any], Any], states: Sequence[Any]) -> Iterator[Any]:
         backend, size = self._backend, self._batches.n_chunks
-        program = backend.sent(function)
+        sent = backend.sent(function)
         answers = []
         for first in range(0, len(states), size):
             places, given = self._located(states[first : first + size])
-            answers.append(backend.task(_look, program, Sealed(places), *given))
+            answers.append(backend.task(_look, sent, Sealed(places), *given))
         for sealed in backend.results(backend.start(answers)):
             yield from sealed.content
 
@@ -236,7 +236,7 @@ def remote_target_counts(backend: Backend, batches: Batches) -> Iterator[TargetC
 # Tasks: these run where the rows are.
 
 
-def _code(coding: Program, rows: StoredRows) -> CodedTargets:
+def _code(coding: SentFunction, rows: StoredRows) -> CodedTargets:
     n = rows.X.shape[0]
     if rows.weight is not None:
         refuse_lossy(rows.weight, "sample_weight", first=None)
@@ -252,7 +252,7 @@ def _count(rows: StoredRows) -> Sealed:
 
 
 def _work(
-    program: Program, rows: StoredRows, coded: CodedTargets, shape: tuple[int, int], places: Sealed, *given: Sealed
+    sent: SentFunction, rows: StoredRows, coded: CodedTargets, shape: tuple[int, int], places: Sealed, *given: Sealed
 ) -> Any:
     """One pass over the chunks of one task: their values, and their states."""
     first, size = shape
@@ -263,14 +263,14 @@ def _work(
             part = slice(start, min(start + size, len(y)))
             rows_here = csr_rows(X, part.start, part.stop) if sparse.issparse(X) else X[part]
             chunk = Chunk(first + part.start, first + part.stop, rows_here, y[part], weight[part])
-            value, state = program.function(chunk, _resolved(place, given))
+            value, state = sent.function(chunk, _resolved(place, given))
             values.append(value)
             states.append(state)
     return Sealed(values, _n_bytes(values)), Sealed(states, _n_bytes(states))
 
 
-def _look(program: Program, places: Sealed, *given: Sealed) -> Sealed:
-    values = [program.function(_resolved(place, given)) for place in places.content]
+def _look(sent: SentFunction, places: Sealed, *given: Sealed) -> Sealed:
+    values = [sent.function(_resolved(place, given)) for place in places.content]
     return Sealed(values, _n_bytes(values))
 
 

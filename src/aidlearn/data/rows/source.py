@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aidlearn.data.rows.chunk import Chunk, chunk_rows
-from aidlearn.data.rows.targets import TargetCounts, Targets, count_targets
+from aidlearn.data.rows.targets import Classes, TargetCounts, Targets, count_targets
 
 if TYPE_CHECKING:
-    from aidlearn.data.encoding.recipe import Recipe, Rules
+    from aidlearn.data.encoding.recipe import Recipe
+    from aidlearn.data.encoding.rules import Rules
     from aidlearn.data.rows.mapping import Passes
 
 
@@ -62,8 +63,8 @@ class DataSource(ABC):
     """Names of the columns of the input, where they are not those of the rows."""
     n_dropped: int = 0
     """Rows that were left out because they have missing cells."""
-    recipe: dict[str, Any] | None = None
-    """How the source was opened, where words can say it (see :func:`~aidlearn.open_source`)."""
+    origin: dict[str, Any] | None = None
+    """Arguments of :func:`~aidlearn.open_source` that open the same data again; None if JSON cannot hold them."""
 
     @abstractmethod
     def chunk(self, k: int) -> Chunk:
@@ -97,6 +98,10 @@ class DataSource(ABC):
     def target_counts(self) -> Iterator[TargetCounts]:
         """The values of the stored targets, part by part from the first entry to the last."""
         return (count_targets(chunk.y) for chunk in self.chunks())
+
+    def classes(self) -> Classes:
+        """The classes of the target, by one pass over it."""
+        return Classes.of_parts(self.target_counts(), self.row_name)
 
     @property
     def rows_per_chunk(self) -> int:

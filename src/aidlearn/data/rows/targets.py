@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,6 @@ from sklearn.utils.validation import column_or_1d
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.numbers import LARGEST_WHOLE, refuse_lossy
 from aidlearn.numerics import Float, Int
-
-if TYPE_CHECKING:
-    from aidlearn.data.rows.source import DataSource
 
 MOST_CLASSES = 1000
 """Of a target in a file: one with more values is no class."""
@@ -88,13 +85,13 @@ class Classes:
         return cls(found, np.bincount(codes, minlength=len(found))), codes
 
     @classmethod
-    def of_source(cls, source: DataSource) -> Classes:
-        """The classes of a source, by one pass over its targets."""
+    def of_parts(cls, parts: Iterable[TargetCounts], row_name: Callable[[int], str]) -> Classes:
+        """The classes of consecutive parts of a target; ``row_name`` names a row in messages."""
         counts: dict[Any, int] = {}
         row = 0
-        for part in source.target_counts():
+        for part in parts:
             if part.bad is not None:
-                raise ValueError(f"Input y contains NaN or infinity at row {source.row_name(row + part.bad)}.")
+                raise ValueError(f"Input y contains NaN or infinity at row {row_name(row + part.bad)}.")
             for value, count in zip(part.values, part.counts, strict=True):
                 counts[value] = counts.get(value, 0) + count
             row += part.n_entries

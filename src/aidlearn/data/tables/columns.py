@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.encoding.recipe import Recipe, TableOutline
+from aidlearn.data.encoding.levels import TableOutline
+from aidlearn.data.encoding.recipe import Recipe
 from aidlearn.data.rows.numbers import refuse_lossy
-from aidlearn.data.tables.files import Block
+from aidlearn.data.tables.files import RowBlock
 from aidlearn.data.tables.in_memory import arrow_dictionary, number_dictionary
 from aidlearn.data.tables.text_columns import level_of
 from aidlearn.numerics import Float
@@ -139,7 +140,7 @@ class ColumnChoice:
                 keep &= ~np.isnan(_floats(column))
         return batch if keep.all() else batch.take(np.flatnonzero(keep))
 
-    def block(self, batches: Sequence[Any], into: Float | None = None, start: int = 0) -> Block:
+    def block(self, batches: Sequence[Any], into: Float | None = None, start: int = 0) -> RowBlock:
         """Consecutive batches of rows as numbers; X is written ``into`` an array with enough rows, if there is one.
 
         ``start`` is the number of their first row.
@@ -156,7 +157,7 @@ class ColumnChoice:
             X = self.recipe.rows([self._part(batches, j, start) for j in range(len(self.columns))], into)
         target = np.zeros(rows) if self.target is None else _column(batches, self.target, self.raw)
         weight = np.ones(rows) if self.weight is None else _column(batches, self.weight, _floats)
-        return Block(X, target, weight)
+        return RowBlock(X, target, weight)
 
     def _part(self, batches: Sequence[Any], j: int, start: int) -> NDArray[Any]:
         """One column of some batches: numbers, or positions of levels."""

@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from aidlearn.data.encoding.recipe import EncodedRows, Recipe, Rules, refuse_columns
+from aidlearn.data.encoding.levels import refuse_columns
+from aidlearn.data.encoding.recipe import EncodedRows, Recipe
+from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.arrays import ArraySource, homogeneous, is_dask, to_csr
 from aidlearn.data.rows.numbers import refuse_lossy
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.targets import absent_values
 from aidlearn.data.tables.in_memory import (
     ArrayColumns,
-    Columns,
     FrameColumns,
     KeptRows,
+    MemoryColumns,
     TableSource,
     checked_factors,
     encode_columns,
@@ -108,7 +110,7 @@ def complete_rows(X: Any, y: Any, sample_weight: Any, rules: Rules) -> NDArray[n
     return None if keep.all() else keep
 
 
-def columns_of(X: Any, rules: Rules) -> Columns | None:
+def columns_of(X: Any, rules: Rules) -> MemoryColumns | None:
     """Columns of checked features where they have to be put together; None of an array as it is."""
     if is_table(X):
         return FrameColumns(X)

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 from copy import copy
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -13,21 +14,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.data.encoding.dialect import Dialect
-from aidlearn.data.encoding.places import Place
-from aidlearn.data.encoding.recipe import LevelsFound, Recipe, Rules, TextColumn
+from aidlearn.data.encoding.levels import LevelsFound, TextColumn
+from aidlearn.data.encoding.places import FilePlace
+from aidlearn.data.encoding.recipe import Recipe
+from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.tables.columns import ColumnChoice, is_number
-from aidlearn.data.tables.parquet import Partitions, TableFiles, short, where_of
+from aidlearn.data.tables.parquet import FolderKeys, TableFiles, short, where_of
 from aidlearn.data.tables.text_columns import Reading, as_they_look, by_recipe, by_rules, warn_of_codes
 
-BLOCK_BYTES = 8 << 20
-"""Of one block of a CSV file."""
-LOOKED_AT = 1000
-"""Rows that are looked at for numbers that may be codes."""
 EXACT_WHOLE = 2.0**53
 """Up to here float64 holds every whole number."""
 NO_VALUE = ("", "null", "na", "n/a", "nan", "true", "false", "#n/a", "-nan", "none")
 """Texts that a column of numbers may hold, in any case of letters."""
+
+
+@dataclass(frozen=True)
+class CsvSettings:
+    """How much of a CSV file is read at a time."""
+
+    block_bytes: int = 8 << 20
+    """Guess. Bytes of text that are decoded at a time; a column's type is taken from the first block."""
+    held_blocks: float = 12.0
+    """Guess. Memory of the reader in blocks: those decoded ahead by pyarrow's threads and their columns."""
+    rows_for_codes: int = 1000
+    """Guess. First rows that are searched for numbers that may be codes (leading zeros, equal lengths)."""
+
+
+SETTINGS = CsvSettings()
 
 
 class CsvSource(TableFiles):
@@ -35,7 +49,7 @@ class CsvSource(TableFiles):
 
     def __init__(
         self,
-        places: list[Place],
+        places: list[FilePlace],
         target: Any = None,
         columns: Any = None,
         weight: Any = None,
@@ -60,7 +74,7 @@ class CsvSource(TableFiles):
         self._types = {field.name: _widened(field.type) for field in schema}
         self._whole = [field.name for field in schema if pa.types.is_integer(field.type)]
         dates = [field.name for field in schema if pa.types.is_temporal(field.type)]
-        self._partitions = Partitions(places)
+        self._partitions = FolderKeys(places)
         typed = [pa.field(name, self._types[name]) for name in self._inside]
         schema = pa.schema([*typed, *self._partitions.fields(self._inside)])
         where = where_of(places)
@@ -79,7 +93,7 @@ class CsvSource(TableFiles):
         sizes = self._counted(choice, found)
         self._describe(choice, sizes, where)
         self._found.update({(j, "all"): levels for j, levels in found.items()})
-        self.reading_bytes = 12.0 * BLOCK_BYTES
+        self.reading_bytes = SETTINGS.held_blocks * SETTINGS.block_bytes
 
     def _counted(self, choice: ColumnChoice, found: dict[int, LevelsFound]) -> list[int]:
         """Rows of every file, which only reading tells; levels of texts are found on the way."""
@@ -130,7 +144,7 @@ class CsvSource(TableFiles):
         with self._opened(self.paths[0]) as file:
             reader = csv.reader(file, delimiter=self.dialect.delimiter)
             header = next(reader, [])
-            warn_of_codes(islice(reader, LOOKED_AT), header, numbers, rules, self.choice.where)
+            warn_of_codes(islice(reader, SETTINGS.rows_for_codes), header, numbers, rules, self.choice.where)
 
     def encoded(self, rules: Rules, intercept: bool) -> DataSource:
         source = self._reading(by_rules(rules.over(self.rules)))
@@ -146,7 +160,7 @@ class CsvSource(TableFiles):
         except TextColumn as error:
             raise ValueError(f"{error} {self._first_text(error.column)}".strip()) from None
 
-    def _first_schema(self, place: Place) -> Any:
+    def _first_schema(self, place: FilePlace) -> Any:
         try:
             with self._reader(place, None) as reader:
                 return reader.schema
@@ -154,7 +168,7 @@ class CsvSource(TableFiles):
             told = self._uneven_row(place) or self._explained(place, error, "cannot be read as CSV")
             raise ValueError(told) from None
 
-    def _uneven_row(self, place: Place) -> str:
+    def _uneven_row(self, place: FilePlace) -> str:
         """The first row with more or fewer cells than the header, empty if there is none."""
         with self._opened(place) as file:
             reader = csv.reader(file, delimiter=self.dialect.delimiter)
@@ -164,7 +178,7 @@ class CsvSource(TableFiles):
                     return f"Row {row} of {place} has {len(cells)} cells, the header has {width}."
         return ""
 
-    def _reader(self, place: Place, columns: list[str] | None) -> Any:
+    def _reader(self, place: FilePlace, columns: list[str] | None) -> Any:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
@@ -175,7 +189,9 @@ class CsvSource(TableFiles):
         return arrow_csv.open_csv(
             place.stream(),
             read_options=arrow_csv.ReadOptions(
-                block_size=BLOCK_BYTES, use_threads=True, encoding=self.dialect.encoding.replace("utf-8", "utf8")
+                block_size=SETTINGS.block_bytes,
+                use_threads=True,
+                encoding=self.dialect.encoding.replace("utf-8", "utf8"),
             ),
             # A cell may hold line breaks wherever a block ends.
             parse_options=arrow_csv.ParseOptions(delimiter=self.dialect.delimiter, newlines_in_values=True),
@@ -202,7 +218,7 @@ class CsvSource(TableFiles):
         for place in self.paths:
             yield from self._batches_of(place, columns)
 
-    def _batches_of(self, place: Place, columns: list[str]) -> Iterator[Any]:
+    def _batches_of(self, place: FilePlace, columns: list[str]) -> Iterator[Any]:
         import pyarrow as pa
 
         inside = [name for name in columns if name in self._inside]
@@ -224,7 +240,7 @@ class CsvSource(TableFiles):
                 raise ValueError(self._where(place, inside, error)) from None
             raise
 
-    def _opened(self, place: Place) -> Any:
+    def _opened(self, place: FilePlace) -> Any:
         csv.field_size_limit(1 << 30)
         encoding = self.dialect.encoding.replace("utf-8", "utf-8-sig")
         return io.TextIOWrapper(io.BufferedReader(place.stream()), encoding, errors="replace", newline="")
@@ -246,7 +262,7 @@ class CsvSource(TableFiles):
                     return f"Its first text is {cells[column]!r}, in row {row}." if row else ""
         return ""
 
-    def _where(self, place: Place, columns: list[str], error: Exception) -> str:
+    def _where(self, place: FilePlace, columns: list[str], error: Exception) -> str:
         """Row and column of the first cell that is not what its column should be."""
         with self._opened(place) as file:
             reader = csv.reader(file, delimiter=self.dialect.delimiter)
@@ -261,7 +277,7 @@ class CsvSource(TableFiles):
                         return f"Row {row} of {place} has the text {cells[k]!r} in column {k} ({name!r}) of numbers."
         return self._explained(place, error, "cannot be read")
 
-    def _explained(self, place: Place, error: Exception, what: str) -> str:
+    def _explained(self, place: FilePlace, error: Exception, what: str) -> str:
         if "UTF8" in str(error) or isinstance(error, UnicodeError):
             return (
                 f"{place} {what} as {self.dialect.encoding} text: give its encoding, as in encoding='latin-1' or "

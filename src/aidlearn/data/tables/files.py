@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.encoding.places import Place
+from aidlearn.data.encoding.places import FilePlace
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.rows.targets import TargetCounts, count_targets
+from aidlearn.data.rows.targets import Classes, TargetCounts, count_targets
 from aidlearn.numerics import Float
 
 AHEAD = 2
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Consecutive rows as a file gives them: attributes (array or CSR), target as it is stored, weight."""
 
     X: Any
@@ -49,8 +49,10 @@ class FileSource(DataSource):
 
     sequential = True
     _stamps: dict[Any, Any]
+    _classes: Classes | None = None
+    """Classes of the target, once they have been counted."""
 
-    def _remember(self, paths: Sequence[Path | Place]) -> None:
+    def _remember(self, paths: Sequence[Path | FilePlace]) -> None:
         """Sizes and times of the files, before anything is read of them."""
         self._stamps = {path: _stamp(path) for path in paths}
 
@@ -67,7 +69,7 @@ class FileSource(DataSource):
         raise IndexError(k)
 
     @abstractmethod
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         """All rows, from the first to the last."""
 
     @abstractmethod
@@ -78,6 +80,12 @@ class FileSource(DataSource):
         self._check_unchanged()
         return map(count_targets, self.targets())
 
+    def classes(self) -> Classes:
+        self._check_unchanged()
+        if self._classes is None:
+            self._classes = super().classes()
+        return self._classes
+
     def chunks(self, held: int = 1) -> Iterator[Chunk]:
         self._check_unchanged()
         yield from read_ahead(self._cut(held))
@@ -86,7 +94,7 @@ class FileSource(DataSource):
     def _cut(self, held: int = 1) -> Iterator[Chunk]:
         """Chunks of the size that every source has."""
         size, start = self.rows_per_chunk, 0
-        waiting: list[Block] = []
+        waiting: list[RowBlock] = []
         rows = 0
         for block in self.blocks():
             waiting.append(block)
@@ -110,16 +118,16 @@ class FileSource(DataSource):
         size = (min(self.rows_per_chunk, self.n_entries), self.n_attributes)
         return cycle([np.empty(size, dtype) for _ in range(AHEAD + held + WAITING)])
 
-    def _chunk(self, block: Block, start: int) -> Chunk:
+    def _chunk(self, block: RowBlock, start: int) -> Chunk:
         return Chunk(start, start + len(block.target), block.X, block.target, block.weight)
 
     def column_name(self, column: int) -> str:
         return f"{column} ({self.names[column]!r})"
 
 
-def _stamp(path: Path | Place) -> Any:
+def _stamp(path: Path | FilePlace) -> Any:
     """What changes when the file does; None if it is gone."""
-    return path.stamp() if isinstance(path, Place) else Place(str(path), str(path)).stamp()
+    return path.stamp() if isinstance(path, FilePlace) else FilePlace(str(path), str(path)).stamp()
 
 
 def read_ahead(parts: Iterator[T]) -> Iterator[T]:
@@ -160,18 +168,18 @@ def read_ahead(parts: Iterator[T]) -> Iterator[T]:
         reader.join()
 
 
-def _joined(blocks: list[Block]) -> Block:
+def _joined(blocks: list[RowBlock]) -> RowBlock:
     if len(blocks) == 1:
         return blocks[0]
     stack: Callable[..., Any] = np.concatenate
     if sparse.issparse(blocks[0].X):
         stack = lambda parts: sparse.vstack(parts, format="csr")  # noqa: E731
-    return Block(
+    return RowBlock(
         stack([block.X for block in blocks]),
         np.concatenate([block.target for block in blocks]),
         np.concatenate([block.weight for block in blocks]),
     )
 
 
-def _part(block: Block, first: int, last: int) -> Block:
-    return Block(block.X[first:last], block.target[first:last], block.weight[first:last])
+def _part(block: RowBlock, first: int, last: int) -> RowBlock:
+    return RowBlock(block.X[first:last], block.target[first:last], block.weight[first:last])

@@ -16,16 +16,9 @@ import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.encoding.recipe import (
-    MISSING_LEVEL,
-    LevelsFound,
-    Recipe,
-    Rules,
-    TableOutline,
-    level_text,
-    make_recipe,
-    refuse_columns,
-)
+from aidlearn.data.encoding.levels import LevelsFound, TableOutline, make_recipe, refuse_columns
+from aidlearn.data.encoding.recipe import MISSING_LEVEL, Recipe, level_text
+from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.numbers import DATES, refuse_lossy
 from aidlearn.data.rows.source import DataSource
@@ -41,7 +34,7 @@ def is_table(X: Any) -> bool:
     return not isinstance(X, np.ndarray) and bool(nw.dependencies.is_into_dataframe(X))
 
 
-class Columns(ABC):
+class MemoryColumns(ABC):
     """Columns in memory, read a slice at a time."""
 
     outline: TableOutline
@@ -92,7 +85,7 @@ class Columns(ABC):
         return missing
 
 
-class FrameColumns(Columns):
+class FrameColumns(MemoryColumns):
     """Columns of a frame."""
 
     def __init__(self, table: Any) -> None:
@@ -133,7 +126,7 @@ class FrameColumns(Columns):
         ]
 
 
-class ArrayColumns(Columns):
+class ArrayColumns(MemoryColumns):
     """Columns of an array, some of which were named as factors."""
 
     def __init__(self, X: NDArray[Any]) -> None:
@@ -269,7 +262,7 @@ class TableSource(DataSource):
 
     Parameters
     ----------
-    columns : Columns
+    columns : MemoryColumns
     weight : array, optional
         1 for every row where it is not given.
     recipe : Recipe, optional
@@ -283,7 +276,7 @@ class TableSource(DataSource):
 
     def __init__(
         self,
-        columns: Columns,
+        columns: MemoryColumns,
         y: NDArray[Any],
         weight: Float | None,
         n_jobs: int | None = None,
@@ -330,7 +323,7 @@ class TableSource(DataSource):
         return f"{column} ({self.columns.outline.names[column]!r})"
 
 
-def checked_factors(columns: Columns, rules: Rules) -> dict[int, str | None]:
+def checked_factors(columns: MemoryColumns, rules: Rules) -> dict[int, str | None]:
     """Which columns in memory are factors; one clear error for a column that can be nothing."""
     outline = columns.outline
     factors = rules.factors(outline.names, outline.kinds, outline.where)
@@ -339,7 +332,7 @@ def checked_factors(columns: Columns, rules: Rules) -> dict[int, str | None]:
 
 
 def encode_columns(
-    columns: Columns, rules: Rules, intercept: bool, keep: NDArray[np.bool_] | None = None
+    columns: MemoryColumns, rules: Rules, intercept: bool, keep: NDArray[np.bool_] | None = None
 ) -> tuple[Recipe | None, dict[int, NDArray[Any] | Renumbered]]:
     """The recipe of columns in memory and the codes of their factors; None where there is none."""
     outline, factors = columns.outline, checked_factors(columns, rules)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.numbers import refuse_lossy
 from aidlearn.data.tables.columns import choose_columns
-from aidlearn.data.tables.files import Block, FileSource
+from aidlearn.data.tables.files import FileSource, RowBlock
 
 
 class NpySource(FileSource):
@@ -58,7 +58,7 @@ class NpySource(FileSource):
         start = k * self.rows_per_chunk
         return self._chunk(self._block(start, min(start + self.rows_per_chunk, self.n_entries)), start)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         step = self.rows_per_chunk
         return (self._block(start, min(start + step, self.n_entries)) for start in range(0, self.n_entries, step))
 
@@ -85,10 +85,10 @@ class NpySource(FileSource):
                 assert self._target is not None
                 yield self._target.rows(start, stop)
 
-    def _block(self, start: int, stop: int) -> Block:
+    def _block(self, start: int, stop: int) -> RowBlock:
         return self._with_vectors(self._file.rows(start, stop), start, stop)
 
-    def _with_vectors(self, rows: NDArray[Any], start: int, stop: int) -> Block:
+    def _with_vectors(self, rows: NDArray[Any], start: int, stop: int) -> RowBlock:
         """The rows ``start:stop`` with their targets and weights."""
 
         def vector(where: Any) -> NDArray[Any]:
@@ -100,7 +100,7 @@ class NpySource(FileSource):
         refuse_lossy(weight, f"The weight of {self.path}", start)
         refuse_lossy(X, str(self.path), start)
         weight = weight.astype(np.float64)
-        return Block(X if X.dtype == np.float32 else X.astype(np.float64, copy=False), target, weight)
+        return RowBlock(X if X.dtype == np.float32 else X.astype(np.float64, copy=False), target, weight)
 
 
 class NpyFile:

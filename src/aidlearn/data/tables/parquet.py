@@ -4,29 +4,45 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.encoding.places import Place
-from aidlearn.data.encoding.recipe import LevelsFound, Recipe, Rules, make_recipe, refuse_columns
+from aidlearn.data.encoding.levels import LevelsFound, make_recipe, refuse_columns
+from aidlearn.data.encoding.places import FilePlace
+from aidlearn.data.encoding.recipe import Recipe
+from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.tables.columns import ColumnChoice, arrow_kind
-from aidlearn.data.tables.files import Block, FileSource, read_ahead
+from aidlearn.data.tables.files import FileSource, RowBlock, read_ahead
 from aidlearn.numerics import Float
 
-BATCH_BYTES = 2 << 20
-"""Of one batch of a Parquet file."""
-PAGE_BYTES = 2.2e6
-"""Of a page of a Parquet column as it is stored and decoded, as most programs write them."""
-READ_BYTES = 1 << 18
-"""Read at once of each column of a Parquet file."""
 PLAIN = Rules()
+
+
+@dataclass(frozen=True)
+class ParquetSettings:
+    """How much of a Parquet file is read at a time."""
+
+    batch_bytes: int = 2 << 20
+    """Guess. Bytes of a decoded batch, counted as float64 cells."""
+    held_batches: float = 60.0
+    """Guess. Memory of the reader in batches, including what allocators retain."""
+    page_bytes: float = 2.2e6
+    """Bytes of a page of a column, stored and decoded: writers cut pages at 1 MiB by default."""
+    buffer_bytes: int = 1 << 18
+    """Guess. Bytes of each column that are read at once."""
+    fewest_rows: int = 1024
+    """Guess. Minimum number of rows of a batch."""
+
+
+SETTINGS = ParquetSettings()
 
 
 def recut(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
@@ -51,12 +67,14 @@ class TableFiles(FileSource):
 
     named = True
     choice: ColumnChoice
-    paths: list[Place]
+    paths: list[FilePlace]
     first_rows: list[int]
     rules: Rules = PLAIN
     """How it was opened; an estimator's own rules go before."""
     dictionaries: Sequence[str] = ()
     """Columns that are read as dictionaries of their levels."""
+    _asked: tuple[Any, ...] | None = None
+    """What the rules of the encoding came to, by which the same rules are recognised."""
 
     @abstractmethod
     def batches(self, columns: list[str]) -> Iterator[Any]:
@@ -88,11 +106,15 @@ class TableFiles(FileSource):
         drops, unlabelled = rules.missing == "drop", rules.unlabelled
         factors = rules.factors(plain.columns, plain.outline.kinds, plain.where)
         refuse_columns(plain.outline, factors)
-        source = copy(self)
-        texts = ("text", "category")
-        source.dictionaries = [plain.columns[j] for j in factors if plain.outline.kinds[j] in texts]
-        recipe = None
+        asked = (factors, rules.missing, rules.unknown, unlabelled, intercept, rules.by_dtype, list(rules.also))
+        if asked == self._asked:
+            return self
+        source, recipe = copy(self), None
+        source._asked = asked
+        source.dictionaries = _texts_among(plain, factors)
         source.choice = plain.encoding(None, drops, unlabelled)
+        if source.choice.used_rows != self.choice.used_rows:
+            source._classes = None
         if factors or drops:
             found, n_rows = source._levels(factors)
             source.n_entries, source.n_dropped = n_rows, self._n_rows - n_rows
@@ -107,7 +129,7 @@ class TableFiles(FileSource):
         factors = {} if recipe is None else recipe.factor_positions
         refuse_columns(plain.outline, factors)
         source = copy(self)
-        source.dictionaries = [plain.columns[j] for j in factors if plain.outline.kinds[j] in ("text", "category")]
+        source.dictionaries = _texts_among(plain, factors)
         source._encode(plain, recipe, False)
         return source
 
@@ -147,7 +169,7 @@ class TableFiles(FileSource):
         column = column if self.encoding is None else self.encoding.input_of(column)
         return f"{column} ({self.choice.columns[column]!r})"
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         start = 0
         for parts in self._chunk_parts():
             yield self.choice.block(parts, start=start)
@@ -188,10 +210,10 @@ class TableFiles(FileSource):
         return (self.choice.raw(batch.column(target)) for batch in self._used(needed))
 
 
-class Partitions:
+class FolderKeys:
     """Columns that folders stand for, as in ``year=2024/month=5/``: whole numbers if all are, else texts."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
+    def __init__(self, places: Sequence[FilePlace]) -> None:
         self.names = [name for name, _ in places[0].keys]
         for place in places:
             if [name for name, _ in place.keys] != self.names:
@@ -210,7 +232,7 @@ class Partitions:
         kinds = zip(self.names, self.whole, strict=True)
         return [pa.field(name, pa.int64() if whole else text) for name, whole in kinds if name not in inside]
 
-    def column(self, place: Place, name: str, n: int) -> Any:
+    def column(self, place: FilePlace, name: str, n: int) -> Any:
         """The same value in every row."""
         import pyarrow as pa
 
@@ -226,7 +248,7 @@ class ParquetSource(TableFiles):
 
     def __init__(
         self,
-        places: list[Place],
+        places: list[FilePlace],
         target: Any = None,
         columns: Any = None,
         weight: Any = None,
@@ -250,19 +272,20 @@ class ParquetSource(TableFiles):
             sizes.append(n_rows)
         assert schema is not None
         self._inside = schema.names
-        self._partitions = Partitions(places)
+        self._partitions = FolderKeys(places)
         schema = pa.schema([*schema, *self._partitions.fields(schema.names)], metadata=schema.metadata)
         where = where_of(places)
         self._describe(ColumnChoice(schema, where, target, columns, weight), sizes, where)
-        # Of every column a page as it is stored, one decoded, a buffer; batches, and what allocators keep of them.
-        self.reading_bytes = (PAGE_BYTES + READ_BYTES) * len(self.choice.needed) + 60.0 * BATCH_BYTES
+        column_bytes = SETTINGS.page_bytes + SETTINGS.buffer_bytes
+        batches = SETTINGS.held_batches * SETTINGS.batch_bytes
+        self.reading_bytes = column_bytes * len(self.choice.needed) + batches
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
         from pyarrow.lib import ArrowException
 
-        rows = max(1024, BATCH_BYTES // (8 * max(1, len(columns))))
+        rows = max(SETTINGS.fewest_rows, SETTINGS.batch_bytes // (8 * max(1, len(columns))))
         inside = [name for name in columns if name in self._inside]
         whole = inside == columns
         read = inside or self._inside[:1]  # a batch without columns does not say how many rows it has
@@ -271,7 +294,7 @@ class ParquetSource(TableFiles):
             try:
                 # Without the first two, pyarrow holds whole row groups, or the whole file.
                 with pq.ParquetFile(
-                    place.file(), pre_buffer=False, buffer_size=READ_BYTES, read_dictionary=levels
+                    place.file(), pre_buffer=False, buffer_size=SETTINGS.buffer_bytes, read_dictionary=levels
                 ) as file:
                     for batch in file.iter_batches(batch_size=rows, columns=read, use_threads=True):
                         yield batch if whole else self._completed(batch, place, columns)
@@ -280,7 +303,7 @@ class ParquetSource(TableFiles):
             finally:
                 pa.default_memory_pool().release_unused()  # it keeps what its threads have freed
 
-    def _completed(self, batch: Any, place: Place, columns: list[str]) -> Any:
+    def _completed(self, batch: Any, place: FilePlace, columns: list[str]) -> Any:
         """A batch with the columns of its folders."""
         import pyarrow as pa
 
@@ -291,11 +314,16 @@ class ParquetSource(TableFiles):
         return pa.RecordBatch.from_arrays(parts, names=columns)
 
 
+def _texts_among(choice: ColumnChoice, factors: Iterable[int]) -> list[str]:
+    """Names of the factors that are stored as texts or categories."""
+    return [choice.columns[j] for j in factors if choice.outline.kinds[j] in ("text", "category")]
+
+
 def _is_text(schema: Any, name: str) -> bool:
     return arrow_kind(schema.field(name).type) == "text"
 
 
-def where_of(places: Sequence[Place]) -> str:
+def where_of(places: Sequence[FilePlace]) -> str:
     """What several files are called in messages."""
     if len(places) == 1:
         return str(places[0])

@@ -18,7 +18,7 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from aidlearn.data.encoding.places import Place
+from aidlearn.data.encoding.places import FilePlace
 from aidlearn.data.tables.columns import ColumnChoice, arrow_kind
 from aidlearn.data.tables.parquet import TableFiles, short
 
@@ -50,7 +50,7 @@ class StreamSource(TableFiles):
         self._folder = _Folder(folder)
         path = str(Path(folder) / "rows.arrow")
         schema, n_rows = _spool(stream, path, where)
-        place = Place(path, where.replace("The", "the", 1))
+        place = FilePlace(path, where.replace("The", "the", 1))
         self.paths = [place]
         self._remember([place])
         self._describe(ColumnChoice(schema, where, target, columns, weight), [n_rows], where)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 
-from aidlearn.data.tables.files import Block, FileSource
+from aidlearn.data.tables.files import FileSource, RowBlock
 
 PART_BYTES = 16 << 20
 MOST_COLUMNS = 2**31 - 1
@@ -45,11 +45,11 @@ class SvmlightSource(FileSource):
     def row_name(self, row: int) -> str:
         return f"{row} of {self.path}"
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         for X, y in self._parts():
             X.sort_indices()
             rows = sparse.csr_matrix((X.data, X.indices - self._base, X.indptr), shape=(len(y), self.n_attributes))
-            yield Block(rows, y, np.ones(len(y)))
+            yield RowBlock(rows, y, np.ones(len(y)))
 
     def targets(self) -> Iterator[NDArray[Any]]:
         return (y for _, y in self._parts())

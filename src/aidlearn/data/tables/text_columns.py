@@ -6,7 +6,9 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 
-from aidlearn.data.encoding.recipe import Recipe, Rules, TableOutline, level_text
+from aidlearn.data.encoding.levels import TableOutline
+from aidlearn.data.encoding.recipe import Recipe, level_text
+from aidlearn.data.encoding.rules import Rules
 
 Reading = Callable[[TableOutline], list[str]]
 """Of columns as they look, what each is read as: number, text or boolean, or what is refused."""

@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
-from aidlearn.data.encoding.recipe import Rules
+from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.opening import is_elsewhere
 from aidlearn.data.passes.moments import checked_rows
 from aidlearn.data.passes.run import Run
@@ -235,7 +235,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         for k, rng in enumerate([first, *first.spawn(n_runs - 1)]):
             left = None if self.time_limit is None else max(1e-3, self.time_limit - (time.monotonic() - started))
             number = positive * n_runs + k if several else None
-            checkpoint = checkpoint_of(self, run.source.recipe, digest, number)
+            checkpoint = checkpoint_of(self, run.source.origin, digest, number)
             fit = self._fit_once(run.of(source), rng, left, checkpoint)
             if best is not None:
                 bound = max(best.result.lower_bound, fit.result.lower_bound)

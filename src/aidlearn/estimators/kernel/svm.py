@@ -117,7 +117,7 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
             pairs = pairs_of(len(self.classes_))
             machines = []
             for k, pair in enumerate(pairs):
-                checkpoint = checkpoint_of(self, run.source.recipe, digest, k if len(pairs) > 1 else None)
+                checkpoint = checkpoint_of(self, run.source.origin, digest, k if len(pairs) > 1 else None)
                 machines.append(self._fit_pair(run, kernel, rows, codes, weight, pair, checkpoint, len(pairs) - k))
         self._store_model(kernel, rows, codes, machines)
         self.class_weight_ = np.ones(len(self.classes_)) if factors is None else factors

@@ -86,7 +86,7 @@ class SVR(SVRParameters, RegressorMixin, KernelMachine):
         run = self._run(self._source(X, y, sample_weight))
         with one_blas_thread():
             given, target, weight, digest = checked_rows(run, digest=self.checkpoint is not None)
-            checkpoint = checkpoint_of(self, run.source.recipe, digest, None)
+            checkpoint = checkpoint_of(self, run.source.origin, digest, None)
             kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, given, weight)
             self._check_kernel(kernel, given)
             self._check_init(given.shape[0])

@@ -89,11 +89,11 @@ def cluster_codes(clusters: Any, X: Any, source: DataSource) -> ClusterCodes:
         if is_dask(X):
             labels = np.asarray(X[clusters].compute())
         else:
-            recipe = source.recipe or {}
-            if "path" not in recipe:
+            origin = source.origin or {}
+            if "path" not in origin:
                 raise ValueError("clusters names a column, which only a file or a Dask DataFrame has; pass an array.")
-            one = [recipe["columns"][0]] if recipe.get("columns") else [source.names[0]] if source.named else None
-            beside = open_source(recipe["path"], clusters, one)
+            one = [origin["columns"][0]] if origin.get("columns") else [source.names[0]] if source.named else None
+            beside = open_source(origin["path"], clusters, one)
             labels = np.concatenate([np.array(chunk.y) for chunk in beside.chunks()])
     else:
         labels = np.asarray(clusters.compute() if is_dask(clusters) else clusters)

@@ -60,7 +60,7 @@ class ManyQuantiles:
         self.errors: dict[int, float] = {}
         self.crossings: int | None = None
         """On the rows of the fit, where that is known."""
-        self.file = BatchFile(checkpoint_of(model, run.source.recipe, moments.digest, PART), len(designs))
+        self.file = BatchFile(checkpoint_of(model, run.source.origin, moments.digest, PART), len(designs))
 
     def solve(self) -> list[Fitted]:
         """The fits, in the order in which quantiles were asked for."""

@@ -143,7 +143,7 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
         name = type(self).__name__
         if is_elsewhere(X) or isinstance(X, DataSource):
             source = self._source(X, y, sample_weight)
-            classes = Classes.of_source(source).several(name)
+            classes = source.classes().several(name)
             self.classes_ = classes.labels
             return self._run(source, Targets(classes.labels, classes.factors(self.class_weight)))
         codes, used = None, self._complete(X, y, sample_weight)

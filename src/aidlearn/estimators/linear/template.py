@@ -294,7 +294,7 @@ class LinearEstimator(AIDEstimator):
                 "scikit-learn's LinearSVC or SGDRegressor. One factor with any number of levels may come on top of "
                 "them, as adjacent columns of a sparse matrix, with init='auto'."
             )
-        checkpoint = checkpoint_of(self, run.source.recipe, moments.digest, number)
+        checkpoint = checkpoint_of(self, run.source.origin, moments.digest, number)
         if isinstance(start, Band) and number is None:
             start.once = True
         problem = PiecewiseLinear(run, design, self._procedure(start))

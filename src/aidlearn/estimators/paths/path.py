@@ -131,8 +131,8 @@ class CrossValidated(LinearEstimator):
             return self._refitted(rows, values[pairs[member][0]], number, problem, point)
 
         part = PART if rows.n_fits == 1 else f"{number}.{PART}"
-        recipe, digest = rows.run.source.recipe, rows.moments.digest
-        file = BatchFile(checkpoint_of(self, recipe, digest, part, folds=rows.folds.digest), len(members))
+        origin, digest = rows.run.source.origin, rows.moments.digest
+        file = BatchFile(checkpoint_of(self, origin, digest, part, folds=rows.folds.digest), len(members))
         progress = Told(self._callbacks(), file, rows.run)
         try:
             if few_entries(rows.run.n_entries, designs[0].n_variables):

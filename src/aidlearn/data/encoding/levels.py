@@ -1,0 +1,190 @@
+"""The levels of factors as they are found, and the recipe that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aidlearn.data.encoding.dialect import are_separated, is_number
+from aidlearn.data.encoding.recipe import (
+    MISSING_LEVEL,
+    NO_COLUMN,
+    Column,
+    Recipe,
+    level_text,
+    listed_levels,
+    missing_cell,
+)
+from aidlearn.data.encoding.rules import Rules
+
+MOST_LEVELS = 100_000
+"""Maximum number of levels of a factor; more would make a problem that exceeds any memory."""
+
+
+@dataclass
+class LevelsFound:
+    """The levels of one column, as they come."""
+
+    kind: str = "text"
+    texts: dict[str, int] = field(default_factory=dict)
+    """Each level and its number in the order of appearance."""
+    missing_row: int | None = None
+    """The first row without one."""
+    n_missing: int = 0
+    inside: set[str] = field(default_factory=set)
+    """Kinds of the values of categories."""
+
+    @property
+    def read_as(self) -> str:
+        """What a text file has to be read as for the same levels."""
+        if self.kind != "category":
+            return self.kind
+        return next(iter(self.inside)) if len(self.inside) == 1 else "text"
+
+    def add(self, values: Sequence[Any], codes: NDArray[Any], first_row: int) -> NDArray[np.int32]:
+        """Levels of some rows; returns the number of each row's level, -1 of a missing one."""
+        absent = np.flatnonzero(codes < 0)
+        # A dictionary may hold values that no row has.
+        used = np.bincount(codes[codes >= 0], minlength=len(values)) > 0
+        if len(absent) and self.missing_row is None:
+            self.missing_row = first_row + int(absent[0])
+        self.n_missing += len(absent)
+        if self.kind == "category":
+            self.inside.update(_value_kind(value) for value, is_used in zip(values, used, strict=True) if is_used)
+        numbers = [
+            self.texts.setdefault(level_text(value), len(self.texts)) if is_used else NO_COLUMN
+            for value, is_used in zip(values, used, strict=True)
+        ]
+        return np.array([*numbers, NO_COLUMN], dtype=np.int32)[codes]
+
+    def is_too_many(self) -> bool:
+        return len(self.texts) > MOST_LEVELS
+
+
+def _value_kind(value: Any) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return "boolean"
+    return "number" if isinstance(value, (Integral, float, np.floating)) else "text"
+
+
+@dataclass(frozen=True)
+class TableOutline:
+    """What a table looks like before its columns have become numbers."""
+
+    names: list[Any]
+    kinds: list[str]
+    where: str
+    """What it is called in messages."""
+
+
+def make_recipe(
+    outline: TableOutline,
+    rules: Rules,
+    factors: Mapping[int, str | None],
+    found: Mapping[int, LevelsFound],
+    n_rows: int,
+    intercept: bool,
+    row_name: Callable[[int], str] = str,
+) -> Recipe:
+    """The recipe for a table whose levels are known.
+
+    With an intercept the reference level of each factor (the first, unless one was named) has no column: the columns of
+    all levels sum to 1, as the intercept's does.
+    """
+    columns = []
+    for k, name in enumerate(outline.names):
+        if k not in factors:
+            columns.append(Column(str(name), kind=outline.kinds[k]))
+            continue
+        levels, reference = _levels(str(name), rules, found[k], n_rows, outline.where, row_name), factors[k]
+        if reference is not None and reference not in levels:
+            raise ValueError(
+                f"categorical_features names {reference!r} as the reference of column {name!r}, which has no such "
+                f"level; it has {listed_levels(levels)}."
+            )
+        left_out = (levels[0] if reference is None else reference) if intercept or reference is not None else None
+        columns.append(Column(str(name), levels, left_out, found[k].read_as))
+    recipe = Recipe(tuple(columns), rules.missing, rules.unknown)
+    if recipe.n_attributes == 0:
+        raise ValueError(f"Every column of {outline.where} has one level only: there is nothing to fit to.")
+    return recipe
+
+
+def _levels(
+    name: str, rules: Rules, found: LevelsFound, n_rows: int, where: str, row_name: Callable[[int], str]
+) -> tuple[str, ...]:
+    if found.missing_row is not None and rules.missing == "error":
+        raise ValueError(missing_cell(name, row_name(found.missing_row)))
+    levels = sorted(found.texts) if found.kind != "boolean" else ["False", "True"]
+    absent = [MISSING_LEVEL] if found.missing_row is not None and rules.missing == "level" else []
+    if MISSING_LEVEL in levels and absent:
+        raise ValueError(
+            f"Column {name!r} of {where} has a level called {MISSING_LEVEL!r} and missing cells beside it."
+        )
+    if not levels and not absent:
+        raise ValueError(f"Column {name!r} of {where} has no level: all its cells are missing.")
+    by_itself = rules.by_dtype and name not in rules.also
+    many, all_differ = found.is_too_many(), len(levels) == n_rows - found.n_missing and len(levels) > 10
+    if many or (by_itself and (all_differ or (len(levels) > 100 and 2 * len(levels) > n_rows))):
+        n = f"more than {MOST_LEVELS}" if many else str(len(levels))
+        raise TextColumn(
+            name,
+            f"Column {name!r} of {where} holds {n} different texts in {n_rows} rows, not numbers: that is a name of "
+            "rows, not a category. Leave it out, or make categories or numbers of it.",
+        )
+    if by_itself and found.kind == "text" and are_separated(levels):
+        strange = next(level for level in levels if not is_number(level))
+        raise TextColumn(
+            name,
+            f"Column {name!r} of {where} holds numbers with separators, such as {strange!r}: write them without, or if "
+            "it is a category, name it in categorical_features.",
+        )
+    if by_itself and found.kind == "text" and len(levels) > 10:
+        numbers = sum(map(is_number, levels))
+        if 0.8 * len(levels) < numbers < len(levels):
+            strange = next(level for level in levels if not is_number(level))
+            raise TextColumn(
+                name,
+                f"Column {name!r} of {where} holds numbers and {len(levels) - numbers} other text(s), such as "
+                f"{strange!r}: mend these cells, or if it is a category, name it in categorical_features.",
+            )
+    return tuple(levels + absent)
+
+
+REFUSED = {
+    "date": "dates or times; make numbers of it (days since a day, the hour) or categories (month, weekday), or leave "
+    "it out",
+    "list": "lists or records; make a column of each of their parts, or leave it out",
+    "binary": "bytes; decode them to texts, or leave it out",
+    "object": "Python objects; convert it to numbers or texts, or leave it out",
+    "sparse": "a sparse array of pandas; hand over X.sparse.to_coo().tocsr(), or dense columns",
+    "other": "values that are neither numbers nor texts; convert it, or leave it out",
+}
+
+
+def refuse_columns(outline: TableOutline, factors: Mapping[int, Any], holds: Sequence[str] | None = None) -> None:
+    """One clear error for the first column that can become neither numbers nor levels."""
+    for k, (name, kind) in enumerate(zip(outline.names, outline.kinds, strict=True)):
+        shown = f"column {k} ({str(name)!r}) of {outline.where}"
+        if kind in REFUSED:
+            what = holds[k] if holds is not None and holds[k] else REFUSED[kind]
+            raise TextColumn(str(name), f"could not convert to float: {shown} holds {what}.")
+        if k not in factors and kind in ("text", "category"):
+            raise TextColumn(
+                str(name),
+                f"could not convert string to float: {shown} holds texts, not numbers; name it in "
+                "categorical_features, or leave it out.",
+            )
+
+
+class TextColumn(ValueError):
+    """A column of X that does not hold numbers."""
+
+    def __init__(self, column: str, message: str) -> None:
+        super().__init__(message)
+        self.column = column

@@ -1,0 +1,111 @@
+"""Rules for the columns of a table: which are factors, and what becomes of missing cells and unknown levels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from aidlearn.data.encoding.recipe import level_text, listed_levels
+
+MISSING_RULES, UNKNOWN_RULES = ("error", "drop", "level"), ("error", "reference")
+FROM_DTYPE = "from_dtype"
+FACTOR_KINDS = ("text", "category", "boolean")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What an estimator or a source is told about the columns of tables."""
+
+    categorical: Any = FROM_DTYPE
+    missing: str = "error"
+    unknown: str = "error"
+    also: Mapping[Any, Any] = field(default_factory=dict)
+    """Further factors, beside those by type, and their reference levels (None: the first)."""
+    numeric: Sequence[Any] = ()
+    """Columns that are numbers, whatever their type."""
+    unlabelled: bool = False
+    """Whether a row without a target is one without a label, which ``missing="drop"`` keeps."""
+
+    def check(self) -> None:
+        """One clear error for a value that is none."""
+        for name, value, choices in (
+            ("missing", self.missing, MISSING_RULES),
+            ("unknown", self.unknown, UNKNOWN_RULES),
+        ):
+            if not isinstance(value, str) or value not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+        given = self.categorical
+        sound = given is None or (isinstance(given, str) and given == FROM_DTYPE)
+        if not (sound or (not isinstance(given, (str, bytes)) and hasattr(given, "__iter__"))):
+            raise ValueError(
+                f"categorical_features must be {FROM_DTYPE!r}, None, a list of columns, a mask of them, or a dict from "
+                f"columns to reference levels, got {given!r}."
+            )
+
+    @property
+    def by_dtype(self) -> bool:
+        return isinstance(self.categorical, str)
+
+    def over(self, other: Rules) -> Rules:
+        """These rules; where they say nothing, the others."""
+        plain = Rules()
+        return Rules(
+            other.categorical if self.by_dtype else self.categorical,
+            other.missing if self.missing == plain.missing else self.missing,
+            other.unknown if self.unknown == plain.unknown else self.unknown,
+            other.also if self.by_dtype else self.also,
+            other.numeric if self.by_dtype else self.numeric,
+            self.unlabelled or other.unlabelled,
+        )
+
+    def named_factors(self, names: Sequence[Any]) -> list[int]:
+        """Positions of the columns that are factors because they were named; names of other columns are passed over."""
+        given = self.also if self.by_dtype else self.categorical
+        listed: list[Any] = [] if given is None else list(given)
+        if not self.by_dtype and listed and all(isinstance(value, (bool, np.bool_)) for value in listed):
+            return [k for k, chosen in enumerate(listed[: len(names)]) if chosen]
+        return [k for k in (_place(names, name) for name in listed) if k is not None]
+
+    def factors(self, names: Sequence[Any], kinds: Sequence[str], where: str) -> dict[int, str | None]:
+        """Which columns are factors, by position, and the reference level that was asked for."""
+        if self.by_dtype:
+            found: dict[int, str | None] = {k: None for k, kind in enumerate(kinds) if kind in FACTOR_KINDS}
+            for name, level in self.also.items():
+                found[_position(names, name, where)] = None if level is None else level_text(level)
+            for name in self.numeric:
+                found.pop(_position(names, name, where), None)
+            return dict(sorted(found.items()))
+        given = self.categorical
+        if given is None:
+            return {}
+        if isinstance(given, Mapping):
+            return {
+                _position(names, name, where): None if level is None else level_text(level)
+                for name, level in given.items()
+            }
+        listed = list(given)
+        if listed and all(isinstance(value, (bool, np.bool_)) for value in listed):
+            if len(listed) != len(names):
+                raise ValueError(f"categorical_features is a mask of {len(listed)} columns, {where} has {len(names)}.")
+            return {k: None for k, chosen in enumerate(listed) if chosen}
+        return {_position(names, name, where): None for name in listed}
+
+
+def _place(names: Sequence[Any], name: Any) -> int | None:
+    if name in names:
+        return list(names).index(name)
+    if isinstance(name, Integral) and -len(names) <= int(name) < len(names):
+        return int(name) % len(names)
+    return None
+
+
+def _position(names: Sequence[Any], name: Any, where: str) -> int:
+    found = _place(names, name)
+    if found is not None:
+        return found
+    shown = listed_levels([str(known) for known in names])
+    raise ValueError(f"categorical_features names {name!r}, which is no column of {where}; its columns are {shown}.")
