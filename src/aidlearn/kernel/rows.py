@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.rows.loading import load
+from aidlearn.data.rows.loading import uninterrupted
 from aidlearn.data.rows.threads import spread
 from aidlearn.kernel.functions import FAR, TINY, Kernel
 from aidlearn.numerics import Float
@@ -178,7 +178,8 @@ class CompiledRows(KernelRows):
 
     def __init__(self, kernel: Kernel, X: Any, n_jobs: int, tol: float) -> None:
         super().__init__(kernel, X, n_jobs)
-        load("aidlearn.kernel.smo")
+        with uninterrupted():
+            import aidlearn.kernel.smo  # noqa: F401
         single = kernel.name == "rbf" and tol >= SINGLE_TOLERANCE
         if single and float(np.quantile(self.exponents, TYPICAL_QUANTILE)) <= SINGLE_EXPONENT:
             self.dtype = np.float32

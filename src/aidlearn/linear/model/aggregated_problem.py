@@ -10,8 +10,8 @@ from aidlearn.engine.problem import Accuracy, Solution
 from aidlearn.engine.sums import Sums
 from aidlearn.linear.aggregated.hinge_rows import HingeRows
 from aidlearn.linear.aggregated.solvers import AggregatedSolver
-from aidlearn.linear.model.design import EXACT_FIT, Design
-from aidlearn.numerics import Float
+from aidlearn.linear.model.design import Design
+from aidlearn.numerics import EXACT_FIT, Float
 
 NEAR_BOUND = (1e-4, 1e-6, 1e-8)
 """What a coefficient near a bound moves margins by, over a typical margin."""

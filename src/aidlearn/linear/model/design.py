@@ -20,21 +20,17 @@ from scipy import sparse
 from aidlearn.data.passes.moments import Moments
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.sums import Sums
-from aidlearn.linear.aggregated.hinge_rows import EPS, NO_INTERCEPT, HingeRows, power_of_two, ranked
+from aidlearn.linear.aggregated.hinge_rows import NO_INTERCEPT, HingeRows, power_of_two, ranked
 from aidlearn.linear.constraints.coordinates import Coordinates
 from aidlearn.linear.constraints.region import Region
 from aidlearn.linear.model.losses import Loss
 from aidlearn.linear.rows.columns import Layout
 from aidlearn.linear.rows.hybrid import Hybrid, joined
 from aidlearn.linear.rows.matrix import Dense, Matrix
-from aidlearn.numerics import Float
+from aidlearn.numerics import EPS, EXACT_FIT, NOISE, Float
 
-EXACT_FIT = 1e-10
-"""Part of the targets' size below which an objective may be that of an exact fit, spoilt by rounding."""
 SINGULAR = 8 * EPS
 """Eigenvalue of a matrix with unit diagonal, for each of its rows and over the largest, up to which it may be 0."""
-NOISE = 8 * EPS
-"""Rounding of a margin, relative to the numbers it is the difference of."""
 
 
 @dataclass(frozen=True)
@@ -238,10 +234,16 @@ class Design:
         score = chunk @ point[: self.n_attributes]
         if self.fit_intercept:
             score += self.intercept(point)
-        sign, e = self.loss.fold(chunk.y)
-        if sign is not None:
-            score *= sign
-        return e - score
+        return self.loss.margins(chunk.y, score)
+
+    def planes(self, *points: Float) -> Float:
+        """Hyperplanes with the intercept last (0 without one), one in each row."""
+        planes = np.zeros((len(points), self.n_attributes + 1))
+        for plane, point in zip(planes, points, strict=True):
+            plane[: len(point)] = point
+            if self.fit_intercept:
+                plane[-1] = self.intercept(point)
+        return planes
 
     def intercept(self, point: Float) -> float:
         """That of a point as it will be returned: what rounding leaves of it beside the offset of the targets."""
