@@ -23,6 +23,7 @@ from aidlearn.engine.sums import Sums
 from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import Basis, HingeRows
 from aidlearn.linear.aggregated.solvers import solve_by_interior_point
+from aidlearn.linear.model.aggregated_rows import aggregated_rows
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric
 from aidlearn.linear.passes.protocol import Passes
@@ -240,7 +241,7 @@ class Neighbour:
         """Rows within a distance alone, all others by region."""
         kept, sums, counts = self._split(near, point, reach)
         inside, leverage = taken(near.rows, kept), picked(near.leverage, kept)
-        rows = self.design.aggregated_rows(Sums.of(sums, [self.design.sums_alone(inside)]), self.n_jobs)
+        rows = aggregated_rows(self.design, Sums.of(sums, [self.design.sums_alone(inside)]), self.n_jobs)
         return rows, inside, leverage, sums, counts
 
     def _smoothed(self, near: Near, point: Float, kappa: float) -> Found | None:

@@ -29,6 +29,7 @@ from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import Basis
 from aidlearn.linear.aggregated.solvers import solve_by_interior_point
 from aidlearn.linear.model.aggregated_problem import solve_aggregated
+from aidlearn.linear.model.aggregated_rows import aggregated_rows
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.passes.choice import passes_of
 from aidlearn.linear.passes.records import SEGMENTS, MemberLosses
@@ -155,7 +156,7 @@ class Together(Problem):
         Duals of losses are parts of their scales, so those of the other member are multiplied by the ratio.
         """
         design, sums = self.designs[number], self._sums(clusters, self.of[number])
-        rows = design.aggregated_rows(sums, self.run.n_jobs)
+        rows = aggregated_rows(design, sums, self.run.n_jobs)
         basis = Basis.of(rows, solution.point, design.fit_intercept)
         dual = solution.dual * (design.loss.scale / self.designs[other].loss.scale)
         value = rows.value(solution.point)
