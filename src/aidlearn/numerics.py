@@ -1,4 +1,4 @@
-"""Types of arrays and small linear algebra that every room uses."""
+"""Types of arrays, rounding errors and small linear algebra that every room uses."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from scipy import linalg
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+
+EPS = float(np.finfo(np.float64).eps)
+"""Relative spacing of float64 numbers."""
+NOISE = 8 * EPS
+"""Rounding error of a margin, relative to the numbers it is the difference of."""
+EXACT_FIT = 1e-10
+"""Objective, relative to the size of the targets, below which a fit may be exact up to rounding."""
 
 
 def regularised_cholesky(scaled: Float) -> Float:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from aidlearn.data.rows.loading import load
+from aidlearn.data.rows.loading import uninterrupted
 
 
 def test_an_interrupt_waits_for_the_module(tmp_path, monkeypatch):
@@ -16,15 +16,22 @@ def test_an_interrupt_waits_for_the_module(tmp_path, monkeypatch):
     (tmp_path / "interrupted_module.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        load("interrupted_module")
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        import interrupted_module  # noqa: F401
     assert signal.getsignal(signal.SIGINT) is before
     assert sys.modules["interrupted_module"].whole
 
 
 def test_other_threads_load_as_usual():
     found = []
-    thread = threading.Thread(target=lambda: found.append(load("json")))
+
+    def load():
+        with uninterrupted():
+            import json
+
+            found.append(json)
+
+    thread = threading.Thread(target=load)
     thread.start()
     thread.join()
     assert found[0] is sys.modules["json"]

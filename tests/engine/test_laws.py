@@ -16,7 +16,8 @@ from aidlearn.engine.problem import Trial
 from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import pinball
-from aidlearn.linear.problem import PiecewiseLinear, Procedure, Segment
+from aidlearn.linear.passes.records import Segment
+from aidlearn.linear.problem import PiecewiseLinear, Procedure
 from aidlearn.linear.start.methods import start_method
 from oracles import highs_quantile
 

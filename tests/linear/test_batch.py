@@ -10,10 +10,10 @@ from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.linear.model.design import Design
-from aidlearn.linear.model.losses import epsilon_insensitive, hinge, pinball
-from aidlearn.neighbours import compiled as compiled_batch
-from aidlearn.neighbours import crossings, evaluation
-from aidlearn.neighbours import near_rows as corridor
+from aidlearn.linear.model.losses import Hinge, Loss, epsilon_insensitive, hinge, pinball
+from aidlearn.linear.passes.compiled import COMPILED
+from aidlearn.linear.passes.in_numpy import NUMPY
+from aidlearn.linear.passes.records import MemberLosses
 from aidlearn.neighbours.batch import Batch, Member
 from aidlearn.neighbours.near_rows import Corridor
 from oracles import highs_quantile
@@ -86,29 +86,34 @@ def test_compiled_passes_are_those_of_numpy(loss, storage, fit_intercept):
     rng = np.random.default_rng(1)
     chunk = Chunk(0, 1000, stored, y, weight)
     points = rng.normal(size=(2, design.n_variables))
-    for planes in (corridor.planes_of(design, *points), corridor.planes_of(design, points[0])):
+    for planes in (design.planes(*points), design.planes(points[0])):
         for leverage in (0.1, np.abs(rng.normal(size=1000)).astype(np.float32) / 3):
             arguments = design, chunk, planes, leverage, 2.0, 30.0, 0.5
-            one, two = corridor.between(*arguments), compiled_batch.between(*arguments, True)
-            assert np.array_equal(one[0], two[0])
-            assert np.array_equal(one[1], two[1])
-            assert np.array_equal(one[2], two[2])
-            assert np.allclose(one[3], two[3], rtol=1e-5 if storage is np.float32 else 1e-10, atol=1e-8)
-            assert 0 < len(one[0]) < 1000
+            one, two = NUMPY.between(*arguments), COMPILED.between(*arguments)
+            assert np.array_equal(one.near, two.near)
+            assert np.array_equal(one.regions, two.regions)
+            assert np.array_equal(one.counts, two.counts)
+            assert np.allclose(one.sums, two.sums, rtol=1e-5 if storage is np.float32 else 1e-10, atol=1e-8)
+            assert 0 < len(one.near) < 1000
 
 
 def test_compiled_losses_and_crossings_are_those_of_numpy():
     rng = np.random.default_rng(0)
     scores, levels, y = rng.normal(size=(300, 5)), rng.normal(size=5), rng.normal(size=300)
-    kinks, tilts = np.array([[-0.5] * 5, [0.5] * 5]), rng.random((2, 5))
-    for target, positive in ((y, np.nan), ((y > 0).astype(float), 1.0)):
+    shapes = [(tuple(np.sort(rng.normal(size=2))), tuple(rng.random(2)), tuple(rng.random(2))) for _ in range(5)]
+    for kind, target in ((Loss, y), (Hinge, (y > 0).astype(float))):
+        losses = [kind(2.0, *shape) for shape in shapes]
+        packed = MemberLosses.of(losses)
         for of, n in (([], 1), ([], 5), ([1, 0, 1, 1, 0], 2)):
             factors, of = rng.random((300, n)), np.array(of, dtype=np.int64)
-            arguments = scores, levels, target, factors, of, positive, kinks, tilts
-            assert np.allclose(evaluation.summed_losses(*arguments), compiled_batch.losses(*arguments), rtol=1e-12)
+            own = np.broadcast_to(factors[:, of] if len(of) else factors, scores.shape)
+            margins = [loss.margins(target, scores[:, k] + levels[k]) for k, loss in enumerate(losses)]
+            expected = [own[:, k] @ loss.values(z) for k, (loss, z) in enumerate(zip(losses, margins, strict=True))]
+            for passes in (NUMPY, COMPILED):
+                found = passes.losses(scores, levels, target, factors, of, packed)
+                assert np.allclose(found * packed.scale, expected, rtol=1e-12)
     weight = rng.integers(0, 2, 300).astype(float)
-    found = crossings.crossings(scores, levels, weight)
-    assert found == compiled_batch.crossings(scores, levels, weight) > 0
+    assert NUMPY.crossings(scores, levels, weight) == COMPILED.crossings(scores, levels, weight) > 0
 
 
 def test_quantiles_of_memory_and_file_are_the_same(tmp_path):

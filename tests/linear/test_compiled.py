@@ -18,11 +18,12 @@ from aidlearn.engine.problem import Problem, Trial
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations
 from aidlearn.linear.model.losses import absolute, epsilon_insensitive, hinge, pinball
-from aidlearn.linear.passes import compiled as passes
-from aidlearn.linear.passes import in_numpy as plain
+from aidlearn.linear.passes import compiled as compiled_passes
 from aidlearn.linear.passes import kernels
-from aidlearn.linear.passes.records import Split
-from aidlearn.linear.problem import THREE_WAY_CUTS, PiecewiseLinear, Procedure, Segment
+from aidlearn.linear.passes.compiled import COMPILED
+from aidlearn.linear.passes.in_numpy import NUMPY
+from aidlearn.linear.passes.records import Grouping, Regions, Segment
+from aidlearn.linear.problem import THREE_WAY_CUTS, PiecewiseLinear, Procedure
 
 LOSSES = {
     "lad": absolute(),
@@ -79,8 +80,8 @@ def test_local_sums(storage, kind, fit_intercept):
     point = np.random.default_rng(2).normal(size=design.n_variables)
     some = np.random.default_rng(3).uniform(0.1, 1.0, chunk.n_entries).astype(np.float32)
     for leverage in (some, 0.5):
-        expected = plain.model(design, dense(chunk), point, leverage, 1.5)
-        found = passes.model(design, chunk, point, leverage, 1.5)
+        expected = NUMPY.local_sums(design, dense(chunk), point, leverage, 1.5)
+        found = COMPILED.local_sums(design, chunk, point, leverage, 1.5)
         assert found.objective == pytest.approx(expected.objective, rel=1e-12)
         assert found.forces == pytest.approx(expected.forces, rel=1e-9, abs=1e-9)
         assert found.total_curvature == pytest.approx(expected.total_curvature, rel=1e-9)
@@ -95,11 +96,11 @@ def test_groups(storage, kind, three_way):
     design = design_of(chunk, kind)
     cuts = THREE_WAY_CUTS if three_way else np.array(design.loss.kinks)
     n_groups = (len(cuts) + 1) * 5 * (2 if design.loss.classifies else 1)
-    split = Split(0.3, 2.0, 5, cuts, n_groups)
+    grouping = Grouping(0.3, 2.0, 5, cuts, n_groups)
     leverage = np.random.default_rng(3).uniform(0.1, 1.0, chunk.n_entries).astype(np.float32)
     point = np.random.default_rng(5).normal(size=design.n_variables)
-    expected = plain.groups(design, dense(chunk), point, leverage, split)
-    found = passes.groups(design, chunk, point, leverage, split)
+    expected = NUMPY.groups(design, dense(chunk), point, leverage, grouping)
+    found = COMPILED.groups(design, chunk, point, leverage, grouping)
     assert np.array_equal(found.labels, expected.labels)
     assert np.array_equal(found.alone, expected.alone)
     assert np.array_equal(found.counts, expected.counts)
@@ -121,7 +122,7 @@ def test_moves(storage, kind, segment):
     trial = Segment.between(np.zeros(design.n_variables), point, 0.0) if segment else Trial([point])
     plainly = Chunk(chunk.start, chunk.stop, dense(chunk).X, chunk.y, chunk.weight, labels)
     expected = Problem.find_moved(problem, plainly, trial, homes)
-    problem.compiled = True
+    problem.passes = COMPILED
     found = problem.find_moved(Chunk(chunk.start, chunk.stop, chunk.X, chunk.y, chunk.weight, labels), trial, homes)
     assert found.objectives == pytest.approx(expected.objectives, rel=1e-12)
     assert np.array_equal(found.rows, expected.rows)
@@ -133,7 +134,7 @@ def test_leverages_and_moments(storage):
     chunk = chunk_of(8, storage, "lad")
     design = design_of(chunk, "lad")
     metric = Metric.of(design, NormalEquations.of(design, dense(chunk)).gram)
-    found = metric.leverage(design, chunk, compiled=True)
+    found = COMPILED.leverages(design, chunk, metric)
     assert found.dtype == np.float32
     assert found == pytest.approx(metric.leverage(design, dense(chunk)), rel=1e-5)
     expected = _measured(dense(chunk))
@@ -168,12 +169,12 @@ def test_neither_alignment_nor_blocks_of_a_larger_array_change_a_bit(kind):
     chunk = chunk_of(9, "C", kind, n=1000, m=9)
     design = design_of(chunk, kind)
     point = np.random.default_rng(0).normal(size=10)
-    expected = passes.model(design, chunk, point, 0.3, 1.0)
+    expected = COMPILED.local_sums(design, chunk, point, 0.3, 1.0)
     space = np.empty(chunk.X.size + 16)
     for offset in range(9):
         moved = space[offset : offset + chunk.X.size].reshape(chunk.X.shape)
         moved[:] = chunk.X
-        found = passes.model(design, Chunk(0, 1000, moved, chunk.y, chunk.weight), point, 0.3, 1.0)
+        found = COMPILED.local_sums(design, Chunk(0, 1000, moved, chunk.y, chunk.weight), point, 0.3, 1.0)
         assert found.objective == expected.objective
         assert np.array_equal(found.forces, expected.forces)
 
@@ -309,8 +310,8 @@ def test_the_place_of_scratch_memory_changes_no_bit(kind, monkeypatch):
     point = np.random.default_rng(0).normal(size=7)
     labels = np.zeros(n, dtype=np.int32)
     cuts = np.array(design.loss.kinks)
-    split = Split(0.3, 2.0, 5, cuts, (len(cuts) + 1) * 10)
-    check = passes.Check(np.array(Segment.STEPS), 2, cuts, 1e-15, np.zeros(1, dtype=np.int16))
+    grouping = Grouping(0.3, 2.0, 5, cuts, (len(cuts) + 1) * 10)
+    trial, homes = Segment.between(np.zeros(7), point, 0.0), np.zeros(1, dtype=np.int16)
     space = np.zeros(4 * n + 40_000)
     weight = space[:n]
     weight[:] = chunk.weight
@@ -318,13 +319,11 @@ def test_the_place_of_scratch_memory_changes_no_bit(kind, monkeypatch):
     seen = set()
     for gap in (0, 1, 7, 64, 500, 2000, 4096, 20_000):
         scratch = space[n + gap : n + gap + kernels.SCRATCH]
-        monkeypatch.setattr(
-            passes.np, "zeros", lambda *a, s=scratch, z=np.zeros, **k: s if a == (kernels.SCRATCH,) else z(*a, **k)
-        )
+        monkeypatch.setattr(compiled_passes._memory, "block", scratch)
         scratch[:] = 0.0
-        model = passes.model(design, given, point, 0.4, 1.0)
-        groups = passes.groups(design, given, point, 0.4, split)
-        moves = passes.moves(design, given, [point, np.zeros(7)], check)
+        model = COMPILED.local_sums(design, given, point, 0.4, 1.0)
+        groups = COMPILED.groups(design, given, point, 0.4, grouping)
+        moves = COMPILED.moves(design, given, trial, Regions(cuts, 1e-15), homes)
         monkeypatch.undo()
         seen.add((model.objective, model.total_curvature, *model.forces, groups.objective, *moves.objectives))
     assert len(seen) == 1

@@ -18,9 +18,9 @@ from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations
 from aidlearn.linear.model.losses import hinge
-from aidlearn.linear.passes import compiled
-from aidlearn.linear.passes import in_numpy as plain
-from aidlearn.linear.passes.records import ByColumn, Split
+from aidlearn.linear.passes.compiled import COMPILED
+from aidlearn.linear.passes.in_numpy import NUMPY
+from aidlearn.linear.passes.records import ByColumn, Grouping
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
 from aidlearn.linear.rows.columns import Costs
 from aidlearn.linear.start.leverage_sample import ByLeverage
@@ -48,9 +48,9 @@ def test_sides_part_groups_alike_in_both_versions_of_the_pass(storage):
     chunk = Chunk(0, 600, X, y, np.ones(600))
     rng = np.random.default_rng(1)
     point, sides = rng.normal(size=7) * 0.3, rng.normal(size=(2, 7))
-    split = Split(0.05, 1.0, 4, np.array([0.0]), 2 * 4 * 2 * 4, 0.5, sides=sides)
+    grouping = Grouping(0.05, 1.0, 4, np.array([0.0]), 2 * 4 * 2 * 4, 0.5, sides=sides)
     leverage = np.full(600, 0.1, dtype=np.float32)
-    one, two = (passes.groups(design, chunk, point, leverage, split) for passes in (plain, compiled))
+    one, two = (passes.groups(design, chunk, point, leverage, grouping) for passes in (NUMPY, COMPILED))
     np.testing.assert_array_equal(one.labels, two.labels)
     np.testing.assert_array_equal(one.counts, two.counts)
     np.testing.assert_allclose(one.sums, two.sums, atol=1e-9)
@@ -88,10 +88,10 @@ def test_rows_of_rare_columns_are_grouped_alike_in_both_versions_of_the_pass():
     rare = rare[np.argsort(filled[rare])]
     part = np.full(m, 9, dtype=np.int32)
     part[rare] = np.arange(len(rare)) * 9 // len(rare)
-    split = Split(0.05, 1.0, 4, np.array([0.0]), 4 * (4 + 9), 0.5, by_column=ByColumn(part, 9, 4 * 4))
-    split = replace(split, rare_class=1.0)
+    grouping = Grouping(0.05, 1.0, 4, np.array([0.0]), 4 * (4 + 9), 0.5, by_column=ByColumn(part, 9, 4 * 4))
+    grouping = replace(grouping, rare_class=1.0)
     chunk, point = Chunk(0, 3000, X, y, np.ones(3000)), rng.normal(size=m + 1) * 0.3
-    one, two = (passes.groups(design, chunk, point, np.full(3000, 0.1), split) for passes in (plain, compiled))
+    one, two = (passes.groups(design, chunk, point, np.full(3000, 0.1), grouping) for passes in (NUMPY, COMPILED))
     np.testing.assert_array_equal(one.labels, two.labels)
     np.testing.assert_array_equal(one.alone, two.alone)
     np.testing.assert_array_equal(one.counts, two.counts)

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from aidlearn import LADRegressor, LinearSVC, LinearSVR, QuantileRegressor
 from aidlearn.data.passes.moments import longest_exclusive
-from aidlearn.linear.rows.columns import Layout
+from aidlearn.linear.rows.columns import SparseLayout
 from aidlearn.linear.rows.hybrid import Hybrid
 from aidlearn.linear.rows.normal import ArrowNormal, DenseNormal
 from linear.test_sparse import lp_optimum, same
@@ -18,7 +18,7 @@ from linear.test_sparse import lp_optimum, same
 def eliminated(monkeypatch):
     """Small data take the way of large ones, and every factor is worth eliminating."""
     monkeypatch.setattr("aidlearn.data.passes.run.COMPILED_CELLS", 0)
-    monkeypatch.setattr(Layout, "worth_eliminating", lambda self, n, n_levels: n_levels > 1)
+    monkeypatch.setattr(SparseLayout, "worth_eliminating", lambda self, n, n_levels: n_levels > 1)
     used = []
     normal = Hybrid.normal
 
@@ -129,5 +129,5 @@ def test_too_many_columns_end_in_a_sentence_before_the_fit(monkeypatch):
     rows = sparse.csr_array(X)
     with pytest.raises(ValueError, match=r"X has 207 columns whose products.*at most 20 are allowed.*init='auto'"):
         LADRegressor(init="kmeans").fit(rows, y)
-    monkeypatch.setattr(Layout, "worth_eliminating", lambda self, n, n_levels: n_levels > 1)
+    monkeypatch.setattr(SparseLayout, "worth_eliminating", lambda self, n, n_levels: n_levels > 1)
     assert LADRegressor().fit(rows, y).gap_ <= 1e-4

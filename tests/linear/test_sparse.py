@@ -18,7 +18,7 @@ from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import absolute
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
-from aidlearn.linear.rows.columns import Layout
+from aidlearn.linear.rows.columns import SparseLayout
 from aidlearn.linear.rows.hybrid import Hybrid, joined
 from aidlearn.linear.rows.matrix import Dense
 from aidlearn.linear.start.sharpen import Band
@@ -216,7 +216,7 @@ def test_sums_of_few_rows_are_stored_as_sparse_rows(eliminated):
     """Sums of two or three entries have few numbers: as full rows they would cost most of a Gram matrix."""
     rng = np.random.default_rng(0)
     q, r, n_single, n_sums = 2, 80, 30, 12
-    layout = Layout(np.array([0, r + 1]), np.arange(1, r + 1), 3.0, 5.0, range(r) if eliminated else None)
+    layout = SparseLayout(np.array([0, r + 1]), np.arange(1, r + 1), 3.0, 5.0, range(r) if eliminated else None)
     single = rng.normal(size=(n_single, r)) * (rng.random((n_single, r)) < 0.03)
     sums = rng.normal(size=(n_sums, r))
     sums[::2] *= rng.random((6, r)) < 0.06
@@ -250,11 +250,11 @@ def test_only_columns_that_are_combinations_up_to_rounding_are_dependent(apart):
 
 def test_what_is_dense_follows_from_the_cost():
     rare = np.full(1000, 0.005)
-    layout = Layout.of(np.append(rare, 1.0), fit_intercept=True)
+    layout = SparseLayout.of(np.append(rare, 1.0), fit_intercept=True)
     assert layout is not None
     assert layout.dense.tolist() == [1000, 1001]
-    assert Layout.of(np.full(30, 0.4), fit_intercept=True) is None
-    assert Layout.of(None, fit_intercept=True) is None
+    assert SparseLayout.of(np.full(30, 0.4), fit_intercept=True) is None
+    assert SparseLayout.of(None, fit_intercept=True) is None
 
 
 def test_no_row_becomes_dense():

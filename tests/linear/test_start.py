@@ -14,7 +14,7 @@ from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations
 from aidlearn.linear.model.losses import absolute, epsilon_insensitive, hinge, pinball
-from aidlearn.linear.passes import in_numpy as plain
+from aidlearn.linear.passes.in_numpy import NUMPY
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
 from aidlearn.linear.start.newton import Damping, bounded_step, local_model, thinning
 from aidlearn.linear.start.sharpen import Band, _Sharpening, few_entries, largest_sample
@@ -54,7 +54,7 @@ def objective(run, design, point):
 
 
 def model_at(design, chunk, point, leverage, kappa, thin=1):
-    return local_model(design, chunk, plain.model(design, chunk, point, leverage, kappa), leverage, thin)
+    return local_model(design, chunk, NUMPY.local_sums(design, chunk, point, leverage, kappa), leverage, thin)
 
 
 def one_step(run, design, point, kappa=3.0):
@@ -135,7 +135,7 @@ def test_far_rows_of_a_cluster_lie_in_one_region(kind):
     start = problem.start()
     labels = start.clusters.labels()
     chunk = whole(run)
-    regions = problem.region_of(design.margins(chunk, start.incumbent.point))
+    regions = problem.regions.of(design.margins(chunk, start.incumbent.point))
     for cluster in np.flatnonzero(start.clusters.counts > 1):
         assert len(np.unique(regions[labels == cluster])) == 1
         if design.loss.classifies:

@@ -16,10 +16,11 @@ from aidlearn.engine.splits import Assignment
 from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import hinge, pinball
+from aidlearn.linear.passes.compiled import COMPILED
+from aidlearn.linear.passes.in_numpy import NUMPY
+from aidlearn.linear.passes.records import MemberLosses
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
 from aidlearn.linear.start.sharpen import Band
-from aidlearn.neighbours import compiled as compiled_batch
-from aidlearn.neighbours import segments as plain
 from aidlearn.neighbours import shared_clusters as together
 from aidlearn.neighbours.batch import Member
 from oracles import highs_quantile
@@ -125,15 +126,17 @@ def test_segments_agree_with_their_compiled_twin(positive, alike):
     ends, origins = rng.normal(size=(n, n_members)), rng.normal(size=(n, 1 if alike else n_members))
     y = rng.integers(0, 2, n).astype(float)
     weight, of = rng.integers(0, 3, (n, 3)).astype(float), rng.integers(0, 3, n_members)
-    kinks, tilts = np.sort(rng.normal(size=(n_kinks, n_members)), axis=0), rng.random((n_kinks, n_members))
+    kinks = np.sort(rng.normal(size=(n_kinks, n_members)), axis=0)
+    right, left = rng.random((n_kinks, n_members)), -rng.random((n_kinks, n_members))
+    losses = MemberLosses(positive, np.ones(n_members), kinks, right, left)
     labels, homes = rng.integers(0, 7, n).astype(np.int32), rng.integers(0, 3, (7, 2, n_members)).astype(np.int8)
-    given = (ends, origins, y, weight, of, positive, kinks, tilts, labels, homes)
+    given = (ends, origins, y, weight, of, losses, labels, homes)
     codes, theirs = np.zeros(n, dtype=np.int16), np.zeros(n, dtype=np.int16)
-    totals = plain.segments(*given, codes)
-    assert np.allclose(totals, compiled_batch.segments(*given, theirs), rtol=1e-12)
+    totals = NUMPY.segments(*given, codes)
+    assert np.allclose(totals, COMPILED.segments(*given, theirs), rtol=1e-12)
     assert np.array_equal(codes, theirs)
     assert (codes != 0).any()
     everywhere = np.zeros((0, 2, n_members), dtype=np.int8)
     nothing = np.zeros(n, dtype=np.int16)
-    assert np.allclose(totals, plain.segments(*given[:-1], everywhere, nothing))
+    assert np.allclose(totals, NUMPY.segments(*given[:-1], everywhere, nothing))
     assert not nothing.any()

@@ -30,9 +30,9 @@ from aidlearn.data.passes.moments import inspect
 from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import absolute
-from aidlearn.linear.passes import compiled
-from aidlearn.linear.passes import in_numpy as plain
-from aidlearn.linear.passes.records import Split
+from aidlearn.linear.passes.compiled import COMPILED
+from aidlearn.linear.passes.in_numpy import NUMPY
+from aidlearn.linear.passes.records import Grouping
 from aidlearn.linear.start.newton import local_model
 from aidlearn.linear.start.sharpen import Band
 
@@ -177,14 +177,14 @@ def test_semi_supervised_rows_of_weight_zero():
 # What must not happen, and is harmless if it does
 
 
-@pytest.mark.parametrize("passes", [plain, compiled])
+@pytest.mark.parametrize("passes", [NUMPY, COMPILED])
 def test_only_rows_with_weight_are_near(passes):
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(500, 3)), rng.normal(size=500)
     design = Design.of(absolute(), inspect(Run(as_source(X, y))))
     for weight in (np.zeros(500), (np.arange(500) % 5 == 0).astype(float)):
         chunk = Chunk(0, 500, X, y, weight)
-        sums = passes.model(design, chunk, np.zeros(4), 0.5, 1.0)
+        sums = passes.local_sums(design, chunk, np.zeros(4), 0.5, 1.0)
         assert np.all(weight[sums.near] > 0)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -192,15 +192,15 @@ def test_only_rows_with_weight_are_near(passes):
         assert found.curvature == pytest.approx(np.sum(found.near_rows[0].array[:, -1] ** 2))
 
 
-@pytest.mark.parametrize("passes", [plain, compiled])
+@pytest.mark.parametrize("passes", [NUMPY, COMPILED])
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_no_point_makes_a_label_that_is_no_group(passes, bad):
     rng = np.random.default_rng(5)
     X, y = rng.normal(size=(500, 3)), rng.normal(size=500)
     design = Design.of(absolute(), inspect(Run(as_source(X, y))))
-    split = Split(0.1, 2.0, 5, np.array([0.0]), 10)
+    grouping = Grouping(0.1, 2.0, 5, np.array([0.0]), 10)
     with np.errstate(invalid="ignore"):
-        found = passes.groups(design, Chunk(0, 500, X, y, np.ones(500)), np.full(4, bad), 0.5, split)
+        found = passes.groups(design, Chunk(0, 500, X, y, np.ones(500)), np.full(4, bad), 0.5, grouping)
     assert found.labels.min() >= 0
     assert found.labels.max() < 10
     assert found.counts.sum() + len(found.alone) == 500
@@ -212,8 +212,8 @@ def test_fewer_groups_than_labels_are_refused():
     X, y = rng.normal(size=(500, 3)), rng.normal(size=500)
     design = Design.of(absolute(), inspect(Run(as_source(X, y))))
     with pytest.raises(ValueError, match="10 groups, but there are 9"):
-        compiled.groups(
-            design, Chunk(0, 500, X, y, np.ones(500)), np.zeros(4), 0.5, Split(0.1, 2.0, 5, np.array([0.0]), 9)
+        COMPILED.groups(
+            design, Chunk(0, 500, X, y, np.ones(500)), np.zeros(4), 0.5, Grouping(0.1, 2.0, 5, np.array([0.0]), 9)
         )
 
 

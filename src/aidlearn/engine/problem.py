@@ -169,6 +169,15 @@ class Evaluation:
     alone: NDArray[np.bool_] | None = None
     """Entries that become a cluster of their own, and not one per region, if a split takes them out of theirs."""
 
+    def moved(self, home: NDArray[np.int16], n_regions: int) -> Moved:
+        """The entries that are not in their home region."""
+        code, stays = np.zeros(len(home), dtype=np.int16), np.zeros(len(home), dtype=np.int16)
+        for region in self.regions:
+            code = code * np.int16(n_regions) + np.where(region < 0, home, region)
+            stays = stays * np.int16(n_regions) + home
+        rows = np.flatnonzero((code != stays) & (home >= 0))
+        return Moved(self.objectives, rows, code[rows], None if self.alone is None else self.alone[rows])
+
 
 @dataclass(frozen=True)
 class Moved:
@@ -268,14 +277,7 @@ class Problem(ABC):
         evaluation = self.evaluate(chunk, trial)
         if not (homes >= 0).any():
             return Moved.nothing(evaluation.objectives)
-        home = homes[chunk.labels]
-        code, stays = np.zeros(len(home), dtype=np.int16), np.zeros(len(home), dtype=np.int16)
-        for region in evaluation.regions:
-            code = code * np.int16(self.n_regions) + np.where(region < 0, home, region)
-            stays = stays * np.int16(self.n_regions) + home
-        rows = np.flatnonzero((code != stays) & (home >= 0))
-        alone = None if evaluation.alone is None else evaluation.alone[rows]
-        return Moved(evaluation.objectives, rows, code[rows], alone)
+        return evaluation.moved(homes[chunk.labels], self.n_regions)
 
     def split_trial(self, solution: Solution, incumbent: Incumbent | None, clusters: Clusters) -> Trial | None:
         """What to split at in place of the aggregated solution alone (None: split there only)."""

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.rows.loading import load
 from aidlearn.data.rows.threads import spread
 from aidlearn.kernel.functions import SETTINGS as FUNCTIONS
 from aidlearn.kernel.functions import Floats, Kernel, dense
@@ -218,8 +217,9 @@ def kernel_rows(kernel: Kernel, X: Any, n_jobs: int, tol: float, compiled: bool 
         compiled = X.shape[0] >= SETTINGS.compiled_rows
     named = kernel.name in ("rbf", "poly", "linear") and kernel.whole_degree
     if compiled and named and not sparse.issparse(X):
-        load("aidlearn.kernel.smo")  # 0.4 s that small fits do not need
-        from aidlearn.kernel.compiled_rows import CompiledRows
+        with uninterrupted():  # 0.4 s that small fits do not need
+            import aidlearn.kernel.smo  # noqa: F401
+            from aidlearn.kernel.compiled_rows import CompiledRows
 
         return CompiledRows(kernel, X, n_jobs, tol)
     return KernelRows(kernel, X, n_jobs)

@@ -20,7 +20,8 @@ from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Incumbent, Problem, Start
 from aidlearn.engine.splits import Assignment
 from aidlearn.linear.model.design import Design
-from aidlearn.linear.passes.records import Split, passes_of
+from aidlearn.linear.passes.choice import passes_of
+from aidlearn.linear.passes.records import Grouping
 from aidlearn.numerics import Float
 
 HURRY = 0.05
@@ -91,11 +92,11 @@ def hurried_start(problem: Problem, design: Design, cuts: Float, point: Float | 
     scale = BINS / max(float(np.quantile(far, 0.98)), 1e-300)
     n_groups = n_regions * BINS * (2 if loss.classifies else 1)
     # No distance is negative and no row carries anything: none stays alone.
-    split = Split(-1.0, scale, BINS, cuts, n_groups, math.inf)
+    grouping = Grouping(-1.0, scale, BINS, cuts, n_groups, math.inf)
     passes = passes_of(run)
 
     def assign(chunk: Chunk, state: Any) -> Assignment:
-        found = passes.groups(design, chunk, chosen, 1.0, split)
+        found = passes.groups(design, chunk, chosen, 1.0, grouping)
         return Assignment(found.labels, found.alone, found.objective, found.counts, found.sums)
 
     homes = np.tile(np.repeat(np.arange(n_regions, dtype=np.int16), BINS), 2 if loss.classifies else 1)

@@ -49,7 +49,7 @@ def frame(clusters: Clusters, point: Float, iteration: int) -> Frame | None:
         x=np.array(across),
         y=np.array(up),
         sizes=clusters.counts[shown],
-        regions=problem.region_of(design.mean_margins(Sums(sums[shown]), point)).astype(np.int8),
+        regions=problem.regions.of(design.mean_margins(Sums(sums[shown]), point)),
         labels=labels[shown].astype(np.int8),
         line=np.array(line, dtype=np.float64),
         levels=np.array(levels, dtype=np.float64),

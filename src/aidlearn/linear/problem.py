@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +30,12 @@ from aidlearn.engine.problem import (
 from aidlearn.linear.aggregated.solvers import AggregatedSolver
 from aidlearn.linear.hurried import cheap_ones, hurried_start, out_of_time
 from aidlearn.linear.model.aggregated_problem import solve_aggregated
-from aidlearn.linear.model.design import NOISE, Design
+from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.unbounded import far_point
-from aidlearn.linear.passes.records import passes_of
-from aidlearn.numerics import Float, Int
+from aidlearn.linear.passes.choice import passes_of
+from aidlearn.linear.passes.in_numpy import evaluation
+from aidlearn.linear.passes.records import Regions, Segment
+from aidlearn.numerics import NOISE, Float, Int
 
 ON_KINK = 1e-7
 """Margins up to this count as on the kink in the three-way split."""
@@ -42,7 +44,6 @@ DOUBLED = 1.0
 """Entries that may become clusters of their own in a split, relative to the clusters there are."""
 SMALLEST_GROUPS = 0.5
 """Entries of the smallest groups that do so as well, violated or not, in the same unit."""
-ONE_STEP = np.ones(1)
 ACCURATE = 1e-9
 """Accuracy of the aggregated solver that keeps the bounds of the paper's procedure visibly non-decreasing."""
 
@@ -72,25 +73,6 @@ class Procedure:
         return self.rng if isinstance(self.rng, np.random.Generator) else self.rng()
 
 
-@dataclass(frozen=True)
-class Segment(Trial):
-    """Points ``end + (1 - t)(origin - end)``: margins are affine, so all cost two products."""
-
-    STEPS: ClassVar[tuple[float, ...]] = (1.0, 0.1, 0.5, 0.25, 0.03)
-
-    origin: Float | None = None
-    n_alone: float = 0.0
-    """Part of the entries of a chunk that may become clusters of their own."""
-    dissolved: NDArray[np.bool_] | None = None
-    """Clusters whose entries all become clusters of their own."""
-
-    @classmethod
-    def between(cls, origin: Float, end: Float, n_alone: float, dissolved: NDArray[np.bool_] | None = None) -> Segment:
-        points = [origin + t * (end - origin) for t in cls.STEPS]
-        points[0] = end
-        return cls(points, n_split=2, origin=origin, n_alone=n_alone, dissolved=dissolved)
-
-
 class PiecewiseLinear(Problem):
     """The four components for a linear model."""
 
@@ -98,11 +80,11 @@ class PiecewiseLinear(Problem):
         super().__init__(run)
         self.trivial_bound = design.trivial_bound
         self.design, self.procedure = design, procedure
-        self.three_way = procedure.three_way
-        self.compiled = run.compiled
-        self.cuts = THREE_WAY_CUTS if procedure.three_way else np.array(design.loss.kinks)
-        """Margins that separate the regions."""
-        self.n_regions = len(self.cuts) + 1
+        self.passes = passes_of(run)
+        exact = Regions(np.array(design.loss.kinks), NOISE)
+        self.regions = Regions(THREE_WAY_CUTS, -1.0) if procedure.three_way else exact
+        """How margins are put into regions."""
+        self.n_regions = self.regions.number
 
     def __getstate__(self) -> dict[str, Any]:
         """What a pass needs where the entries are: the formulas, neither the fit nor its procedure."""
@@ -129,7 +111,7 @@ class PiecewiseLinear(Problem):
 
     def hurried_start(self, point: Float | None = None) -> Start:
         """The start of a fit whose time is over, around a point if there is one."""
-        return hurried_start(self, self.design, self.cuts, point)
+        return hurried_start(self, self.design, self.regions.cuts, point)
 
     @property
     def _eliminates(self) -> bool:
@@ -199,21 +181,7 @@ class PiecewiseLinear(Problem):
         return dissolved
 
     def find_moved(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16]) -> Moved:
-        design, end = self.design, trial.points[0]
-        if not self.compiled or design.offset:  # beside an offset objectives are rounded up entry by entry
-            if not (homes >= 0).any():  # every entry is alone: regions tell nothing
-                return Moved.nothing(self._objectives(chunk, trial, self._margins(chunk, trial)))
-            return self._with_alone(chunk, trial, homes, super().find_moved(chunk, trial, homes))
-        from aidlearn.linear.passes import compiled
-
-        points, steps = [end], ONE_STEP
-        if isinstance(trial, Segment) and trial.origin is not None:
-            points, steps = [end, trial.origin], np.array(Segment.STEPS)
-        tolerance = -1.0 if self.three_way else NOISE
-        found = compiled.moves(design, chunk, points, compiled.Check(steps, trial.n_split, self.cuts, tolerance, homes))
-        if design.may_be_exact(float(found.objectives[0]), found.target_size):
-            found.objectives[0] = design.objective_at(chunk, end, design.margins(chunk, end))
-        return self._with_alone(chunk, trial, homes, Moved(found.objectives, found.rows, found.codes))
+        return self._with_alone(chunk, trial, homes, self.passes.moves(self.design, chunk, trial, self.regions, homes))
 
     def _with_alone(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16], moved: Moved) -> Moved:
         """The same, with the entries that become clusters of their own: all that move, if they are not too many.
@@ -237,44 +205,7 @@ class PiecewiseLinear(Problem):
         return replace(moved, rows=rows, codes=codes[rows], alone=alone[rows])
 
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
-        margins = self._margins(chunk, trial)
-        regions = np.stack([self._regions(chunk, z) for z in margins[: trial.n_split]])
-        return Evaluation(self._objectives(chunk, trial, margins), regions)
-
-    def _margins(self, chunk: Chunk, trial: Trial) -> list[Float]:
-        """Margins of the entries at each point of a trial."""
-        design = self.design
-        end = design.margins(chunk, trial.points[0])
-        if not isinstance(trial, Segment) or trial.origin is None:
-            return [end]
-        origin = design.margins(chunk, trial.origin)
-        change = end - origin
-        margins = [end] + [origin + t * change for t in Segment.STEPS[1:]]
-        if design.offset:
-            first, last = design.intercept(trial.origin), design.intercept(trial.points[0])
-            for z, point, t in zip(margins[1:], trial.points[1:], Segment.STEPS[1:], strict=True):
-                z -= design.intercept(point) - (first + t * (last - first))
-        return margins
-
-    def _objectives(self, chunk: Chunk, trial: Trial, margins: list[Float]) -> Float:
-        end, *others = margins
-        at_end = self.design.objective_at(chunk, trial.points[0], end)
-        return np.array([at_end, *(self.design.losses(chunk, z) for z in others)])
-
-    def region_of(self, z: Float) -> NDArray[np.int8]:
-        """The region of each margin; one on a cut belongs to the region below it."""
-        return np.searchsorted(self.cuts, z, side="left").astype(np.int8)
-
-    def _regions(self, chunk: Chunk, z: Float) -> NDArray[np.int8]:
-        """The same, with -1 where an entry fits every region: on a kink, or with weight 0."""
-        regions = self.region_of(z)
-        _, e = self.design.loss.fold(chunk.y)
-        fits_all = chunk.weight == 0
-        if not self.three_way:
-            fits_all |= self.design.loss.distance(z) <= NOISE * np.abs(e)
-        if fits_all.any():
-            regions[fits_all] = -1
-        return regions
+        return evaluation(self.design, chunk, trial, self.regions)
 
     def last_resort(self) -> Incumbent | None:
         return cheap_ones(self.run, [self.design])[0]
@@ -309,7 +240,7 @@ class PiecewiseLinear(Problem):
         entries: list[Int] = []
         duals: list[Float] = []
 
-        design, passes = self.design, passes_of(self.run)
+        design, passes = self.design, self.passes
 
         def spread(chunk: Chunk, labels: NDArray[np.int32]) -> tuple[Int, Float]:
             rows, duals = passes.dual_entries(design, chunk, labels, share)

@@ -24,6 +24,7 @@ from aidlearn.engine.result import Result, relative_gap
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations
 from aidlearn.linear.model.losses import Loss
+from aidlearn.linear.passes.choice import passes_of
 from aidlearn.linear.start.newton import quantile_width
 from aidlearn.linear.start.sharpen import few_entries, largest_sample
 from aidlearn.neighbours.evaluation import Evaluating
@@ -270,7 +271,7 @@ class Batch:
             of = [self.members[number] for number in shown + numbers]
             losses, replicates = [member.loss for member in of], [member.replicate for member in of]
             points = [solved[number].point for number in shown + numbers]
-            parts.append(Evaluating(design, losses, points, self.weights, replicates, run.compiled, self.ordered))
+            parts.append(Evaluating(design, losses, points, self.weights, replicates, passes_of(run), self.ordered))
         measures = [part.measure for part in parts]
 
         def keep(values: list[Any]) -> None:
@@ -298,7 +299,7 @@ class Batch:
             design = self._design(member, near)
             start = corridor.ends[0] if begin is None else begin(number, points)
             start = np.where(design.constant, 0.0, start)
-            neighbour = Neighbour(design, near, self.metric, self.tol, self.run.compiled, self.run.n_jobs)
+            neighbour = Neighbour(design, near, self.metric, self.tol, passes_of(self.run), self.run.n_jobs)
             found = neighbour.solve(start, error, width)
             error, width = min(corridor.error, ERROR_OF_NEXT * found.way), found.width
             points[number] = found.point

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.data.rows.loading import load
+from aidlearn.linear.passes.choice import passes_of
 from aidlearn.numerics import Float
 
 AT_ONCE = 1 << 17
@@ -27,28 +26,16 @@ def count_crossings(run: Run, points: Float, fit_intercept: bool) -> int:
     rows = max(1, AT_ONCE // len(points))
     if not np.ptp(slopes, axis=1).any() and (np.diff(levels) >= 0).all():
         return 0  # parallel, and in order
-    counted = passes_for_crossings(run.compiled)
+    passes = passes_of(run)
     found: list[int] = []
 
     def measure(chunk: Chunk, state: Any) -> tuple[int, None]:
         number = 0
         for first in range(0, chunk.n_entries, rows):
             part = slice(first, min(first + rows, chunk.n_entries))
-            number += counted(np.asarray(chunk.X[part] @ slopes, dtype=np.float64), levels, chunk.weight[part])
+            scores = np.asarray(chunk.X[part] @ slopes, dtype=np.float64)
+            number += passes.crossings(scores, levels, chunk.weight[part])
         return number, None
 
     run.map(measure, collect=found.append)
     return sum(found)
-
-
-def passes_for_crossings(compiled: bool) -> Callable[[Float, Float, Float], int]:
-    """The version of :func:`crossings` for a run."""
-    return load("aidlearn.neighbours.compiled").crossings if compiled else crossings
-
-
-def crossings(scores: Float, levels: Float, weight: Float) -> int:
-    """Pairs of neighbouring planes in the wrong order, from their slopes' scores and their levels."""
-    predicted = scores + levels
-    noise = 1e-12 * np.abs(predicted).max(axis=1, keepdims=True)
-    wrong = (np.diff(predicted, axis=1) < -noise).sum(axis=1)
-    return int(wrong[weight > 0].sum())

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from aidlearn.data.passes.resampling import Weights
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.data.rows.loading import load
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss
-from aidlearn.neighbours.crossings import passes_for_crossings
+from aidlearn.linear.passes.protocol import Passes
+from aidlearn.linear.passes.records import MemberLosses
 from aidlearn.numerics import Float, Int
 
 EVALUATED = 1 << 16
@@ -34,7 +32,7 @@ class Evaluating:
         points: Sequence[Float],
         weights: Weights,
         replicates: Sequence[int],
-        compiled: bool,
+        passes: Passes,
         ordered: bool = False,
     ) -> None:
         used = sorted(set(replicates))
@@ -44,14 +42,8 @@ class Evaluating:
         V = np.array(points)
         slopes = np.ascontiguousarray(V[:, : design.n_attributes].T)
         levels = np.array([design.intercept(point) for point in V]) if design.fit_intercept else np.zeros(len(V))
-        scale = np.array([loss.scale for loss in losses])
-        kinks = np.array([loss.kinks for loss in losses]).T.copy()
-        tilts = np.array([loss.tilts for loss in losses]).T.copy()
-        positive = float(getattr(design.loss, "positive", math.nan))
+        packed = MemberLosses.of(losses)
         at_once = max(256, EVALUATED // len(V))
-        summed = load("aidlearn.neighbours.compiled").losses if compiled else summed_losses
-        crossed = passes_for_crossings(compiled)
-
         designs = [replace(design, loss=loss) for loss in losses]
 
         def rounded_up(chunk: Chunk, factors: Float) -> Float:
@@ -70,10 +62,10 @@ class Evaluating:
                 rows = slice(first, min(first + at_once, chunk.n_entries))
                 scores = np.asarray(chunk.X[rows] @ slopes, dtype=np.float64)
                 own = np.ascontiguousarray(factors[:, rows].T)
-                sums += summed(scores, levels, chunk.y[rows], own, of, positive, kinks, tilts)
+                sums += passes.losses(scores, levels, chunk.y[rows], own, of, packed)
                 if ordered:
-                    found += crossed(scores, levels, chunk.weight[rows])
-            return sums * scale, found
+                    found += passes.crossings(scores, levels, chunk.weight[rows])
+            return sums * packed.scale, found
 
         self.measure = measure
         self.total, self.crossings = np.zeros(len(V)), 0
@@ -81,17 +73,3 @@ class Evaluating:
     def keep(self, part: tuple[Float, int]) -> None:
         self.total += part[0]
         self.crossings += part[1]
-
-
-def summed_losses(
-    scores: Float, levels: Float, y: Any, factors: Float, of: Int, positive: float, kinks: Float, tilts: Float
-) -> Float:
-    """See :func:`aidlearn.neighbours.compiled.losses`."""
-    own = factors[:, of] if len(of) else factors
-    scores = scores + levels
-    z = y[:, None] - scores if math.isnan(positive) else 1.0 - np.where(y == positive, 1.0, -1.0)[:, None] * scores
-    total = np.zeros(scores.shape[1])
-    for kink, tilt in zip(kinks, tilts, strict=True):
-        from_kink = z - kink
-        total += (own * np.maximum((1 - tilt) * from_kink, -tilt * from_kink)).sum(axis=0)
-    return total

@@ -18,16 +18,17 @@ from typing import Any
 import numpy as np
 
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.data.rows.loading import load
 from aidlearn.engine.problem import Accuracy
 from aidlearn.engine.sums import Sums
 from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import Basis, HingeRows
 from aidlearn.linear.aggregated.solvers import solve_by_interior_point
+from aidlearn.linear.model.aggregated_rows import aggregated_rows
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric
+from aidlearn.linear.passes.protocol import Passes
 from aidlearn.linear.start.newton import Damping, Model, bounded_step, local_model, thinning
-from aidlearn.neighbours.near_rows import passes_between, planes_of, taken
+from aidlearn.neighbours.near_rows import picked, taken
 from aidlearn.numerics import Float, Int
 from aidlearn.trace import MOST_CLUSTERS, Profile
 
@@ -85,15 +86,14 @@ class Near:
 class Neighbour:
     """A member of a batch on the near rows of its corridor."""
 
-    def __init__(self, design: Design, near: Near, metric: Metric, tol: float, compiled: bool, n_jobs: int) -> None:
+    def __init__(self, design: Design, near: Near, metric: Metric, tol: float, passes: Passes, n_jobs: int) -> None:
         self.design, self.whole, self.metric, self.tol = design, near, metric, tol
-        self.compiled, self.n_jobs = compiled, n_jobs
-        self.passes = load("aidlearn.linear.passes.compiled" if compiled else "aidlearn.linear.passes.in_numpy")
+        self.passes, self.n_jobs = passes, n_jobs
         loss = design.loss
         regions = np.arange(loss.n_regions)[:, None]
         above = np.arange(len(loss.kinks))[None, :] < regions
-        tilts = np.array(loss.tilts)
-        self.sides = np.where(above, 1 - tilts, -tilts)
+        _, tilts, jumps = np.array(loss.parts).T
+        self.sides = jumps * np.where(above, 1 - tilts, -tilts)
         """Slope of the part of each kink (over the scale) in each region."""
 
     def solve(self, point: Float, error: float, width: float = 0.0) -> Found:
@@ -137,16 +137,15 @@ class Neighbour:
             if len(kept) > WORTH_NARROWING * near.rows.n_entries:
                 break
             if len(kept) >= enough:
-                return Near(taken(near.rows, kept), _picked(near.leverage, kept), sums, counts), reach
+                return Near(taken(near.rows, kept), picked(near.leverage, kept), sums, counts), reach
             reach *= min(1.5 * enough / max(len(kept), 1), 100.0)
         return near, math.inf
 
     def _split(self, near: Near, point: Float, reach: float) -> tuple[Int, Float, Int]:
         """Rows within a distance of a kink, and the sums and counts with those of all others."""
-        find = passes_between(self.compiled)
-        planes = planes_of(self.design, point)
-        kept, _, counts, sums = find(self.design, near.rows, planes, near.leverage, reach, 0.0, math.inf, True)
-        return kept, near.sums + sums, near.counts + counts
+        planes = self.design.planes(point)
+        found = self.passes.between(self.design, near.rows, planes, near.leverage, reach, 0.0, math.inf)
+        return found.near, near.sums + found.sums, near.counts + found.counts
 
     # What sums contribute
 
@@ -204,17 +203,17 @@ class Neighbour:
     def _model(self, near: Near, point: Float, kappa: float, smooth: bool) -> Model:
         """The model at a point; with ``smooth`` its objective is that of the smoothed loss."""
         design = self.design
-        sums = self.passes.model(design, near.rows, point, near.leverage, kappa)
+        sums = self.passes.local_sums(design, near.rows, point, near.leverage, kappa)
         model = local_model(design, near.rows, sums, near.leverage, thinning(len(sums.near), design.n_variables))
         model.objective += self._value(near.sums, point) + design.penalty(point)
         model.forces = model.forces + self._forces(near.sums)
         if smooth:
             inside = taken(near.rows, sums.near)
             z = design.margins(inside, point)
-            h = kappa * np.asarray(_picked(near.leverage, sums.near), dtype=np.float64)
-            for kink in design.loss.kinks:
+            h = kappa * np.asarray(picked(near.leverage, sums.near), dtype=np.float64)
+            for kink, _, jump in design.loss.parts:
                 missing = np.maximum(h - np.abs(z - kink), 0.0)
-                model.objective += design.loss.scale * float(inside.weight @ (missing**2 / (4 * h)))
+                model.objective += design.loss.scale * jump * float(inside.weight @ (missing**2 / (4 * h)))
         return model
 
     def _descend(self, near: Near, point: Float, kappa: float, final: float) -> tuple[Float, float]:
@@ -241,8 +240,8 @@ class Neighbour:
     def _aggregated(self, near: Near, point: Float, reach: float) -> tuple[HingeRows, Chunk, Any, Float, Int]:
         """Rows within a distance alone, all others by region."""
         kept, sums, counts = self._split(near, point, reach)
-        inside, leverage = taken(near.rows, kept), _picked(near.leverage, kept)
-        rows = self.design.aggregated_rows(Sums.of(sums, [self.design.sums_alone(inside)]), self.n_jobs)
+        inside, leverage = taken(near.rows, kept), picked(near.leverage, kept)
+        rows = aggregated_rows(self.design, Sums.of(sums, [self.design.sums_alone(inside)]), self.n_jobs)
         return rows, inside, leverage, sums, counts
 
     def _smoothed(self, near: Near, point: Float, kappa: float) -> Found | None:
@@ -254,8 +253,8 @@ class Neighbour:
         used = np.append(sums[:, -1], inside.weight) > 0
         weight = np.append(sums[:, -1], inside.weight)[used]
         dual = []
-        for k, (kink, tilt) in enumerate(zip(loss.kinks, loss.tilts, strict=True)):
-            slopes = 0.5 - tilt + 0.5 * np.clip((z - kink) / h, -1, 1)
+        for k, (kink, tilt, jump) in enumerate(loss.parts):
+            slopes = jump * (0.5 - tilt + 0.5 * np.clip((z - kink) / h, -1, 1))
             dual.append(loss.scale * weight * np.append(self.sides[:, k], slopes)[used])
         basis = Basis.of(rows, point, design.fit_intercept)
         scaled = basis.apply(rows)
@@ -295,7 +294,3 @@ class Neighbour:
         furthest = float(np.abs(z).max(initial=0.0))
         profile = Profile(sizes, np.append(np.full(len(far), furthest), shown))
         return Found(point, bound, 0.0, 0.0, len(z) + len(far), profile)
-
-
-def _picked(leverage: Any, rows: Any) -> Any:
-    return leverage if np.ndim(leverage) == 0 else leverage[rows]

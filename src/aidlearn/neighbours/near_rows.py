@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from aidlearn.data.passes.resampling import UNCHANGED, Unchanged, Weights
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.chunk import Chunk, join
-from aidlearn.data.rows.loading import load
 from aidlearn.linear.model.design import Design
-from aidlearn.linear.model.leverage import HEAVY, Metric
+from aidlearn.linear.model.leverage import HEAVY, Leverage, Metric
+from aidlearn.linear.passes.choice import passes_of
 from aidlearn.linear.passes.records import CARRIES, WIDER_BY_LEVERAGE
 from aidlearn.numerics import Float, Int
 
@@ -65,62 +66,6 @@ class Rows:
         return len(self.replicates) == 1
 
 
-def between(
-    design: Design,
-    chunk: Chunk,
-    planes: Float,
-    leverage: Any,
-    reach: float,
-    wider: float = WIDER_BY_LEVERAGE,
-    carries: float = CARRIES,
-    summed: bool = True,
-) -> tuple[Int, Any, Int, Float]:
-    """Rows of a chunk between planes (with the intercept last): near rows, the region of each, counts and sums.
-
-    A row is near where its margins at the planes, widened by ``reach`` leverages, have a kink between them, or where
-    it carries a coefficient by itself. The region of a near row is -1.
-    """
-    loss, m = design.loss, design.n_attributes
-    sign, e = loss.fold(chunk.y)
-    margins = []
-    for plane in planes:
-        score = chunk @ plane[:m] + plane[m]
-        margins.append(e - (score if sign is None else sign * score))
-    low, high = np.minimum.reduce(margins), np.maximum.reduce(margins)
-    spread = np.broadcast_to(np.asarray(leverage, dtype=np.float64), len(low))
-    share = chunk.weight * spread**2
-    width = reach * spread * (1 + wider * share)
-    close = share > carries
-    regions = np.zeros(len(low), dtype=np.int8)
-    for kink in loss.kinks:
-        close |= (low - width <= kink) & (kink <= high + width)
-        regions += low > kink
-    regions[close] = -1
-    far = np.flatnonzero(~close)
-    counts = np.bincount(regions[far], minlength=loss.n_regions)
-    sums = np.zeros((loss.n_regions, design.n_variables + 2))
-    if summed:
-        sums = design.aggregate(chunk.select(far), regions[far], loss.n_regions)
-    return np.flatnonzero(close), regions, counts, sums
-
-
-def planes_of(design: Design, *points: Float) -> Float:
-    """Hyperplanes with an intercept (0 without one), one in each row."""
-    planes = np.zeros((len(points), design.n_attributes + 1))
-    for plane, point in zip(planes, points, strict=True):
-        plane[: len(point)] = point
-        if design.fit_intercept:
-            plane[-1] = design.intercept(point)
-    return planes
-
-
-def passes_between(compiled: bool) -> Any:
-    """The version of :func:`between` for a run."""
-    if not compiled:
-        return between
-    return load("aidlearn.neighbours.compiled").between
-
-
 class Collecting:
     """The rows of several corridors, as a part of a pass."""
 
@@ -135,13 +80,13 @@ class Collecting:
     ) -> None:
         n_regions, width = design.loss.n_regions, design.n_variables + 2
         carries = CARRIES if design.layout is None else HEAVY
-        compiled, find = run.compiled, passes_between(run.compiled)
-        planes = [planes_of(design, *_distinct(corridor.ends)) for corridor in corridors]
+        passes = passes_of(run)
+        planes = [design.planes(*_distinct(corridor.ends)) for corridor in corridors]
         reaches = [corridor.reach for corridor in corridors]
         as_given = isinstance(weights, Unchanged)
 
         def measure(chunk: Chunk) -> list[Part]:
-            leverage = metric.leverage(design, chunk, compiled)
+            leverage = passes.leverages(design, chunk, metric)
             factors = weights(chunk.start, chunk.stop, replicates)
             factors *= chunk.weight
             parts: list[Part] = []
@@ -151,12 +96,11 @@ class Collecting:
                     own = leverage if np.ndim(leverage) == 0 else np.array(leverage)
                     parts.append((chunk.select(np.arange(chunk.n_entries)), own, factors, *nothing))
                     continue
-                near, regions, counts, sums = find(
-                    design, chunk, plane, leverage, reach, WIDER_BY_LEVERAGE, carries, as_given
-                )
-                own = leverage if np.ndim(leverage) == 0 else leverage[near]
-                total = sums[None] if as_given else _weighted_sums(design, chunk, factors, regions)
-                parts.append((taken(chunk, near), own, factors[:, near], total, counts))
+                found = passes.between(design, chunk, plane, leverage, reach, WIDER_BY_LEVERAGE, carries, as_given)
+                near = found.near
+                own = picked(leverage, near)
+                total = found.sums[None] if as_given else _weighted_sums(design, chunk, factors, found.regions)
+                parts.append((taken(chunk, near), own, factors[:, near], total, found.counts))
             return parts
 
         self.measure = measure
@@ -176,6 +120,11 @@ def taken(chunk: Chunk, rows: Any) -> Chunk:
     """Some rows of a chunk (``take`` copies dense rows faster than indexing does)."""
     X = np.take(chunk.X, rows, axis=0) if isinstance(chunk.X, np.ndarray) else chunk.X[rows]
     return Chunk(0, len(rows), X, chunk.y[rows], chunk.weight[rows])
+
+
+def picked(leverage: Leverage, rows: NDArray[np.integer]) -> Leverage:
+    """Leverages of some rows."""
+    return leverage[rows] if isinstance(leverage, np.ndarray) and leverage.ndim else leverage
 
 
 def _distinct(ends: tuple[Float, Float]) -> list[Float]:

@@ -14,7 +14,7 @@ from scipy import linalg, sparse
 
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.chunk import Chunk, join
-from aidlearn.data.rows.loading import load
+from aidlearn.data.rows.loading import uninterrupted
 from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import EPS, Basis, HingeRows
 from aidlearn.linear.model.design import Design
@@ -124,7 +124,8 @@ class Vertices:
         inverse, most = np.ascontiguousarray(linalg.inv(array[vertex])), PIVOTS[0] + PIVOTS[1] * p
         rounding = 64 * EPS * float(rows.weight.sum()) / float(np.sqrt(len(rows.e)))
         w = inverse @ self.apart[vertex]
-        descend = load("aidlearn.neighbours.compiled_replicates").descend
+        with uninterrupted():
+            from aidlearn.neighbours.compiled_replicates import descend
         ended = descend(array, self.apart, rows.lower, rows.upper, vertex, inverse, w, most, rounding)
         return vertex if ended else None
 

@@ -9,8 +9,8 @@ import numpy as np
 from aidlearn.data.passes.run import Run
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric
+from aidlearn.linear.passes.in_numpy import NUMPY
 from aidlearn.linear.start.sharpen import Band, _Sharpening
-from aidlearn.neighbours.near_rows import between, planes_of
 from aidlearn.numerics import Float
 
 TIED = 1e-3
@@ -82,6 +82,5 @@ class Sampled:
         """Part of the rows in a corridor."""
         sharp = self._sharpening
         rows = sharp.viewed
-        planes = planes_of(design, *ends)
-        near = between(design, rows, planes, sharp.viewed_leverage, reach, summed=False)[0]
-        return len(near) / rows.n_entries
+        found = NUMPY.between(design, rows, design.planes(*ends), sharp.viewed_leverage, reach, summed=False)
+        return len(found.near) / rows.n_entries

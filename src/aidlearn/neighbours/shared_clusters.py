@@ -22,7 +22,6 @@ from aidlearn.data.passes.resampling import Weights
 from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.transforms import SideBySide
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.data.rows.loading import load
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Moved, Problem, Solution, Start, Trial
 from aidlearn.engine.sums import Sums
@@ -30,11 +29,12 @@ from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import Basis
 from aidlearn.linear.aggregated.solvers import solve_by_interior_point
 from aidlearn.linear.model.aggregated_problem import solve_aggregated
+from aidlearn.linear.model.aggregated_rows import aggregated_rows
 from aidlearn.linear.model.design import Design
+from aidlearn.linear.passes.choice import passes_of
+from aidlearn.linear.passes.records import SEGMENTS, MemberLosses
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.neighbours.batch import Done, Member, Solved
-from aidlearn.neighbours.near_rows import planes_of
-from aidlearn.neighbours.segments import CODES, N_SPLIT, STEPS, segments
 from aidlearn.numerics import Float, Int
 
 MOST_ROUNDS = 8
@@ -69,7 +69,9 @@ class Segments(Trial):
     @classmethod
     def of(cls, members: Sequence[int], origins: Sequence[Float], ends: Sequence[Float], **others: Any) -> Segments:
         pairs = list(zip(members, origins, ends, strict=True))
-        places = [Place(k, end if t == 1 else origin + t * (end - origin)) for t in STEPS for k, origin, end in pairs]
+        places = [
+            Place(k, end if t == 1 else origin + t * (end - origin)) for t in SEGMENTS.steps for k, origin, end in pairs
+        ]
         return cls(places, members=members, origins=origins, **others)
 
     @property
@@ -83,7 +85,7 @@ class Together(Problem):
     ``design`` is that of a model of these rows with their own weights, ``partition`` that of a fit of it.
     """
 
-    n_regions = CODES
+    n_regions = SEGMENTS.n_codes
 
     def __init__(
         self, run: Run, design: Design, members: Sequence[Member], weights: Weights, partition: Clusters
@@ -92,7 +94,7 @@ class Together(Problem):
         super().__init__(run.part().changed(SideBySide(weights, self.replicates)))
         self.design, self.members, self.partition = design, members, partition
         self.of = [self.replicates.index(member.replicate) for member in members]
-        self.compiled = run.compiled
+        self.passes = passes_of(run)
         self.designs: list[Design] = []
         """Of the members, once their weights are summed."""
 
@@ -154,7 +156,7 @@ class Together(Problem):
         Duals of losses are parts of their scales, so those of the other member are multiplied by the ratio.
         """
         design, sums = self.designs[number], self._sums(clusters, self.of[number])
-        rows = design.aggregated_rows(sums, self.run.n_jobs)
+        rows = aggregated_rows(design, sums, self.run.n_jobs)
         basis = Basis.of(rows, solution.point, design.fit_intercept)
         dual = solution.dual * (design.loss.scale / self.designs[other].loss.scale)
         value = rows.value(solution.point)
@@ -169,16 +171,13 @@ class Together(Problem):
         assert isinstance(trial, Segments)
         design, m = self.design, self.design.n_attributes
         members = [self.members[number] for number in trial.members]
-        ends, origins = planes_of(design, *trial.ends), planes_of(design, *trial.origins)
+        ends, origins = design.planes(*trial.ends), design.planes(*trial.origins)
         if (origins == origins[0]).all():
             origins = origins[:1]
         of: Int = np.array([self.of[number] for number in trial.members])
-        kinks = np.array([member.loss.kinks for member in members]).T.copy()
-        tilts = np.array([member.loss.tilts for member in members]).T.copy()
-        positive = float(getattr(design.loss, "positive", math.nan))
-        homes = np.zeros((0, N_SPLIT, len(members)), dtype=np.int8) if trial.homes is None else trial.homes
-        see = load("aidlearn.neighbours.compiled").segments if self.compiled else segments
-        totals, codes = np.zeros((len(STEPS), len(members))), np.zeros(chunk.n_entries, dtype=np.int16)
+        losses = MemberLosses.of([member.loss for member in members])
+        homes = np.zeros((0, SEGMENTS.n_split, len(members)), dtype=np.int8) if trial.homes is None else trial.homes
+        totals, codes = np.zeros((len(SEGMENTS.steps), len(members))), np.zeros(chunk.n_entries, dtype=np.int16)
         at_once = max(256, MARGINS // len(members))
         for first in range(0, chunk.n_entries, at_once):
             rows = slice(first, min(first + at_once, chunk.n_entries))
@@ -189,9 +188,8 @@ class Together(Problem):
             weight = np.ascontiguousarray(chunk.weight[rows])
             labels = np.zeros(0, dtype=np.int32) if chunk.labels is None else chunk.labels[rows]
             targets, here = chunk.y[rows], codes[rows]
-            totals += see(at_end, at_origin, targets, weight, of, positive, kinks, tilts, labels, homes, here)
-        scales = np.array([member.loss.scale for member in members])
-        return Evaluation((totals * scales).ravel(), codes[None])
+            totals += self.passes.segments(at_end, at_origin, targets, weight, of, losses, labels, homes, here)
+        return Evaluation((totals * losses.scale).ravel(), codes[None])
 
     def find_moved(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16]) -> Moved:
         assert isinstance(trial, Segments)
@@ -208,10 +206,10 @@ class Together(Problem):
     def homes(self, clusters: Clusters, trial: Segments) -> NDArray[np.int8]:
         """Regions of the means of all clusters at the points of a split."""
         n = len(trial.members)
-        homes = np.empty((clusters.n_clusters, N_SPLIT, n), dtype=np.int8)
+        homes = np.empty((clusters.n_clusters, SEGMENTS.n_split, n), dtype=np.int8)
         for k, number in enumerate(trial.members):
             design, sums = self.designs[number], self._sums(clusters, self.of[number])
-            for split in range(N_SPLIT):
+            for split in range(SEGMENTS.n_split):
                 z = design.mean_margins(sums, trial.points[split * n + k].point)
                 homes[:, split, k] = np.searchsorted(design.loss.kinks, z, side="left")
         return homes
@@ -303,12 +301,12 @@ def _improve(
     best: dict[int, Solved], numbers: Sequence[int], ends: Mapping[int, Float], objectives: Float, tol: float
 ) -> list[int]:
     """Take up the best point of each segment; the members that are done."""
-    values = objectives.reshape(len(STEPS), -1)
+    values = objectives.reshape(len(SEGMENTS.steps), -1)
     for k, own in zip(numbers, values.T, strict=True):
         step = int(np.where(np.isnan(own), np.inf, own).argmin())
         if own[step] < best[k].objective:
             origin = best[k].point
-            point = ends[k] if step == 0 else origin + STEPS[step] * (ends[k] - origin)
+            point = ends[k] if step == 0 else origin + SEGMENTS.steps[step] * (ends[k] - origin)
             best[k] = replace(best[k], point=point, objective=float(own[step]))
     return [k for k in numbers if best[k].gap <= tol]
 

@@ -208,9 +208,9 @@ class _Watch:
         self.idle_since = None if n_running else self.idle_since or now
         if self.idle_since is not None and now - self.idle_since > SETTINGS.idle:
             raise RuntimeError(
-                f"The workers of the Dask cluster have had nothing to do for {SETTINGS.idle:.0f} seconds while the fit waits "
-                "for its tasks: the scheduler has lost track of them. Restart the client and fit again (with "
-                "checkpoint=... a fit goes on where it was)."
+                f"The workers of the Dask cluster have had nothing to do for {SETTINGS.idle:.0f} seconds while the fit "
+                "waits for its tasks: the scheduler has lost track of them. Restart the client and fit again (with "
+                "checkpoint=... a fit continues where it was)."
             )
 
 

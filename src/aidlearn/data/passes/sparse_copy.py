@@ -44,7 +44,7 @@ class SparseCopySettings:
     block_cells: int = 1 << 15
     """Cells that are put into C order at a time: 256 KB of float64, which fit into a cache."""
     table_cells: int = 1 << 19
-    """Cells of a table that are read at a time: more than ``block_cells``, because each read takes a call per column."""
+    """Cells of a table that are read at a time: more than ``block_cells``, as each read takes a call per column."""
 
 
 SETTINGS = SparseCopySettings()

@@ -1,22 +1,24 @@
-"""Modules of compiled code, loaded when they are first needed and never half: a Ctrl-C waits until they are there."""
+"""Imports of compiled code that a Ctrl-C does not interrupt."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from importlib import import_module
-from types import ModuleType
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
-def load(name: str) -> ModuleType:
-    """Import a module; an interrupt in the middle of it would leave numba unusable for the rest of the process."""
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay a Ctrl-C to the end of the block: an interrupted import would leave numba unusable in this process."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
-        return import_module(name)
+        yield
+        return
     interrupted: list[Any] = []
     before = signal.signal(signal.SIGINT, lambda *arguments: interrupted.append(arguments))
     try:
-        return import_module(name)
+        yield
     finally:
         signal.signal(signal.SIGINT, before)
         if interrupted and callable(before):

@@ -37,6 +37,7 @@ from aidlearn.estimators.linear.reported import as_reported, with_objective
 from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows, Terms
 from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import EPS
+from aidlearn.linear.model.aggregated_rows import aggregated_rows
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss, one_class
 from aidlearn.numerics import Float
@@ -181,7 +182,7 @@ def _proven(result: Result, stated: Design, point: Float, loss: Loss, rounding: 
     bound = result.lower_bound - rounding
     if result.solution is None or result.solution.dual is None:
         return bound, False
-    rows = stated.aggregated_rows(result.clusters.store)
+    rows = aggregated_rows(stated, result.clusters.store)
     rows = replace(rows, e=np.zeros_like(rows.e))
     # The regression has taken the mean of all rows out of the sum.
     dual = loss.scale * result.solution.dual + loss.tilts[0] * rows.weight

@@ -26,10 +26,8 @@ from numpy.typing import NDArray
 from aidlearn.linear.rows.hybrid import joined
 from aidlearn.linear.rows.matrix import Dense, Matrix
 from aidlearn.linear.rows.normal import Normal
+from aidlearn.numerics import EPS as EPS
 from aidlearn.numerics import Float
-
-EPS = float(np.finfo(np.float64).eps)
-
 
 NO_INTERCEPT = 1e-14
 """Up to this mean of signs (of at most 1) no cluster says anything about the intercept."""

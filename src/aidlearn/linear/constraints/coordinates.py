@@ -14,10 +14,10 @@ import numpy as np
 from scipy import linalg
 
 from aidlearn.engine.problem import Solution
-from aidlearn.linear.aggregated.hinge_rows import EPS, HingeRows
+from aidlearn.linear.aggregated.hinge_rows import HingeRows
 from aidlearn.linear.constraints.region import Region
 from aidlearn.linear.rows.matrix import Dense
-from aidlearn.numerics import Float
+from aidlearn.numerics import EPS, Float
 
 NO_CURVATURE = 1e-13
 """Part of the largest curvature up to which one is rounding."""

@@ -10,8 +10,9 @@ from aidlearn.engine.problem import Accuracy, Solution
 from aidlearn.engine.sums import Sums
 from aidlearn.linear.aggregated.hinge_rows import HingeRows
 from aidlearn.linear.aggregated.solvers import AggregatedSolver
-from aidlearn.linear.model.design import EXACT_FIT, Design
-from aidlearn.numerics import Float
+from aidlearn.linear.model.aggregated_rows import aggregated_rows
+from aidlearn.linear.model.design import Design
+from aidlearn.numerics import EXACT_FIT, Float
 
 NEAR_BOUND = (1e-4, 1e-6, 1e-8)
 """What a coefficient near a bound moves margins by, over a typical margin."""
@@ -23,7 +24,7 @@ def solve_aggregated(
     design: Design, sums: Sums, point: Float | None, accuracy: Accuracy, solver: AggregatedSolver, n_jobs: int = 1
 ) -> Solution:
     """Solve the aggregated problem of cluster sums, around a point of the region if there is one."""
-    rows = replace(design.aggregated_rows(sums, n_jobs), least_pivot=design.least_pivot)
+    rows = replace(aggregated_rows(design, sums, n_jobs), least_pivot=design.least_pivot)
     coordinates = design.coordinates
     if coordinates is None:
         solution = solver(rows, point, design.fit_intercept, accuracy)

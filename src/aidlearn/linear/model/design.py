@@ -15,26 +15,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from aidlearn.data.passes.moments import Moments
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.sums import Sums
-from aidlearn.linear.aggregated.hinge_rows import EPS, NO_INTERCEPT, HingeRows, power_of_two, ranked
+from aidlearn.linear.aggregated.hinge_rows import ranked
 from aidlearn.linear.constraints.coordinates import Coordinates
 from aidlearn.linear.constraints.region import Region
 from aidlearn.linear.model.losses import Loss
-from aidlearn.linear.rows.columns import Layout
-from aidlearn.linear.rows.hybrid import Hybrid, joined
+from aidlearn.linear.rows.columns import SparseLayout
+from aidlearn.linear.rows.hybrid import Hybrid
 from aidlearn.linear.rows.matrix import Dense, Matrix
-from aidlearn.numerics import Float
+from aidlearn.numerics import EPS, EXACT_FIT, NOISE, Float
 
-EXACT_FIT = 1e-10
-"""Part of the targets' size below which an objective may be that of an exact fit, spoilt by rounding."""
 SINGULAR = 8 * EPS
 """Eigenvalue of a matrix with unit diagonal, for each of its rows and over the largest, up to which it may be 0."""
-NOISE = 8 * EPS
-"""Rounding of a margin, relative to the numbers it is the difference of."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ class Design:
     """What a residual is compared with before there is one. Margins of classes are about 1."""
     offset: float = 0.0
     """Taken from the targets; the intercept gives it back."""
-    layout: Layout | None = None
+    layout: SparseLayout | None = None
     """Which columns single rows keep dense, where the others are sparse (None: all)."""
     least_pivot: float = 0.0
     """See :class:`~aidlearn.linear.aggregated.hinge_rows.HingeRows`."""
@@ -107,9 +102,9 @@ class Design:
         factor = moments.exclusive if region is None and linear is None else range(0)
         turned = quadratic is not None or (region is not None and len(region.f) > 0)
         # Other coordinates mix columns, so that sparse ones would not stay so.
-        layout = None if turned else Layout.of(moments.density, fit_intercept)
+        layout = None if turned else SparseLayout.of(moments.density, fit_intercept)
         if layout is not None and layout.worth_eliminating(moments.n_entries, len(factor)):
-            layout = Layout.of(moments.density, fit_intercept, factor)
+            layout = SparseLayout.of(moments.density, fit_intercept, factor)
         if layout is not None and fit_intercept:
             centre = centre.copy()
             centre[layout.sparse] = 0.0
@@ -238,10 +233,16 @@ class Design:
         score = chunk @ point[: self.n_attributes]
         if self.fit_intercept:
             score += self.intercept(point)
-        sign, e = self.loss.fold(chunk.y)
-        if sign is not None:
-            score *= sign
-        return e - score
+        return self.loss.margins(chunk.y, score)
+
+    def planes(self, *points: Float) -> Float:
+        """Hyperplanes with the intercept last (0 without one), one in each row."""
+        planes = np.zeros((len(points), self.n_attributes + 1))
+        for plane, point in zip(planes, points, strict=True):
+            plane[: len(point)] = point
+            if self.fit_intercept:
+                plane[-1] = self.intercept(point)
+        return planes
 
     def intercept(self, point: Float) -> float:
         """That of a point as it will be returned: what rounding leaves of it beside the offset of the targets."""
@@ -283,7 +284,7 @@ class Design:
         rows[:, self.constant] = 0.0
         return rows
 
-    def _sparse_rows(self, chunk: Chunk, layout: Layout) -> Hybrid:
+    def _sparse_rows(self, chunk: Chunk, layout: SparseLayout) -> Hybrid:
         from aidlearn.linear.rows.compiled import canonical, split_columns
 
         sign, _ = self.loss.fold(chunk.y)
@@ -295,7 +296,7 @@ class Design:
         if self.fit_intercept:
             dense[:, -1] = sign
         dense[:, self.constant[layout.dense]] = 0.0
-        return Hybrid(dense, others, *_no_groups(layout), layout.levels)
+        return Hybrid.without_sums(dense, others, layout)
 
     def centred_forces(self, forces: Float) -> Float:
         """``sum_i slope_i a_i`` on centred rows, from ``sum_i slope_i sign_i (x_i, 1)``: minus the gradient."""
@@ -363,86 +364,10 @@ class Design:
         sums[:, -1] = chunk.weight
         return sums
 
-    def aggregated_rows(self, sums: Sums, n_jobs: int = 1) -> HingeRows:
-        """Each cluster gives one row per kink; the l1 penalty adds one row per slope."""
-        total = sums.column(-1)
-        used = total > 0
-        weight = total[used]
-        means = self._means(sums, used)
-        e = sums.column(-2)[used] / weight
-        blocks = [
-            (means, e - kink, self.loss.scale * jump * weight, np.full(len(weight), tilt))
-            for kink, tilt, jump in self.loss.parts
-        ]
-        if self.l1 > 0:
-            # l1 |w_j| = 2 l1 max(z / 2, -z / 2) at z = 0 - w_j
-            m = self.n_attributes
-            # In the size that a slope has in margins, so that these rows are comparable with the others.
-            size = np.array([power_of_two(math.sqrt(square / self.weight)) for square in self.column_squares[:m]])
-            diagonal = sparse.csr_array((size, (np.arange(m), np.arange(m))), shape=(m, self.n_variables))
-            blocks.append((self._extra_rows(diagonal, sums), np.zeros(m), 2 * self.l1 / size, np.full(m, 0.5)))
-        if self.region is not None:
-            n_limits = len(self.region.h)
-            limits = self._extra_rows(self.region.G, sums)
-            blocks.append((limits, self.region.h, np.full(n_limits, np.inf), np.zeros(n_limits)))
-        A, *others = zip(*blocks, strict=True)
-        e, s, c = map(np.concatenate, others)
-        rows = HingeRows(joined(A), e, s, c, self.ridge_diagonal, n_jobs=n_jobs, linear=self.linear, constant=self.base)
-        return rows if self.coordinates is None else self.coordinates.apply(rows)
-
-    def _means(self, sums: Sums, used: NDArray[np.bool_]) -> Matrix:
-        """Mean rows of the clusters with weight."""
-        layout = self.layout
-        if layout is None or sums.singles is None:
-            means = sums.dense[used, :-2] / sums.dense[used, -1:]
-            return Dense(self._with_constants(means, self.ignored, self.levels))
-        from aidlearn.linear.rows.compiled import split_columns
-
-        alone = sums.alone
-        groups = sums.dense[used[~alone]]
-        groups = groups[:, :-2] / groups[:, -1:]
-        groups[:, self.ignored] = 0.0
-        weight = sums.column(-1)[alone]
-        kept = used[alone]
-        position = layout.position(sums.shape[1])
-        inverse = np.divide(1.0, weight, out=np.zeros_like(weight), where=kept)
-        q = len(layout.dense)
-        cells, others = split_columns(sums.singles, inverse, position, q + 2, len(layout.sparse))
-        if not kept.all():
-            cells, others = cells[kept], others[np.flatnonzero(kept)]
-        dense = np.empty((int(used.sum()), q))
-        here = alone[used]
-        dense[here], dense[~here] = cells[:, :q], groups[:, layout.dense]
-        dense = self._with_constants(dense, self.ignored[layout.dense], self.levels[layout.dense])
-        return Hybrid.of_parts(dense, others, groups[:, layout.sparse], np.flatnonzero(~here), layout)
-
-    def _with_constants(self, means: Float, ignored: NDArray[np.bool_], levels: Float) -> Float:
-        """The same with columns that are ignored 0, and constant ones what they are: sums of many rows round them."""
-        means[:, ignored] = 0.0
-        told = np.flatnonzero(levels)
-        if len(told):
-            one = means[:, -1] if np.abs(means[:, -1]).max() > NO_INTERCEPT else np.zeros(len(means))
-            means[:, told] = np.outer(one, levels[told])
-        return means
-
-    def _extra_rows(self, rows: Any, sums: Sums) -> Matrix:
-        """Rows of penalties and constraints (a CSR matrix), stored like those of the clusters."""
-        layout = self.layout
-        if layout is None or sums.singles is None:
-            return Dense(rows.toarray())
-        others = sparse.csr_array(rows[:, layout.sparse])
-        others.sort_indices()
-        return Hybrid(rows[:, layout.dense].toarray(), others, *_no_groups(layout), layout.levels)
-
     def mean_margins(self, sums: Sums, point: Float) -> Float:
         """Margins of the means of clusters (0 for those without weight)."""
         weight = sums.column(-1)
         return (sums.column(-2) - sums.times(point)) / np.where(weight > 0, weight, 1.0)
-
-
-def _no_groups(layout: Layout) -> tuple[Float, NDArray[np.intp], Any]:
-    """What a hybrid matrix without full rows has of them."""
-    return np.zeros((0, len(layout.sparse))), np.empty(0, dtype=np.intp), (layout.dense, layout.sparse)
 
 
 def _told(linear: Float | None, region: Region | None, n_variables: int) -> NDArray[np.bool_]:

@@ -23,6 +23,9 @@ from aidlearn.linear.rows.hybrid import joined
 from aidlearn.linear.rows.matrix import Matrix
 from aidlearn.numerics import Float, regularised_cholesky
 
+Leverage = float | NDArray[np.float32] | Float
+"""One leverage for each row, or a single one for all rows."""
+
 SKETCH_COLUMNS = 8
 HEAVY = 0.02
 """Leverage from which a row always counts, whatever the sample: at most 50 rows per variable have it."""
@@ -89,24 +92,24 @@ class Metric:
             return self
         return replace(self, constant=middle)
 
-    def leverage(self, design: Design, chunk: Chunk, compiled: bool = False) -> Any:
-        """Leverages of the rows of a chunk, or the one number that is that of all."""
+    def offset(self, design: Design) -> Float:
+        """Part of the sketch of a row that its centring and the intercept make."""
+        offset = -design.centre @ self.sketch[: design.n_attributes]
+        return offset + self.sketch[-1] if design.fit_intercept else offset
+
+    def least(self, design: Design) -> float:
+        """Smallest squared leverage: a row of zeros moves with no coefficient, and distances stay finite."""
+        return SMALLEST / design.weight
+
+    def leverage(self, design: Design, chunk: Chunk) -> float | Float:
+        """Leverages of the rows of a chunk in NumPy, or the single leverage of all rows."""
         if self.constant is not None:
             return self.constant
-        m = design.n_attributes
-        offset = -design.centre @ self.sketch[:m]
-        offset = offset + self.sketch[m] if design.fit_intercept else offset
-        # A row of zeros moves with no coefficient; a tiny leverage keeps distances finite.
-        least = SMALLEST / design.weight
-        if compiled:
-            from aidlearn.data.rows.compiled import leverages
-
-            return leverages(chunk.X, chunk.weight, np.column_stack([self.sketch[:m].T, offset]), least)
-        projected = np.asarray(chunk.X @ self.sketch[:m]) + offset
+        projected = np.asarray(chunk.X @ self.sketch[: design.n_attributes]) + self.offset(design)
         square = np.einsum("ij,ij->i", projected, projected, dtype=np.float64)
         # As if the row itself were part of the Gram matrix: no leverage exceeds 1 (for weight 1).
         square /= 1 + chunk.weight * square
-        return np.sqrt(np.maximum(square, least))
+        return np.sqrt(np.maximum(square, self.least(design)))
 
     def length(self, step: Float) -> float:
         """Typical ``|a_i'd| / s_i`` of a step in centred coordinates."""

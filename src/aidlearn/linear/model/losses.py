@@ -8,6 +8,7 @@ an entry is the linear piece its margin z lies on. Convexity makes the aggregate
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ class Loss:
     kinks: tuple[float, ...]
     tilts: tuple[float, ...]
     jumps: tuple[float, ...] = ()
-    """Of the slope at the kinks, in units of the scale (empty: all are 1)."""
+    """Jumps of the slope at the kinks, in units of the scale (empty: all are 1)."""
 
     @property
     def parts(self) -> list[tuple[float, float, float]]:
@@ -36,9 +37,29 @@ class Loss:
     def n_regions(self) -> int:
         return len(self.kinks) + 1
 
+    @property
+    def positive(self) -> float:
+        """Number of the positive class; NaN if targets are numbers."""
+        return math.nan
+
+    def packed(self) -> Float:
+        """The loss as compiled passes take it: ``(scale, positive, rest, k_1, right_1, left_1, J_1, k_2, ...)``.
+
+        ``rest`` is the sum of the mean slopes of its hinges; each hinge has its kink, the slopes to its right and left,
+        and their difference, the jump.
+        """
+        rest = sum(jump * (0.5 - tilt) for _, tilt, jump in self.parts)
+        hinges = [(kink, (1.0 - tilt) * jump, -tilt * jump, jump) for kink, tilt, jump in self.parts]
+        return np.array([self.scale, self.positive, rest, *(value for hinge in hinges for value in hinge)])
+
     def fold(self, y: Float) -> tuple[Float | None, Float | float]:
         """``sign, e`` of entries with target y; a sign of None means 1 for all."""
         return None, y
+
+    def margins(self, y: Float, score: Float) -> Float:
+        """``z = e - sign * score`` of entries with target y and score ``x'w + b``."""
+        sign, e = self.fold(y)
+        return e - (score if sign is None else sign * score)
 
     @property
     def classifies(self) -> bool:
@@ -68,13 +89,6 @@ class Loss:
         for kink, tilt, jump in self.parts:
             total += jump * ((z > kink) - tilt)
         return self.scale * total
-
-    def regions(self, z: Float) -> NDArray[np.int8]:
-        """Index of the linear piece; a margin on a kink belongs to the piece below it."""
-        pieces = (z > self.kinks[0]).astype(np.int8)
-        for kink in self.kinks[1:]:
-            pieces += z > kink
-        return pieces
 
     def distance(self, z: Float) -> Float:
         """Distance of each margin to the nearest kink."""

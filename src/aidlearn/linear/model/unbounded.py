@@ -21,6 +21,7 @@ from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.sums import Sums
 from aidlearn.linear.aggregated.hinge_rows import Basis, HingeRows
+from aidlearn.linear.model.aggregated_rows import aggregated_rows
 from aidlearn.linear.model.design import Design
 from aidlearn.numerics import Float
 
@@ -54,7 +55,7 @@ def far_point(design: Design, run: Run, sums: Sums, point: Float | None) -> Floa
     Unbounded
         If the objective on all entries falls without end, too.
     """
-    rows, coordinates = design.aggregated_rows(sums, run.n_jobs), design.coordinates
+    rows, coordinates = aggregated_rows(design, sums, run.n_jobs), design.coordinates
     keeps = design.fit_intercept if coordinates is None else coordinates.keeps_intercept
     basis = Basis.of(rows, None, keeps)
     w = _steepest(basis.apply(rows))

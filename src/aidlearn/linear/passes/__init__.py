@@ -1,1 +1,1 @@
-"""Passes over the rows of a linear model, in NumPy and compiled; ``records`` says what they return."""
+"""Passes over the rows of a linear model, in NumPy and compiled; ``protocol`` describes each of them."""

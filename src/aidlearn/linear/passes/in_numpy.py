@@ -1,85 +1,206 @@
-"""Passes over the rows of a linear model in NumPy: for small data, and as what the compiled ones are tested against."""
+"""Passes over the rows of a linear model in NumPy: for small data, and as the reference of the compiled passes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.linear.passes.records import WIDER_BY_LEVERAGE, ByColumn, Groups, LocalSums, Split
+from aidlearn.engine.problem import Evaluation, Moved, Trial
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.leverage import Leverage, Metric
+from aidlearn.linear.passes.protocol import Passes
+from aidlearn.linear.passes.records import (
+    CARRIES,
+    SEGMENTS,
+    WIDER_BY_LEVERAGE,
+    ByColumn,
+    Grouping,
+    Groups,
+    LocalSums,
+    MemberLosses,
+    Regions,
+    RowsBetween,
+    Segment,
+    cuts_below,
+)
 from aidlearn.linear.rows.matrix import Matrix
-from aidlearn.numerics import Float, Int
+from aidlearn.numerics import NOISE, Float, Int
 
-if TYPE_CHECKING:
-    from aidlearn.linear.model.design import Design
-
-
-def model(design: Design, chunk: Chunk, point: Float, leverage: Any, kappa: float) -> LocalSums:
-    """Loss, forces and curvature of a chunk with every kink rounded off over ``kappa * leverage``.
-
-    ``leverage`` holds one number for each row, or is a single one for all.
-    """
-    z = design.margins(chunk, point)
-    width = np.broadcast_to(kappa * np.asarray(leverage, dtype=np.float64), len(z))
-    slope, near, curvature = design.loss.smoothed(z, width)
-    slope *= chunk.weight
-    curvature = curvature * chunk.weight[near]
-    counted = curvature > 0  # a row without weight is near nothing
-    near, curvature = near[counted], curvature[counted]
-    sign, _ = design.loss.fold(chunk.y)
-    signed = slope if sign is None else slope * sign
-    forces = np.append(chunk.transposed_times(signed), signed.sum())
-    objective = float(chunk.weight @ design.loss.values(z))
-    return LocalSums(objective, forces, near, curvature, float(curvature.sum()))
+SAME_PLACE = 1e-12
+"""Difference of predictions, relative to the largest of a row, up to which two planes do not cross."""
 
 
-def scaled_rows(design: Design, chunk: Chunk, selected: NDArray[np.integer], factor: Float) -> Matrix:
-    """Some rows ``factor_i a_i`` (see :meth:`aidlearn.linear.model.design.Design.rows`)."""
-    return design.rows(chunk, selected).scaled_rows(factor)
+class NumpyPasses(Passes):
+    """The passes in NumPy."""
 
+    def leverages(self, design: Design, chunk: Chunk, metric: Metric) -> Leverage:
+        return metric.leverage(design, chunk)
 
-def dual_entries(design: Design, chunk: Chunk, labels: NDArray[np.int32], share: Float) -> tuple[Int, Float]:
-    """Entries of clusters with a dual, and their share of it times their sign."""
-    alpha = chunk.weight * share[labels]
-    rows = np.flatnonzero(alpha > 0)
-    sign, _ = design.loss.fold(chunk.y)
-    return rows, alpha[rows] if sign is None else alpha[rows] * sign[rows]
+    def local_sums(self, design: Design, chunk: Chunk, point: Float, leverage: Leverage, kappa: float) -> LocalSums:
+        z = design.margins(chunk, point)
+        width = np.broadcast_to(kappa * np.asarray(leverage, dtype=np.float64), len(z))
+        slope, near, curvature = design.loss.smoothed(z, width)
+        slope *= chunk.weight
+        curvature = curvature * chunk.weight[near]
+        counted = curvature > 0  # a row without weight is near nothing
+        near, curvature = near[counted], curvature[counted]
+        sign, _ = design.loss.fold(chunk.y)
+        signed = slope if sign is None else slope * sign
+        forces = np.append(chunk.transposed_times(signed), signed.sum())
+        objective = float(chunk.weight @ design.loss.values(z))
+        return LocalSums(objective, forces, near, curvature, float(curvature.sum()))
 
+    def scaled_rows(self, design: Design, chunk: Chunk, selected: NDArray[np.integer], factor: Float) -> Matrix:
+        return design.rows(chunk, selected).scaled_rows(factor)
 
-def groups(design: Design, chunk: Chunk, point: Float, leverage: Any, split: Split) -> Groups:
-    """Groups of a chunk by side and distance, which rows stay alone, and the sums of the groups.
-
-    The group of a row is its region, and in it the bin of its distance in leverages; the positive class comes behind
-    the other. Each is parted further by the sides of planes. Rows with a number in a rare column are in groups of their
-    own.
-    """
-    loss = design.loss
-    z = design.margins(chunk, point)
-    distance = loss.distance(z) / leverage
-    labels = _regions(z, split.cuts).astype(np.int32) * split.n_bins
-    # A label is an index: a distance that is not a number, of a point that is none, falls into the last bin.
-    labels += np.fmin(distance * split.bins, split.n_bins - 1).astype(np.int32)
-    sign, _ = loss.fold(chunk.y)
-    if sign is not None:
-        labels[sign > 0] += (len(split.cuts) + 1) * split.n_bins
-    for side in () if split.sides is None else split.sides:
-        labels = 2 * labels + (chunk @ side[:-1] + side[-1] > 0)
-    if split.by_column is not None:
-        part, n_parts = _rarest(chunk.X, split.by_column), split.by_column.n_parts
-        kind = _regions(z, split.cuts).astype(np.int32)
+    def groups(self, design: Design, chunk: Chunk, point: Float, leverage: Leverage, grouping: Grouping) -> Groups:
+        loss, n_bins, n_regions = design.loss, grouping.n_bins, len(grouping.cuts) + 1
+        z = design.margins(chunk, point)
+        distance = loss.distance(z) / leverage
+        sign, _ = loss.fold(chunk.y)
+        kind = cuts_below(z, grouping.cuts).astype(np.int32)
         if sign is not None:
-            kind[sign > 0] += len(split.cuts) + 1
-        labels = np.where(part < n_parts, split.by_column.first + kind * n_parts + part, labels)
-    share = chunk.weight * np.asarray(leverage, dtype=np.float64) ** 2
-    alone = (distance <= split.near * (1 + WIDER_BY_LEVERAGE * share)) | (share > split.carries)
-    if sign is not None:
-        alone |= sign == split.rare_class
-    together = np.flatnonzero(~alone)
-    sums = design.aggregate(chunk.select(together), labels[together], split.n_groups)
-    counts = np.bincount(labels[together], minlength=split.n_groups)
-    return Groups(design.objective_at(chunk, point, z), labels, np.flatnonzero(alone), counts, sums)
+            kind[sign > 0] += n_regions
+        # A label is an index: a distance that is not a number, of a point that is none, falls into the last bin.
+        labels = kind * n_bins + np.fmin(distance * grouping.bins, n_bins - 1).astype(np.int32)
+        for side in () if grouping.sides is None else grouping.sides:
+            labels = 2 * labels + (chunk @ side[:-1] + side[-1] > 0)
+        by = grouping.by_column
+        if by is not None:
+            part = _rarest(chunk.X, by)
+            labels = np.where(part < by.n_parts, by.first + kind * by.n_parts + part, labels)
+        share = chunk.weight * np.asarray(leverage, dtype=np.float64) ** 2
+        alone = (distance <= grouping.near * (1 + WIDER_BY_LEVERAGE * share)) | (share > grouping.carries)
+        if sign is not None:
+            alone |= sign == grouping.rare_class
+        together = np.flatnonzero(~alone)
+        sums = design.aggregate(chunk.select(together), labels[together], grouping.n_groups)
+        counts = np.bincount(labels[together], minlength=grouping.n_groups)
+        return Groups(design.objective_at(chunk, point, z), labels, np.flatnonzero(alone), counts, sums)
+
+    def moves(self, design: Design, chunk: Chunk, trial: Trial, regions: Regions, homes: NDArray[np.int16]) -> Moved:
+        if not (homes >= 0).any():  # regions do not matter
+            return Moved.nothing(_objectives(design, chunk, trial, _margins(design, chunk, trial)))
+        return evaluation(design, chunk, trial, regions).moved(homes[chunk.labels], regions.number)
+
+    def dual_entries(self, design: Design, chunk: Chunk, labels: NDArray[np.int32], share: Float) -> tuple[Int, Float]:
+        alpha = chunk.weight * share[labels]
+        rows = np.flatnonzero(alpha > 0)
+        sign, _ = design.loss.fold(chunk.y)
+        return rows, alpha[rows] if sign is None else alpha[rows] * sign[rows]
+
+    def between(
+        self,
+        design: Design,
+        chunk: Chunk,
+        planes: Float,
+        leverage: Leverage,
+        reach: float,
+        wider: float = WIDER_BY_LEVERAGE,
+        carries: float = CARRIES,
+        summed: bool = True,
+    ) -> RowsBetween:
+        loss, m = design.loss, design.n_attributes
+        margins = [loss.margins(chunk.y, chunk @ plane[:m] + plane[m]) for plane in planes]
+        low, high = np.minimum.reduce(margins), np.maximum.reduce(margins)
+        spread = np.broadcast_to(np.asarray(leverage, dtype=np.float64), len(low))
+        share = chunk.weight * spread**2
+        width = reach * spread * (1 + wider * share)
+        close = share > carries
+        for kink in loss.kinks:
+            close |= (low - width <= kink) & (kink <= high + width)
+        regions = np.where(close, np.int8(-1), cuts_below(low, loss.kinks))
+        far = np.flatnonzero(~close)
+        counts = np.bincount(regions[far], minlength=loss.n_regions)
+        sums = np.zeros((loss.n_regions, design.n_variables + 2))
+        if summed:
+            sums = design.aggregate(chunk.select(far), regions[far], loss.n_regions)
+        return RowsBetween(np.flatnonzero(close), regions, counts, sums)
+
+    def losses(self, scores: Float, levels: Float, y: Float, factors: Float, of: Int, losses: MemberLosses) -> Float:
+        own = factors[:, of] if len(of) else factors
+        sign, e = _folded(y, losses.positive)
+        return _summed(e - sign * (scores + levels), own, losses)
+
+    def segments(
+        self,
+        ends: Float,
+        origins: Float,
+        y: Float,
+        weight: Float,
+        of: Int,
+        losses: MemberLosses,
+        labels: NDArray[np.int32],
+        homes: NDArray[np.int8],
+        codes: NDArray[np.int16],
+    ) -> Float:
+        own = weight[:, of]
+        sign, e = _folded(y, losses.positive)
+        origin, change = e - sign * origins, -sign * (ends - origins)
+        totals, which = np.zeros((len(SEGMENTS.steps), ends.shape[1])), np.arange(ends.shape[1]) % len(SEGMENTS.mix)
+        for number, step in enumerate(SEGMENTS.steps):
+            z = origin + step * change
+            totals[number] = _summed(z, own, losses)
+            if number >= SEGMENTS.n_split or not len(homes):
+                continue
+            from_kinks = z[None] - losses.kinks[:, None]
+            region = (from_kinks > 0).sum(axis=0)
+            on_kink = np.abs(from_kinks).min(axis=0) <= NOISE * np.abs(e)
+            apart = (region != homes[labels, number]) & (own > 0) & ~on_kink
+            # Rows that are apart from their cluster for the same members have the same code.
+            mixed = (apart * SEGMENTS.mix[which]).sum(axis=1) * (2 * number + 1)
+            codes ^= np.where(apart.any(axis=1), (mixed % (SEGMENTS.n_codes - 1)) + 1, 0).astype(np.int16)
+        return totals
+
+    def crossings(self, scores: Float, levels: Float, weight: Float) -> int:
+        predicted = scores + levels
+        noise = SAME_PLACE * np.abs(predicted).max(axis=1, keepdims=True)
+        wrong = (np.diff(predicted, axis=1) < -noise).sum(axis=1)
+        return int(wrong[weight > 0].sum())
+
+
+NUMPY = NumpyPasses()
+
+
+def evaluation(design: Design, chunk: Chunk, trial: Trial, regions: Regions) -> Evaluation:
+    """Objectives at the points of a trial, and the region of every entry, -1 for one that fits every region."""
+    margins = _margins(design, chunk, trial)
+    _, e = design.loss.fold(chunk.y)
+
+    def at(z: Float) -> NDArray[np.int8]:
+        found = regions.of(z)
+        fits_all = chunk.weight == 0
+        if regions.tolerance >= 0:
+            fits_all |= design.loss.distance(z) <= regions.tolerance * np.abs(e)
+        found[fits_all] = -1
+        return found
+
+    seen = np.stack([at(z) for z in margins[: trial.n_split]])
+    return Evaluation(_objectives(design, chunk, trial, margins), seen)
+
+
+def _margins(design: Design, chunk: Chunk, trial: Trial) -> list[Float]:
+    """Margins of the entries at each point of a trial."""
+    end = design.margins(chunk, trial.points[0])
+    if not isinstance(trial, Segment) or trial.origin is None:
+        return [end]
+    origin = design.margins(chunk, trial.origin)
+    change = end - origin
+    margins = [end] + [origin + t * change for t in Segment.STEPS[1:]]
+    if design.offset:
+        first, last = design.intercept(trial.origin), design.intercept(trial.points[0])
+        for z, point, t in zip(margins[1:], trial.points[1:], Segment.STEPS[1:], strict=True):
+            z -= design.intercept(point) - (first + t * (last - first))
+    return margins
+
+
+def _objectives(design: Design, chunk: Chunk, trial: Trial, margins: list[Float]) -> Float:
+    end, *others = margins
+    at_end = design.objective_at(chunk, trial.points[0], end)
+    return np.array([at_end, *(design.losses(chunk, z) for z in others)])
 
 
 def _rarest(X: Any, by: ByColumn) -> NDArray[np.int32]:
@@ -91,9 +212,16 @@ def _rarest(X: Any, by: ByColumn) -> NDArray[np.int32]:
     return found
 
 
-def _regions(z: Float, cuts: Float) -> NDArray[np.int16]:
-    """Number of cuts below each margin."""
-    regions = np.zeros(len(z), dtype=np.int16)
-    for cut in cuts:
-        regions += z > cut
-    return regions
+def _folded(y: Float, positive: float) -> tuple[Float, Float]:
+    """Signs and offsets e of rows, as columns."""
+    one = np.ones((len(y), 1))
+    return (one, y[:, None]) if np.isnan(positive) else (np.where(y == positive, 1.0, -1.0)[:, None], one)
+
+
+def _summed(z: Float, weight: Float, losses: MemberLosses) -> Float:
+    """Sums of the losses over the scales of margins of shape (rows, members)."""
+    total = np.zeros(z.shape[1])
+    for kink, right, left in zip(losses.kinks, losses.right, losses.left, strict=True):
+        from_kink = z - kink
+        total += (weight * np.maximum(right * from_kink, left * from_kink)).sum(axis=0)
+    return total

@@ -1,76 +1,75 @@
-"""What passes over the rows of a linear model give, and the choice between their two versions.
-
-:mod:`aidlearn.linear.passes.in_numpy` is NumPy, for data that are not worth a compiler;
-:mod:`aidlearn.linear.passes.compiled` reads every row once, without the interpreter lock. Which one a fit takes follows
-from the shape of its data alone.
-"""
+"""Arguments and results of the passes over the rows of a linear model (see :mod:`aidlearn.linear.passes.protocol`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from types import ModuleType
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.passes.run import Run
-from aidlearn.data.rows.loading import load
+from aidlearn.engine.problem import Trial
+from aidlearn.linear.model.losses import Loss
 from aidlearn.numerics import Float, Int
 
 WIDER_BY_LEVERAGE = 30.0
-"""Where few rows carry a coefficient its error is larger than the usual root-n one: the band is wider by this factor
-times the leverage."""
+"""Factor times the leverage by which the band of single rows is wider: where few rows carry a coefficient its error is
+larger than the usual root-n one."""
 CARRIES = 0.1
-"""Leverage from which a row (of at most ten per variable) stays alone wherever it is."""
+"""Leverage above which a row stays alone wherever it is: at most ten rows per variable have it."""
 
 
 @dataclass(frozen=True)
 class LocalSums:
-    """A chunk around a point, with every kink of the loss rounded off."""
+    """The loss of a chunk near a point, with every kink rounded off."""
 
     objective: float
-    """The true loss."""
+    """Loss without rounding off."""
     forces: Float
     """``sum_i slope_i sign_i (x_i, 1)``."""
     near: NDArray[np.integer]
     """Rows with weight within the width of a kink."""
     curvature: Float
-    """Of the loss at these rows: positive."""
+    """Second derivative of the loss at the near rows, which is positive."""
     total_curvature: float
+    """Sum of ``curvature``."""
 
 
 @dataclass(frozen=True)
 class ByColumn:
-    """Rows grouped, in each region and class, by the rarest column that they have a number in."""
+    """Groups, in each region and class, by the rarest column in which a row has a number."""
 
     part: NDArray[np.int32]
-    """Of each column, ascending with what it is filled; ``n_parts`` for columns that are not rare."""
+    """Part of each column, ascending with the number of its rows; ``n_parts`` for columns that are not rare."""
     n_parts: int
+    """Number of parts."""
     first: int
-    """Of these groups: those of bins and sides come before."""
+    """Number of the first of these groups: those of bins and sides come before."""
 
 
 @dataclass(frozen=True)
-class Split:
+class Grouping:
     """How rows are grouped by region and by distance (in leverages) from the nearest kink."""
 
     near: float
-    """Up to this distance a row stays alone."""
+    """Distance up to which a row stays alone."""
     bins: float
-    """Bins per distance."""
+    """Bins per unit of distance."""
     n_bins: int
+    """Number of bins in each region."""
     cuts: Float
-    """Margins above so many of these are in the region with that number."""
+    """Margins that separate the regions: the number of a region is the number of cuts below its margins."""
     n_groups: int
-    """All of them: regions times bins, once for each class, and twice for each of the sides; then those of columns."""
+    """Number of groups: regions times bins, once for each class and twice for each side; then those of columns."""
     carries: float = CARRIES
     """Leverage above which a row stays alone wherever it is."""
     rare_class: float = 0.0
     """Sign of the class whose rows all stay alone (0: none)."""
     sides: Float | None = None
-    """Planes (with their intercepts) that part each bin further."""
+    """Planes (with their intercepts) that divide each bin further."""
     by_column: ByColumn | None = None
-    """Groups of their own for rows with numbers in rare columns."""
+    """Separate groups for rows with numbers in rare columns."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,102 @@ class Groups:
     sums: Float
 
 
-def passes_of(run: Run) -> ModuleType:
-    """The version of the passes for a fit: a module with ``model`` and ``groups``."""
-    return load("aidlearn.linear.passes.compiled" if run.compiled else "aidlearn.linear.passes.in_numpy")
+@dataclass(frozen=True)
+class Segment(Trial):
+    """Points ``end + (1 - t)(origin - end)``: margins are affine, so that all points cost two products."""
+
+    STEPS: ClassVar[tuple[float, ...]] = (1.0, 0.1, 0.5, 0.25, 0.03)
+
+    origin: Float | None = None
+    n_alone: float = 0.0
+    """Fraction of the entries of a chunk that may become clusters of their own."""
+    dissolved: NDArray[np.bool_] | None = None
+    """Clusters whose entries all become clusters of their own."""
+
+    @classmethod
+    def between(cls, origin: Float, end: Float, n_alone: float, dissolved: NDArray[np.bool_] | None = None) -> Segment:
+        points = [origin + t * (end - origin) for t in cls.STEPS]
+        points[0] = end
+        return cls(points, n_split=2, origin=origin, n_alone=n_alone, dissolved=dissolved)
+
+
+@dataclass(frozen=True)
+class Regions:
+    """How margins are put into regions."""
+
+    cuts: Float
+    """Margins that separate the regions."""
+    tolerance: float
+    """Distance from a kink, relative to ``|e|``, within which an entry fits every region; negative: none does."""
+
+    @property
+    def number(self) -> int:
+        return len(self.cuts) + 1
+
+    def of(self, z: Float) -> NDArray[np.int8]:
+        """Region of each margin: the number of cuts below it."""
+        return cuts_below(z, self.cuts)
+
+
+def cuts_below(z: Float, cuts: Iterable[float]) -> NDArray[np.int8]:
+    """Number of cuts below each margin."""
+    found = np.zeros(len(z), dtype=np.int8)
+    for cut in cuts:
+        found += z > cut
+    return found
+
+
+@dataclass(frozen=True)
+class RowsBetween:
+    """The rows of a chunk between planes, and the sums of all others by region."""
+
+    near: Int
+    regions: NDArray[np.int8]
+    """Region of each row, -1 for near rows."""
+    counts: Int
+    """Number of other rows in each region."""
+    sums: Float
+    """Sums of the other rows of each region, in the columns of ``Design.aggregate``."""
+
+
+@dataclass(frozen=True)
+class MemberLosses:
+    """Losses of several members with equally many kinks: arrays of shape (kinks, members), over the scales."""
+
+    positive: float
+    """Number of the positive class, NaN for a regression."""
+    scale: Float
+    kinks: Float
+    right: Float
+    """Slope of the part of each kink to its right."""
+    left: Float
+    """Slope to its left."""
+
+    @classmethod
+    def of(cls, losses: Sequence[Loss]) -> MemberLosses:
+        kinks, tilts, jumps = np.ascontiguousarray(np.array([loss.parts for loss in losses]).transpose(2, 1, 0))
+        return cls(
+            positive=losses[0].positive,
+            scale=np.array([loss.scale for loss in losses]),
+            kinks=kinks,
+            right=(1.0 - tilts) * jumps,
+            left=-tilts * jumps,
+        )
+
+
+@dataclass(frozen=True)
+class SegmentSettings:
+    """Settings of the segments that members of a batch share."""
+
+    steps: Float = field(default_factory=lambda: np.array([1.0, 0.1, 0.5, 0.0]))
+    """Points of the segment from a member's best point (0) to its aggregated solution (1) at which rows are evaluated
+    (see :class:`Segment`). Guess."""
+    n_split: int = 2
+    """Number of steps, from the first, at which rows are split off their clusters. Guess."""
+    n_codes: int = 1 << 14
+    """Number of codes for the sets of members for which a row is not in the region of its cluster's mean."""
+    mix: Int = field(default_factory=lambda: np.random.default_rng(0).integers(1, 1 << 40, size=4096))
+    """Random numbers whose sum over members identifies the set of members."""
+
+
+SEGMENTS = SegmentSettings()

@@ -32,7 +32,7 @@ MOSTLY_THERE = 0.5
 
 
 @dataclass(frozen=True)
-class Layout:
+class SparseLayout:
     """Variables of a linear model: those that every row keeps, the intercept among them, and the sparse others."""
 
     dense: NDArray[np.intp]
@@ -47,7 +47,7 @@ class Layout:
     """Part of the rows that have a number in each of the sparse columns."""
 
     @classmethod
-    def of(cls, density: Float | None, fit_intercept: bool, factor: range | None = None) -> Layout | None:
+    def of(cls, density: Float | None, fit_intercept: bool, factor: range | None = None) -> SparseLayout | None:
         """The cheapest one for columns of which these parts are stored; None where all columns had better be dense.
 
         With the q fullest columns dense and k non-zeros a row in the others, a row costs
@@ -135,7 +135,7 @@ class Layout:
         return position
 
 
-def rows_for_passes(n: int, p: int, layout: Layout | None, n_passes: float) -> float:
+def rows_for_passes(n: int, p: int, layout: SparseLayout | None, n_passes: float) -> float:
     """Single rows that take no longer to solve for than n rows of p variables in some passes, sparse or dense."""
     if layout is not None:
         return layout.rows_for_passes(n, n_passes)
@@ -156,7 +156,7 @@ class Costs:
     """Numbers of 8 bytes that a single row holds."""
 
     @classmethod
-    def of(cls, p: int, layout: Layout | None) -> Costs:
+    def of(cls, p: int, layout: SparseLayout | None) -> Costs:
         dense = ROW_NS + DENSE_NS * p * p
         stored = p if layout is None else layout.stored
         row = dense if layout is None else layout.row_cost

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from aidlearn.engine.sums import stacked
-from aidlearn.linear.rows.columns import Layout
+from aidlearn.linear.rows.columns import SparseLayout
 from aidlearn.linear.rows.elimination import Levels
 from aidlearn.linear.rows.gram import weighted_gram
 from aidlearn.linear.rows.matrix import DEPENDENT, WELL_CONDITIONED, Dense, Matrix, weakest_pivot
@@ -57,7 +57,7 @@ class Hybrid(Matrix):
         self.centrable[places[0]] = True
 
     @classmethod
-    def of_parts(cls, dense: Float, others: Any, full: Float, at: NDArray[Any], layout: Layout) -> Hybrid:
+    def of_parts(cls, dense: Float, others: Any, full: Float, at: NDArray[Any], layout: SparseLayout) -> Hybrid:
         """The same where ``others`` leaves out the rows ``at``; those with few numbers join it."""
         rest = np.ones(len(dense), dtype=bool)
         rest[at] = False
@@ -77,6 +77,12 @@ class Hybrid(Matrix):
             S = stacked([others, sparse.csr_array(full[~sums]), empty])[number]
             S.sort_indices()
         return cls(dense, S, np.ascontiguousarray(full[sums]), at[sums], (layout.dense, layout.sparse), layout.levels)
+
+    @classmethod
+    def without_sums(cls, dense: Float, others: Any, layout: SparseLayout) -> Hybrid:
+        """The matrix of single rows, none of which has all columns."""
+        nothing = np.zeros((0, len(layout.sparse))), np.empty(0, dtype=np.intp)
+        return cls(dense, others, *nothing, (layout.dense, layout.sparse), layout.levels)
 
     def _with(self, dense: Float, data: Float, full: Float) -> Hybrid:
         """The same non-zeros with other values."""

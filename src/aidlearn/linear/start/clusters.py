@@ -14,7 +14,8 @@ from aidlearn.engine.result import StartStep
 from aidlearn.engine.splits import Assignment
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import HEAVY, Metric
-from aidlearn.linear.passes.records import Split, passes_of
+from aidlearn.linear.passes.choice import passes_of
+from aidlearn.linear.passes.records import Grouping
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.plan import BINNED, Plan, Reached, View
 from aidlearn.numerics import Float
@@ -45,28 +46,28 @@ def draw(problem: PiecewiseLinear, sharp: Sharpened, found: Reached) -> Start:
     if plan.all_rows:
         return replace(all_single(problem, point, found.objective), steps=sharp.steps, plan=plan.record())
     far = view.nearness[view.nearness > plan.near]
-    split = Split(
+    grouping = Grouping(
         near=plan.near,
         bins=plan.n_bins / max(float(np.quantile(far, BINNED)) if len(far) else 1.0, 1e-300),
         n_bins=plan.n_bins,
-        cuts=problem.cuts,
+        cuts=problem.regions.cuts,
         n_groups=plan.n_groups,
         carries=HEAVY,
         rare_class=sharp.rare_class,
         sides=_sides(design, sharp, plan.n_planes),
         by_column=plan.by_column(design),
     )
-    passes, compiled, metric = passes_of(problem.run), problem.run.compiled, sharp.metric
+    passes, metric = passes_of(problem.run), sharp.metric
 
     def assign(chunk: Chunk, leverage: Any) -> Assignment:
         if leverage is None:
-            leverage = metric.leverage(design, chunk, compiled)
-        found = passes.groups(design, chunk, point, leverage, split)
+            leverage = passes.leverages(design, chunk, metric)
+        found = passes.groups(design, chunk, point, leverage, grouping)
         return Assignment(found.labels, found.alone, found.objective, found.counts, found.sums)
 
     kinds = np.tile(np.arange(n_regions, dtype=np.int16), 2 if loss.classifies else 1)
     homes = np.concatenate([np.repeat(kinds, plan.n_bins * 2**plan.n_planes), np.repeat(kinds, plan.n_column_groups)])
-    clusters, objective = Clusters.build(problem, assign, split.n_groups, homes, sharp.leverages)
+    clusters, objective = Clusters.build(problem, assign, grouping.n_groups, homes, sharp.leverages)
     objective += design.penalty(point)
     sharp.note(n, objective)
     # Where leverages differ, some coefficient is seldom known as well as the others.

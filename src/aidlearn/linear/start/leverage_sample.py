@@ -16,6 +16,7 @@ import numpy as np
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric
+from aidlearn.linear.passes.protocol import Passes
 from aidlearn.numerics import Float
 
 GOLDEN = 0.6180339887498949
@@ -37,15 +38,15 @@ class ByLeverage:
         Rows that are wanted (rows that would be picked more than once are picked once, so there are fewer).
     phase : float
         In [0, 1): where the sums of the rates begin.
-    compiled : bool
-        Whether leverages are those of compiled passes.
+    passes : Passes
+        The passes that compute leverages.
     """
 
     design: Design
     metrics: list[Metric]
     size: float
     phase: float
-    compiled: bool
+    passes: Passes
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """The picked rows of a chunk, each with the weight of those that it stands for."""
@@ -64,4 +65,4 @@ class ByLeverage:
         return Chunk(0, len(rows), picked.X, picked.y, picked.weight / rate[rows])
 
     def _leverage(self, metric: Metric, chunk: Chunk) -> Float:
-        return np.asarray(metric.leverage(self.design, chunk, self.compiled), dtype=np.float64)
+        return np.asarray(self.passes.leverages(self.design, chunk, metric), dtype=np.float64)

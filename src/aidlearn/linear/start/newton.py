@@ -21,7 +21,8 @@ from aidlearn.linear.aggregated.solvers import solve_by_interior_point
 from aidlearn.linear.model.aggregated_problem import solve_aggregated
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import GramSum, Metric
-from aidlearn.linear.passes import in_numpy as plain
+from aidlearn.linear.passes.in_numpy import NUMPY
+from aidlearn.linear.passes.protocol import Passes
 from aidlearn.linear.passes.records import LocalSums
 from aidlearn.linear.rows.matrix import Matrix
 from aidlearn.linear.start.within_region import step_within
@@ -57,7 +58,9 @@ class Model:
         return self._gram.whole(n_jobs)
 
 
-def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int, passes: Any = plain) -> Model:
+def local_model(
+    design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int, passes: Passes = NUMPY
+) -> Model:
     """The model of one chunk; the Hessian uses every ``thin``-th row near a kink."""
     near, curvature = sums.near, sums.curvature
     if thin > 1 and len(near):

@@ -21,7 +21,7 @@ from aidlearn.engine.result import StartStep
 from aidlearn.linear.hurried import HURRY, few_rows, out_of_time
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations
-from aidlearn.linear.passes.records import passes_of
+from aidlearn.linear.passes.choice import passes_of
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.clusters import draw
 from aidlearn.linear.start.leverage_sample import ByLeverage
@@ -228,12 +228,12 @@ class _Sharpening:
         picked: list[Chunk] = []
         if sampled is not None and not design.loss.classifies:
             rough = Metric.of(design, sampled.with_all_columns(design), run.n_jobs)
-            pick = ByLeverage(design, [rough], size, self._phase, run.compiled)
+            pick = ByLeverage(design, [rough], size, self._phase, passes_of(run))
             equations = NormalEquations.of_all(design, run, pick, picked.append)
         else:
             classes = NormalEquations.of_classes(design, run)
             metrics = [Metric.of(design, found.gram.copy(), run.n_jobs) for found in classes]
-            pick = ByLeverage(design, metrics, size, self._phase, run.compiled)
+            pick = ByLeverage(design, metrics, size, self._phase, passes_of(run))
             run.map(lambda chunk, state: (pick(chunk), None), collect=picked.append)
             equations = classes[0] + classes[1]
         self.by_leverage = True
@@ -377,7 +377,7 @@ class _Sharpening:
 
     def _model(self, level: _Level, point: Float, kappa: float, fraction: float) -> Model:
         """The model at a point, where about a given fraction of the rows is near a kink."""
-        design, metric, compiled, passes = self.design, self.metric, level.run.compiled, passes_of(level.run)
+        design, metric, passes = self.design, self.metric, passes_of(level.run)
         n = level.run.n_entries
         # What a pass over the rows costs is worth having in the Hessian, too: sparse rows are hardly ever left out.
         enough = 0.0 if design.layout is None else design.layout.rows_for_passes(n, 1, steps=1)
@@ -386,8 +386,8 @@ class _Sharpening:
 
         def measure(chunk: Chunk, leverage: Any) -> tuple[Model, Any]:
             if leverage is None:
-                leverage = metric.leverage(design, chunk, compiled)
-            sums = passes.model(design, chunk, point, leverage, kappa)
+                leverage = passes.leverages(design, chunk, metric)
+            sums = passes.local_sums(design, chunk, point, leverage, kappa)
             return local_model(design, chunk, sums, leverage, thin, passes), leverage
 
         level.leverages = level.run.map(measure, level.leverages, partial(total.add, n_jobs=metric.n_jobs))

@@ -1,0 +1,150 @@
+"""Compiled loops of the passes for many members (see :mod:`aidlearn.linear.passes.compiled`).
+
+``right`` and ``left`` are the slopes of the losses to the right and left of their ``kinks``, over the scales: a row for
+each kink, a column for each member.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aidlearn.data.rows.compiled import BLOCK, add_one, compiled, count
+from aidlearn.linear.passes.kernels import OFFSET, SCRATCH, SIGN, Z, folded, margins
+
+_LOW, _HIGH = SCRATCH, SCRATCH + BLOCK
+
+
+@compiled
+def between(
+    rows, y, weight, planes, kinks, positive, leverage, reach, wider, carries, summed, near, regions, counts, sums
+):
+    n, m = count(rows), planes.shape[1] - 1
+    work = np.empty(SCRATCH + 2 * BLOCK)
+    alike, n_near, n_kinks = leverage.shape[0] != n, 0, kinks.shape[0]
+    for first in range(0, n, BLOCK):
+        last = min(n, first + BLOCK)
+        size = last - first
+        margins(rows, y, first, last, planes, 0, positive, work)
+        for k in range(size):
+            work[_LOW + k] = work[_HIGH + k] = work[Z + k]
+        if planes.shape[0] > 1:
+            margins(rows, y, first, last, planes, 1, positive, work)
+            for k in range(size):
+                one, two = work[_LOW + k], work[Z + k]
+                work[_LOW + k], work[_HIGH + k] = min(one, two), max(one, two)
+        for k in range(size):
+            i = first + k
+            s, spread = weight[i], np.float64(leverage[0 if alike else i])
+            share = s * spread * spread
+            width = reach * spread * (1.0 + wider * share)
+            low, high = work[_LOW + k], work[_HIGH + k]
+            close, region = share > carries, 0
+            for q in range(n_kinks):
+                close |= low - width <= kinks[q] <= high + width
+                region += kinks[q] < low
+            if close:
+                near[n_near] = i
+                n_near += 1
+                regions[i] = -1
+            else:
+                regions[i] = region
+                counts[region] += 1
+                if summed:
+                    signed, group = s * work[SIGN + k], np.uintp(region)
+                    add_one(rows, i, signed, sums, group)
+                    sums[group, m] += signed
+                    sums[group, m + 1] += s * work[OFFSET + k]
+                    sums[group, m + 2] += s
+    return n_near
+
+
+@compiled
+def losses(scores, levels, y, factors, of, positive, kinks, right, left, total):
+    n, n_members, n_kinks = scores.shape[0], scores.shape[1], kinks.shape[0]
+    single, direct = factors.shape[1] == 1, of.shape[0] == 0
+    for i in range(n):
+        sign, e = folded(y[i], positive)
+        for q in range(n_kinks):
+            if single:
+                s = factors[i, 0]
+                for k in range(n_members):
+                    z = e - sign * (scores[i, k] + levels[k]) - kinks[q, k]
+                    total[k] += s * max(right[q, k] * z, left[q, k] * z)
+            elif direct:
+                for k in range(n_members):
+                    z = e - sign * (scores[i, k] + levels[k]) - kinks[q, k]
+                    total[k] += factors[i, k] * max(right[q, k] * z, left[q, k] * z)
+            else:
+                for k in range(n_members):
+                    z = e - sign * (scores[i, k] + levels[k]) - kinks[q, k]
+                    total[k] += factors[i, of[k]] * max(right[q, k] * z, left[q, k] * z)
+
+
+@compiled
+def segments(
+    ends,
+    origins,
+    y,
+    weight,
+    of,
+    positive,
+    kinks,
+    right,
+    left,
+    steps,
+    n_split,
+    labels,
+    homes,
+    mix,
+    n_codes,
+    noise,
+    totals,
+    codes,
+):
+    n, n_members, n_kinks = ends.shape[0], ends.shape[1], kinks.shape[0]
+    alike, split = origins.shape[1] == 1, homes.shape[0] > 0
+    origin, change = np.empty(n_members), np.empty(n_members)
+    for i in range(n):
+        sign, e = folded(y[i], positive)
+        for k in range(n_members):
+            from_here = origins[i, 0 if alike else k]
+            origin[k] = e - sign * from_here
+            change[k] = -sign * (ends[i, k] - from_here)
+        for t in range(steps.shape[0]):
+            step = steps[t]
+            for q in range(n_kinks):
+                for k in range(n_members):
+                    z = origin[k] + step * change[k] - kinks[q, k]
+                    totals[t, k] += weight[i, of[k]] * max(right[q, k] * z, left[q, k] * z)
+        if not split:
+            continue
+        code, small, group = 0, noise * abs(e), labels[i]
+        for t in range(n_split):
+            mixed, found = 0, False
+            for k in range(n_members):
+                z = origin[k] + steps[t] * change[k]
+                region, closest = 0, np.inf
+                for q in range(n_kinks):
+                    region += z > kinks[q, k]
+                    closest = min(closest, abs(z - kinks[q, k]))
+                if region != homes[group, t, k] and weight[i, of[k]] > 0.0 and closest > small:
+                    mixed += mix[k % mix.shape[0]]
+                    found = True
+            if found:
+                code ^= (mixed * (2 * t + 1)) % (n_codes - 1) + 1
+        codes[i] = code
+
+
+@compiled
+def crossings(scores, levels, weight, same_place):
+    found = 0
+    n_planes = scores.shape[1]
+    for i in range(scores.shape[0]):
+        if weight[i] > 0.0:
+            size = 0.0
+            for k in range(n_planes):
+                size = max(size, abs(scores[i, k] + levels[k]))
+            noise = -same_place * size
+            for k in range(n_planes - 1):
+                found += (scores[i, k + 1] + levels[k + 1]) - (scores[i, k] + levels[k]) < noise
+    return found
