@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from benchmarks.full_programs import FullProgram as Program
+from benchmarks.full_programs import solve_by_clarabel, solve_by_highs
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint
 
 from aidlearn import LADRegressor, LinearSVC, LinearSVR, PiecewiseLinearModel, QuantileRegressor, Unbounded
-from aidlearn.bench.constrained import Program, solve_by_clarabel, solve_by_highs
 
 KINDS = ["lad", "quantile", "svr", "svc", "piecewise", "quadratic"]
 INFINITE = np.inf
