@@ -7,7 +7,7 @@ Names are imported when they are first used, so that ``import aidlearn`` and the
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:  # what type checkers and editors see; the test of names compares it with what is there
     from aidlearn.data import DataSource as DataSource
