@@ -47,18 +47,12 @@ AS_BEFORE = Renaming(NOTHING, np.empty(0, dtype=np.int32))
 
 
 @dataclass(frozen=True)
-class Values:
-    """What is known of all entries at the points of a trial."""
+class Violations:
+    """What one pass at a trial found: objectives, and the clusters that violate the optimality condition."""
 
     objectives: Float
     n_violated: int
     """Clusters with entries in several regions at the first of the points."""
-
-
-@dataclass(frozen=True)
-class Check(Values):
-    """What one pass at a trial found: objectives, and the clusters its regions would split."""
-
     states: list[ChunkLabels]
     renaming: Renaming = AS_BEFORE
     born: Born | None = None
