@@ -11,7 +11,6 @@ Members whose gap stays open are tried again with more near rows, and what is th
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -183,20 +182,20 @@ class Batch:
         for corridor in corridors:
             if all(number in solved for number in corridor.numbers):
                 continue
-            if self._ended:
+            if self.run.ended:
                 break  # without the pass of further rows; what waits is looked at below
             rows = self._pass([corridor], waiting, solved)[0]
             self._tell(done, waiting, solved)
             hopeless = self._is_hopeless(corridors, waiting, points, solved)
             waiting = []
-            if self._ended or hopeless:
+            if self.run.ended or hopeless:
                 break
             self._in_corridor(corridor, rows, begin, points, solved)
             waiting = list(corridor.numbers)
         if waiting:
             self._pass([], waiting, solved)
             self._tell(done, waiting, solved)
-        if not self._ended and self._open(solved):
+        if not self.run.ended and self._open(solved):
             if not hopeless and not any(math.isinf(corridor.reach) for corridor in corridors):
                 self._again(corridors, points, solved)
             self.crossings = None
@@ -207,10 +206,6 @@ class Batch:
                 solved[number] = found if before is None else better(before, found)
                 self.crossings = None
         return dict(sorted(solved.items()))
-
-    @property
-    def _ended(self) -> bool:
-        return self.run.stopped or time.monotonic() > self.run.deadline
 
     def _open(self, solved: Mapping[int, Solved]) -> list[int]:
         return [number for number in solved if not solved[number].gap <= self.tol]

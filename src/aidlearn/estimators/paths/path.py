@@ -146,7 +146,7 @@ class CrossValidated(LinearEstimator):
     def _fit_rest(self, members: Sequence[Member], refit: Refit, progress: Told) -> None:
         """A fit of its own for each member that is left."""
         for k in progress.left(self.tol):
-            if progress.ended:
+            if progress.run.ended:
                 return
             before = progress.solved.get(k)
             found = refit(k, members[k], None if before is None else before.point)
@@ -164,7 +164,7 @@ class CrossValidated(LinearEstimator):
         problem = PiecewiseLinear(rows.all, middle, self._procedure(start))
         run = rows.run
         fit = aid(problem, self._limits(run), self._callbacks())
-        if progress.ended:
+        if progress.run.ended:
             return
         sampled = Sampled.of_start(start, rows.all, middle)
         point = fit.point

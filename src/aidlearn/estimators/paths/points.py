@@ -68,11 +68,6 @@ class Told:
         if saved is not None:
             self.started, self.solved = self.started - saved.seconds, saved.solved
 
-    @property
-    def ended(self) -> bool:
-        """Whether time is over, or the user has stopped the fit."""
-        return self.run.stopped or time.monotonic() > self.run.deadline
-
     def left(self, tol: float) -> list[int]:
         """Members that are not done."""
         return [k for k in range(self.file.n_members) if k not in self.solved or not self.solved[k].gap <= tol]
