@@ -176,12 +176,52 @@ class Result:
             raise ArithmeticError("The objective of the fit is not a number: rescale X and y to ordinary size.")
         self.judge()
 
+    @classmethod
+    def at_once(
+        cls,
+        point: Any,
+        objective: float,
+        lower_bound: float,
+        *,
+        n_clusters: int,
+        n_open: int,
+        n_entries: int,
+        n_passes: int,
+        seconds: float,
+        status: Status = Status.gap,
+    ) -> Result:
+        """A point that one aggregated problem and one check on all entries have certified, with their record.
+
+        ``n_open`` clusters may have entries in several regions; they have none if the bound is met.
+        """
+        kept = below(lower_bound, objective)
+        gap = relative_gap(objective, kept)
+        record = Iteration(
+            iteration=1,
+            n_clusters=n_clusters,
+            aggregation_rate=n_clusters / n_entries,
+            lower_bound=kept,
+            objective=objective,
+            best_objective=objective,
+            best_lower_bound=kept,
+            gap=gap,
+            n_violated=n_open if gap > 0 else 0,
+            seconds=seconds,
+        )
+        status = Status.gap if gap == 0 else status
+        return cls(point, objective, kept, status, n_clusters, record.aggregation_rate, n_passes, [record])
+
     def judge(self) -> None:
         """Hold the bound against the objective, when either is new: a success whose bound is discarded is none."""
         kept = below(self.lower_bound, self.objective)
         if kept == -math.inf < self.lower_bound and self.status.reached_tolerance:
             self.status = Status.numerical
         self.lower_bound = kept
+
+    def drop_clusters(self) -> Any:
+        """Hand over the clusters, which hold labels of all entries; the result no longer keeps them."""
+        clusters, self.clusters = self.clusters, None
+        return clusters
 
     @property
     def gap(self) -> float:

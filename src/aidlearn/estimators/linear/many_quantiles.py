@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from aidlearn.data.passes.moments import Moments
 from aidlearn.data.passes.run import Run
-from aidlearn.engine.result import Iteration, Result, Status, below, relative_gap
+from aidlearn.engine.progress import asks_to_stop
+from aidlearn.engine.result import Iteration, Result
 from aidlearn.estimators.batch_file import PART, BatchFile
-from aidlearn.estimators.fitting import BatchProgress, Fitted, checkpoint_of, tell_batch
-from aidlearn.estimators.linear.late import hasty_quantiles
+from aidlearn.estimators.fitting import BatchProgress, Fitted, checkpoint_of, fit_problem, tell_batch
+from aidlearn.linear.hurried import Hurried
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.sharpen import Band
@@ -52,7 +52,7 @@ class ManyQuantiles:
         self.order = sorted(range(len(designs)), key=lambda k: quantile_of(designs[k]))
         self.designs = [designs[k] for k in self.order]
         self.quantiles = [quantile_of(design) for design in self.designs]
-        self.start, self.started = Band(), time.monotonic()
+        self.started = time.monotonic()
         self.solved: dict[int, Solved] = {}
         """What all rows were seen for, in this fit or in the part of it that a checkpoint holds."""
         self.fits: dict[int, Fitted] = {}
@@ -85,18 +85,21 @@ class ManyQuantiles:
         """Ordinary fits of what is open, each from the point it has."""
         left = [k for k in range(len(self.designs)) if k not in self.fits]
         if len(left) > 1 and self.model._is_late(self.run, self.designs[0]):
-            procedure = self.model._procedure(self.start)
-            problems = [PiecewiseLinear(self.run, self.designs[k], procedure) for k in left]
-            self.fits |= dict(zip(left, hasty_quantiles(self.run, problems, self.model._callbacks()), strict=True))
+            procedure = self.model._procedure(Hurried([self.designs[k] for k in left]))
+            for k in left:
+                problem = PiecewiseLinear(self.run, self.designs[k], procedure)
+                self.fits[k] = fit_problem(problem, self.model._limits(self.run), self.model._callbacks())
+                self.fits[k].result.drop_clusters()
             return
+        start = Band()
         for done, k in enumerate(left):
             if k in self.solved:
-                self.start.continue_from(self.solved[k].point)
+                start.continue_from(self.solved[k].point)
             self.fits[k] = self.model._fit_design(
-                self.run, self.designs[k], self.start, self.moments, self.order[k], n_left=len(left) - done
+                self.run, self.designs[k], start, self.moments, self.order[k], n_left=len(left) - done
             )
-            self.fits[k].result.clusters = None  # labels of all rows, which nobody needs any more
-            self.start.continue_from(self.fits[k].result.point)
+            self.fits[k].result.drop_clusters()
+            start.continue_from(self.fits[k].result.point)
 
     def _corridors(self, sampled: Sampled) -> list[Corridor]:
         corridors: list[Corridor] = []
@@ -145,39 +148,26 @@ class ManyQuantiles:
             tell_batch(self.model._callbacks(), BatchProgress(len(self.fits), len(self.designs), worst, seconds))
         self._save()
 
-    def _keep(self, k: int, found: Solved) -> None:
-        """A neighbour as the fit that it is: one aggregated problem, and its check on all rows."""
-        solved = replace(found, lower_bound=below(found.lower_bound, found.objective))
-        record = Iteration(
-            iteration=1,
-            n_clusters=solved.n_clusters,
-            aggregation_rate=solved.n_clusters / self.run.n_entries,
-            lower_bound=solved.lower_bound,
-            objective=solved.objective,
-            best_objective=solved.objective,
-            best_lower_bound=solved.lower_bound,
-            gap=relative_gap(solved.objective, solved.lower_bound),
-            # Which of the groups of far rows the solution cuts is not counted: all, unless the bound is met.
-            n_violated=len(self.designs[k].loss.kinks) + 1 if solved.gap > 0 else 0,
-            seconds=time.monotonic() - self.started,
-        )
-        self._take(k, solved, record)
-        answers = [callback(record) for callback in self.model._callbacks()]
-        if any(answers):
+    def _keep(self, k: int, solved: Solved) -> None:
+        """Make a certified member a fit of one iteration, and show it to the callbacks."""
+        record = self._take(k, solved, time.monotonic() - self.started)
+        if asks_to_stop(self.model._callbacks(), record):
             self.run.stop()
 
-    def _take(self, k: int, solved: Solved, record: Iteration) -> None:
-        result = Result(
+    def _take(self, k: int, solved: Solved, seconds: float) -> Iteration:
+        """Make a certified member a fit of one aggregated problem and its check on all rows."""
+        result = Result.at_once(
             solved.point,
             solved.objective,
             solved.lower_bound,
-            Status.gap,
-            solved.n_clusters,
-            record.aggregation_rate,
-            self.run.n_passes,
-            [record],
+            n_clusters=solved.n_clusters,
+            n_open=len(self.designs[k].loss.kinks) + 1,
+            n_entries=self.run.n_entries,
+            n_passes=self.run.n_passes,
+            seconds=seconds,
         )
         self.fits[k] = Fitted(result, solved.profile, [])
+        return result.history[0]
 
     # Checkpoints
 
@@ -195,4 +185,4 @@ class ManyQuantiles:
         for k, solved in saved.solved.items():
             self.solved[k] = solved
             if solved.gap <= self.model.tol:
-                self._take(k, solved, next(history))
+                self._take(k, solved, next(history).seconds)
