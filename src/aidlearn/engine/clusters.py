@@ -40,7 +40,7 @@ class ClusterSettings:
     held: int = 1 << 22
     """Guess. Sums of split groups (as single numbers) that are held by chunk before they are added up: 32 MB."""
     cancellation: float = 0.01
-    """A cluster whose sum has shrunk below this part of its last full sum has lost two digits: it is summed afresh."""
+    """Guess. A cluster is summed afresh once its sum is below this part of its last full sum: two digits are lost."""
 
 
 SETTINGS = ClusterSettings()

@@ -34,7 +34,7 @@ class HurrySettings:
     """Numbers of the hurried start."""
 
     flops: float = 5e8
-    """Guess. Floating-point operations of least squares on a few rows: about 0.1 s."""
+    """Guess. Floating-point operations of least squares on a few rows."""
     rows_per_variable: int = 2
     """Guess. Fewest rows per variable that least squares is computed from."""
     levels: int = 41

@@ -31,24 +31,32 @@ from aidlearn.neighbours.near_rows import Collecting, Corridor, Rows
 from aidlearn.numerics import Float
 from aidlearn.trace import Profile
 
-NEAR = 3.0
-"""Near rows in sqrt(p/n) of all: at the median so many standard deviations of a fitted value lie within."""
-WIDER = 3.0
-"""Factor on the near rows in the second attempt."""
-MOST_NEAR = 0.5
-"""Near rows beyond this part of all save nothing."""
-MOST_AGAIN = 0.8
-"""The same in a second attempt: what is then left of a fit on all rows costs no more."""
-VIEWED = 5_000
-"""Rows that such parts are estimated from."""
-MEMBERS_AT_ONCE = 256
-"""Members that share passes: their weights of near rows are kept side by side."""
-CORRIDORS_AT_ONCE = 16
-"""Of a second attempt that share a pass."""
-GRAM_ROWS = 20_000
-"""Of a sample whose Gram matrix measures leverages."""
-ERROR_OF_NEXT = 1.5
-"""How far the next member is expected from its start, in the way of the one before."""
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """Numbers of a batch of neighbouring problems."""
+
+    near: float = 3.0
+    """Near rows in sqrt(p/n) of all: at the median, fitted values within three standard deviations."""
+    wider: float = 3.0
+    """Guess. Factor on the near rows in the second attempt."""
+    most_near: float = 0.5
+    """Guess. Largest part of the rows that may be near: beyond it aggregation saves nothing."""
+    most_again: float = 0.8
+    """Guess. Largest part in a second attempt, which competes with a fit on all rows."""
+    viewed: int = 5_000
+    """Guess. Rows that such parts are estimated from."""
+    members_at_once: int = 256
+    """Guess. Most members that share passes: each has its own weights of the near rows."""
+    corridors_at_once: int = 16
+    """Guess. Most corridors of a second attempt that share a pass."""
+    gram_rows: int = 20_000
+    """Guess. Sample rows whose Gram matrix measures leverage scores."""
+    error_of_next: float = 1.5
+    """Guess. Expected distance of the next member from its start, in that of the member before."""
+
+
+SETTINGS = BatchSettings()
 
 
 @dataclass(frozen=True)
@@ -121,21 +129,21 @@ class Batch:
     def around(self, point: Float, near: float | None = None) -> list[Corridor]:
         """One corridor for all members, around a point that all are close to."""
         p = self.design.n_variables
-        fraction = NEAR * math.sqrt(p / self.design.effective) if near is None else near
+        fraction = near_share(p / self.design.effective) if near is None else near
         n, m, budget = self.run.n_entries, self.run.n_attributes, self.run.budget
         fraction = min(fraction, budget.near_rows(m) / n) if math.isfinite(budget.near) else fraction
         reach = self.distance(point, fraction)
-        error = reach / NEAR if math.isfinite(reach) else self.distance(point, 0.1)
+        error = reach / SETTINGS.near if math.isfinite(reach) else self.distance(point, 0.1)
         numbers = range(len(self.members))
         # Each of them has weights of its own for the near rows.
-        at_once = max(1, int(min(MEMBERS_AT_ONCE, budget.near / max(1.0, min(fraction, 1.0) * n) - m - 2)))
+        at_once = max(1, int(min(SETTINGS.members_at_once, budget.near / max(1.0, min(fraction, 1.0) * n) - m - 2)))
         parts = [numbers[k : k + at_once] for k in range(0, len(numbers), at_once)]
         return [Corridor(part, (point, point), reach, error) for part in parts]
 
     def distance(self, point: Float, fraction: float) -> float:
         """Distance (in leverages) within which a fraction of the rows lies; infinite if aggregation saves nothing."""
         run, design = self.run, self.design
-        if few_entries(run.n_entries, design.n_variables) or fraction > MOST_NEAR:
+        if few_entries(run.n_entries, design.n_variables) or fraction > SETTINGS.most_near:
             return math.inf
         sample = run.sample(lambda: largest_sample(run, design.n_variables, np.random.default_rng(0)))
         z = design.margins(sample, point)
@@ -146,7 +154,7 @@ class Batch:
         """Part of the rows within a distance of a kink, by a sample."""
         run, design = self.run, self.design
         sample = run.sample(lambda: largest_sample(run, design.n_variables, np.random.default_rng(0)))
-        few = sample.select(slice(None, None, max(1, sample.n_entries // VIEWED)))
+        few = sample.select(slice(None, None, max(1, sample.n_entries // SETTINGS.viewed)))
         z = design.margins(few, point)
         leverage = np.asarray(self.metric.leverage(design, few), dtype=np.float64)
         return float(np.mean(design.loss.distance(z) <= reach * leverage))
@@ -221,8 +229,8 @@ class Batch:
         left = set(self._open(solved))
         if not numbers or not left.issuperset(numbers):
             return False
-        reach = max(WIDER * corridor.reach for corridor in corridors if numbers[0] in corridor.numbers)
-        return all(self._share(points[k], reach) > MOST_AGAIN for k in numbers)
+        reach = max(SETTINGS.wider * corridor.reach for corridor in corridors if numbers[0] in corridor.numbers)
+        return all(self._share(points[k], reach) > SETTINGS.most_again for k in numbers)
 
     @staticmethod
     def _tell(done: Done | None, numbers: Sequence[int], solved: Mapping[int, Solved]) -> None:
@@ -231,16 +239,16 @@ class Batch:
 
     def _again(self, corridors: Sequence[Corridor], points: dict[int, Float], solved: dict[int, Solved]) -> None:
         """Members that are left, each around its own point and with more near rows."""
-        reach = {number: WIDER * corridor.reach for corridor in corridors for number in corridor.numbers}
-        most = min(MOST_AGAIN, self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries)
+        reach = {number: SETTINGS.wider * corridor.reach for corridor in corridors for number in corridor.numbers}
+        most = min(SETTINGS.most_again, self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries)
         shares = {k: self._share(points[k], reach[k]) for k in self._open(solved)}
         left = [k for k, share in shares.items() if share <= most]
-        at_once = CORRIDORS_AT_ONCE
-        if most < MOST_AGAIN and left:
+        at_once = SETTINGS.corridors_at_once
+        if most < SETTINGS.most_again and left:
             at_once = max(1, min(at_once, int(most / max(shares[k] for k in left))))
         for first in range(0, len(left), at_once):
             own = [
-                Corridor([k], (points[k], points[k]), reach[k], reach[k] / WIDER**2)
+                Corridor([k], (points[k], points[k]), reach[k], reach[k] / SETTINGS.wider**2)
                 for k in left[first : first + at_once]
             ]
             found: dict[int, Solved] = {}
@@ -295,7 +303,7 @@ class Batch:
             start = np.where(design.constant, 0.0, start)
             neighbour = Neighbour(design, near, self.metric, self.tol, self.run.compiled, self.run.n_jobs)
             found = neighbour.solve(start, error, width)
-            error, width = min(corridor.error, ERROR_OF_NEXT * found.way), found.width
+            error, width = min(corridor.error, SETTINGS.error_of_next * found.way), found.width
             points[number] = found.point
             penalty = design.penalty(found.point)
             solved[number] = Solved(found.point, penalty, found.lower_bound, found.profile, found.n_clusters)
@@ -315,6 +323,11 @@ class Batch:
         return replace(design, l1=l1 * total, weight=total or 1.0, constant=design.constant | empty)
 
 
+def near_share(ratio: float) -> float:
+    """Part of the rows that a change of the solution by ``sqrt(ratio)`` standard deviations may move."""
+    return SETTINGS.near * math.sqrt(ratio)
+
+
 def better(one: Solved, two: Solved) -> Solved:
     """The better point with the better bound."""
     best = two if two.objective < one.objective or math.isnan(one.objective) else one
@@ -325,7 +338,7 @@ def _metric(run: Run, design: Design) -> Metric:
     """Leverages of the rows, as in the start of a fit."""
     p = design.n_variables
     sample = run.sample(lambda: largest_sample(run, p, np.random.default_rng(0)))
-    few = sample.select(slice(None, None, max(1, sample.n_entries // GRAM_ROWS))).weighing(design.weight)
+    few = sample.select(slice(None, None, max(1, sample.n_entries // SETTINGS.gram_rows))).weighing(design.weight)
     equations = NormalEquations.of(design, few, run.n_jobs)
     shown = equations.shows_all_columns(design)
     if not shown:

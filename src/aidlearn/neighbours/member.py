@@ -31,31 +31,42 @@ from aidlearn.neighbours.near_rows import passes_between, planes_of, taken
 from aidlearn.numerics import Float, Int
 from aidlearn.trace import MOST_CLUSTERS, Profile
 
-SMOOTHED = 0.3
-"""Part of the tolerance that smoothing may cost."""
-ENOUGH = 0.6
-"""Part of the tolerance that the gap on near rows may be: the rest is for far rows that have changed sides."""
-FEWEST = (4, 50)
-"""Rows within the width at least: so many per variable, and so many more."""
-MOST = (40, 500)
-"""And at most: a wider one would only make the bound cost more."""
-FINER = 20.0
-"""By which factor at most the width is made smaller for that."""
-MOST_STEPS = 20
-CLOSE = 0.05
-"""Length of a step, in widths, after which its dual needs no more than a small repair."""
-NARROW = 6.0
-"""Distance within which rows are looked at in each step, in expected lengths of the way to the solution."""
-WIDTHS = 3.0
-"""The same in widths of the smoothing."""
-ENOUGH_ROWS = 2
-"""Rows that are looked at, at least, in the most that may lie within the width."""
-EXACT_ATTEMPTS, MOST_EXACT = 4, 20_000
-"""Of an interior point, and rows beyond which a further one costs more than a fit on all rows."""
-NARROWED = 4
-"""Times a member may be begun again on more rows."""
-WORTH_NARROWING = 0.7
-"""Part of the rows up to which leaving out the others pays."""
+
+@dataclass(frozen=True)
+class MemberSettings:
+    """Numbers of a member's problem on near rows."""
+
+    smoothed: float = 0.3
+    """Guess. Part of the tolerance that smoothing may cost."""
+    enough: float = 0.6
+    """Guess. Part of the tolerance for the gap on near rows; the rest is for far rows that change sides."""
+    fewest: tuple[int, int] = (4, 50)
+    """Guess. Fewest rows within the width: per variable, and in addition."""
+    most: tuple[int, int] = (40, 500)
+    """Guess. Most rows within the width, in the same form: a wider one only makes the bound cost more."""
+    finer: float = 20.0
+    """Guess. Largest factor by which the width shrinks to keep to that."""
+    most_steps: int = 20
+    """Guess. Most Newton steps."""
+    close: float = 0.05
+    """Guess. Step length, in widths, after which the dual needs no more than a small repair."""
+    narrow: float = 6.0
+    """Guess. Distance of the rows in a step, in expected distances from the solution."""
+    widths: float = 3.0
+    """Guess. Least distance of the rows in a step, in widths of the smoothing."""
+    enough_rows: int = 2
+    """Guess. Fewest rows in a step, in the most rows within the width."""
+    exact_attempts: int = 4
+    """Guess. Most solutions by an interior point."""
+    most_exact: int = 20_000
+    """Guess. Rows beyond which another interior point costs more than a fit on all rows."""
+    narrowed: int = 4
+    """Guess. Most starts of a member, each on more rows."""
+    worth_narrowing: float = 0.7
+    """Guess. Part of the rows up to which leaving out the others pays."""
+
+
+SETTINGS = MemberSettings()
 
 
 @dataclass(frozen=True)
@@ -101,16 +112,16 @@ class Neighbour:
 
         ``width`` is that of the smoothing in a problem like this one, if it is known.
         """
-        start, reach = point, max(NARROW * error, WIDTHS * width)
+        start, reach = point, max(SETTINGS.narrow * error, SETTINGS.widths * width)
         near, reach = self.narrowed(point, reach)
-        for attempt in range(NARROWED):
-            width, exact = self._width(near, point, reach / WIDTHS)
+        for attempt in range(SETTINGS.narrowed):
+            width, exact = self._width(near, point, reach / SETTINGS.widths)
             point, length = self._descend(near, point, max(width, error / 2), width)
             way = self.metric.length(self._centred(point - start))
-            if near is self.whole or way <= reach / 3 or attempt == NARROWED - 1:
+            if near is self.whole or way <= reach / 3 or attempt == SETTINGS.narrowed - 1:
                 break
             error = 2 * way
-            near, reach = self.narrowed(point, max(NARROW * error, WIDTHS * width))
+            near, reach = self.narrowed(point, max(SETTINGS.narrow * error, SETTINGS.widths * width))
         found = None if exact else self._smoothed(near, point, width)
         if found is None:
             found = self._exact(near, point, max(width, 2 * length))
@@ -129,12 +140,12 @@ class Neighbour:
     def narrowed(self, point: Float, reach: float) -> tuple[Near, float]:
         """Only rows within a distance, the others in the sums, and that distance; all where that saves too little."""
         near = self.whole
-        enough = ENOUGH_ROWS * (MOST[0] * self.design.n_variables + MOST[1])
+        enough = SETTINGS.enough_rows * (SETTINGS.most[0] * self.design.n_variables + SETTINGS.most[1])
         for _ in range(3):
             if not math.isfinite(reach) or near.rows.n_entries <= enough:
                 break
             kept, sums, counts = self._split(near, point, reach)
-            if len(kept) > WORTH_NARROWING * near.rows.n_entries:
+            if len(kept) > SETTINGS.worth_narrowing * near.rows.n_entries:
                 break
             if len(kept) >= enough:
                 return Near(taken(near.rows, kept), _picked(near.leverage, kept), sums, counts), reach
@@ -173,7 +184,7 @@ class Neighbour:
 
     def _width(self, near: Near, point: Float, widest: float) -> tuple[float, bool]:
         """The smoothing width that the tolerance allows, and whether it leaves too few rows for that."""
-        design, n_least = self.design, FEWEST[0] * self.design.n_variables + FEWEST[1]
+        design, n_least = self.design, SETTINGS.fewest[0] * self.design.n_variables + SETTINGS.fewest[1]
         z = design.margins(near.rows, point)
         objective = design.losses(near.rows, z) + self._value(near.sums, point) + design.penalty(point)
         spread = np.asarray(near.leverage, dtype=np.float64)
@@ -183,7 +194,7 @@ class Neighbour:
         weight = (near.rows.weight * spread)[used] * design.loss.scale
         if len(distance) <= n_least:
             return max(float(distance.max(initial=0.0)), 1e-150), True
-        allowed = SMOOTHED * self.tol * abs(objective)
+        allowed = SETTINGS.smoothed * self.tol * abs(objective)
         least = max(float(np.partition(distance, n_least)[n_least]), 1e-9 * float(distance.mean()), 1e-150)
         width, widest, cost = least, max(least, widest), 0.0
         for _ in range(20):
@@ -194,10 +205,10 @@ class Neighbour:
             width = min(max(width * min(factor, 10.0), least), widest)
             if width in (least, widest) or 0.8 < factor < 1.25:
                 break
-        n_most = MOST[0] * design.n_variables + MOST[1]
+        n_most = SETTINGS.most[0] * design.n_variables + SETTINGS.most[1]
         if np.count_nonzero(distance < width) > n_most:
             # Rows that are tied at a kink say nothing of a width.
-            width = max(float(np.partition(distance, n_most)[n_most]), width / FINER, least)
+            width = max(float(np.partition(distance, n_most)[n_most]), width / SETTINGS.finer, least)
         few = width <= least and cost > allowed
         return width, few or design.l1 > 0
 
@@ -221,9 +232,9 @@ class Neighbour:
         """Newton steps on a width that shrinks to the final one; the point, and the length of the last step."""
         design, damping = self.design, Damping(size=1e-6, least=1e-9)
         model, length = self._model(near, point, kappa, kappa == final), kappa
-        for _ in range(MOST_STEPS):
+        for _ in range(SETTINGS.most_steps):
             step, length = bounded_step(design, point, model, kappa, damping, self.metric)
-            if kappa == final and length <= CLOSE * final and damping.negligible:
+            if kappa == final and length <= SETTINGS.close * final and damping.negligible:
                 return point + design.step(step), length
             trial = point + design.step(step)
             narrower = max(final, kappa / 4, min(kappa, length / 2))
@@ -262,7 +273,7 @@ class Neighbour:
         proven = certify(scaled, np.concatenate(dual) / basis.mass, basis.to_coordinates(point))
         bound = proven.bound * basis.unit * basis.mass
         value = self.objective(near, point)
-        if value - bound > ENOUGH * self.tol * abs(value):
+        if value - bound > SETTINGS.enough * self.tol * abs(value):
             return None
         return self._found(point, bound, z, counts)
 
@@ -270,9 +281,9 @@ class Neighbour:
         """The aggregated problem of rows within a distance by an interior point, on more rows until it is enough."""
         design = self.design
         bound, found = -math.inf, None
-        for attempt in range(EXACT_ATTEMPTS):
+        for attempt in range(SETTINGS.exact_attempts):
             rows, inside, _, _, counts = self._aggregated(near, point, reach)
-            if attempt and len(rows.e) > MOST_EXACT:
+            if attempt and len(rows.e) > SETTINGS.most_exact:
                 break
             accuracy = Accuracy(0.1 * self.tol, math.inf, duals=False)
             solution = solve_by_interior_point(rows, point, design.fit_intercept, accuracy, small=0)
@@ -281,7 +292,7 @@ class Neighbour:
             if value <= before:
                 point, before = solution.point, value
             found = self._found(point, bound, design.margins(inside, point), counts)
-            if before - bound <= ENOUGH * self.tol * abs(before) or inside.n_entries == near.rows.n_entries:
+            if before - bound <= SETTINGS.enough * self.tol * abs(before) or inside.n_entries == near.rows.n_entries:
                 break
             reach *= 3
         assert found is not None

@@ -22,23 +22,33 @@ from aidlearn.linear.rows.matrix import Dense
 from aidlearn.neighbours.batch import Solved
 from aidlearn.numerics import Float
 
-MOST_PIVOTED_CELLS, MOST_VARIABLES = 60_000, 32
-"""Of problems that take less time this way: pivots grow with the columns, and each reads all rows."""
-PIVOTS = (50, 30)
-"""At most, and for each variable; ties may need more, and are left to others."""
-SHAKEN = 1e-9
-"""How far tied margins are moved apart, in the median margin. Duals are as feasible; the gap is of this size then."""
-PROVEN = 1e-8
-"""Gap of a vertex whose dual is the right one."""
-INDEPENDENT = 1e-8
-"""Pivot, relative to the largest, of rows that make a vertex."""
+
+@dataclass(frozen=True)
+class VertexSettings:
+    """Numbers of the walk from vertex to vertex."""
+
+    most_cells: int = 60_000
+    """Guess. Most cells of a problem solved by pivots, each of which reads all rows."""
+    most_variables: int = 32
+    """Guess. Most variables, because pivots grow with them."""
+    pivots: tuple[int, int] = (50, 30)
+    """Guess. Most pivots: in addition, and per variable. Ties may need more, and are left to other solvers."""
+    shaken: float = 1e-9
+    """Guess. Distance by which tied margins are moved apart: duals stay feasible, and the gap is of this size."""
+    proven: float = 1e-8
+    """Guess. Largest gap of a vertex whose dual is the right one."""
+    independent: float = 1e-8
+    """Guess. Least pivot, relative to the largest, of rows that count as independent."""
+
+
+SETTINGS = VertexSettings()
 
 
 def suits(run: Run, design: Design) -> bool:
     """Whether the problem is one of few rows, and a sum of tilted absolute values alone."""
     return (
-        run.n_entries * design.n_variables <= MOST_PIVOTED_CELLS
-        and design.n_variables <= MOST_VARIABLES
+        run.n_entries * design.n_variables <= SETTINGS.most_cells
+        and design.n_variables <= SETTINGS.most_variables
         and design.loss.kinks == (0.0,)
         and not design.loss.classifies
         and not np.any(design.ridge)
@@ -108,7 +118,7 @@ class Vertices:
         point = self.basis.to_point(w)
         chunk = replace(self.chunk, weight=weight)
         found = Solved(point, self.design.losses(chunk, self.design.margins(chunk, point)), bound)
-        if found.gap > PROVEN and self.apart is self.rows.e:
+        if found.gap > SETTINGS.proven and self.apart is self.rows.e:
             # Rows tied with those of the vertex can have any side: apart, they have one.
             return replace(self, apart=_shaken(self.rows.e)).solve(weight)
         return found
@@ -121,7 +131,7 @@ class Vertices:
         rows = self._weighing(weight)
         assert isinstance(rows.A, Dense)
         array, vertex, p = rows.A.array, self.vertex.copy(), len(self.vertex)
-        inverse, most = np.ascontiguousarray(linalg.inv(array[vertex])), PIVOTS[0] + PIVOTS[1] * p
+        inverse, most = np.ascontiguousarray(linalg.inv(array[vertex])), SETTINGS.pivots[0] + SETTINGS.pivots[1] * p
         rounding = 64 * EPS * float(rows.weight.sum()) / float(np.sqrt(len(rows.e)))
         w = inverse @ self.apart[vertex]
         descend = load("aidlearn.neighbours.compiled_replicates").descend
@@ -131,7 +141,7 @@ class Vertices:
 
 def _shaken(e: Float) -> Float:
     """Margins that are tied, moved apart; always by the same."""
-    return np.asarray(e + SHAKEN * np.random.default_rng(0).uniform(-1, 1, len(e)))
+    return np.asarray(e + SETTINGS.shaken * np.random.default_rng(0).uniform(-1, 1, len(e)))
 
 
 def _independent(A: Float, order: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -141,6 +151,6 @@ def _independent(A: Float, order: NDArray[np.int64]) -> NDArray[np.int64] | None
         some = order[:count]
         R, pivots = linalg.qr(A[some].T, mode="r", pivoting=True)
         size = np.abs(np.diagonal(R))
-        if len(size) == p and size[-1] > INDEPENDENT * size[0]:
+        if len(size) == p and size[-1] > SETTINGS.independent * size[0]:
             return np.asarray(some[pivots[:p]], dtype=np.int64)
     return None

@@ -38,14 +38,22 @@ from aidlearn.neighbours.near_rows import planes_of
 from aidlearn.neighbours.segments import CODES, N_SPLIT, STEPS, segments
 from aidlearn.numerics import Float, Int
 
-MOST_ROUNDS = 8
-"""Of splits; members that are open after them are better off alone."""
-MARGINS = 1 << 16
-"""Margins (rows times members) that fit into a cache."""
-KEPT = 0.5
-"""Part of the tolerance up to which the solution of another member will do for the aggregated problem."""
-DOUBLED = 1.0
-"""Entries that may become clusters of their own in a split, relative to the clusters there are."""
+
+@dataclass(frozen=True)
+class SharedSettings:
+    """Numbers of members on shared clusters."""
+
+    most_rounds: int = 8
+    """Guess. Most rounds of splits: members still open after them are solved faster alone."""
+    margins: int = 1 << 16
+    """Guess. Margins (rows times members) that fit into a cache: 512 kB."""
+    kept: float = 0.5
+    """Guess. Part of the tolerance up to which another member's solution serves an aggregated problem."""
+    doubled: float = 1.0
+    """Guess. Entries that may become clusters of their own in a split, relative to the number of clusters."""
+
+
+SETTINGS = SharedSettings()
 
 
 @dataclass(frozen=True)
@@ -159,7 +167,7 @@ class Together(Problem):
         basis = Basis.of(rows, solution.point, design.fit_intercept)
         dual = solution.dual * (design.loss.scale / self.designs[other].loss.scale)
         value = rows.value(solution.point)
-        enough = value - KEPT * tol * abs(value)
+        enough = value - SETTINGS.kept * tol * abs(value)
         w, unit = basis.to_coordinates(solution.point), basis.unit * basis.mass
         proven = certify(basis.apply(rows), dual / basis.mass, w, enough=enough / unit)
         bound = proven.bound * unit
@@ -180,7 +188,7 @@ class Together(Problem):
         homes = np.zeros((0, N_SPLIT, len(members)), dtype=np.int8) if trial.homes is None else trial.homes
         see = load("aidlearn.neighbours.compiled").segments if self.compiled else segments
         totals, codes = np.zeros((len(STEPS), len(members))), np.zeros(chunk.n_entries, dtype=np.int16)
-        at_once = max(256, MARGINS // len(members))
+        at_once = max(256, SETTINGS.margins // len(members))
         for first in range(0, chunk.n_entries, at_once):
             rows = slice(first, min(first + at_once, chunk.n_entries))
             X = chunk.X[rows]
@@ -249,7 +257,7 @@ def solve_together(
     run, clusters = problem.run, problem.start().clusters
     states = {k: _MemberState(k, points[k], Bounds(problem)) for k in numbers}
     left = list(states.values())
-    for attempt in range(MOST_ROUNDS):
+    for attempt in range(SETTINGS.most_rounds):
         left = _solve_aggregated(problem, clusters, left, tol)
         if not left:
             break
@@ -320,7 +328,7 @@ def _check(problem: Together, clusters: Clusters, states: Sequence[_MemberState]
     if split:
         numbers = problem.design.n_variables * len(problem.replicates)
         spare = problem.run.budget.clusters / numbers - clusters.n_clusters
-        n_alone = max(0.0, min(DOUBLED * clusters.n_clusters, spare)) / problem.run.n_entries
+        n_alone = max(0.0, min(SETTINGS.doubled * clusters.n_clusters, spare)) / problem.run.n_entries
         trial = replace(trial, homes=problem.homes(clusters, trial), n_alone=n_alone)
     violations = clusters.check(trial)
     n = len(states)
