@@ -47,7 +47,7 @@ SETTINGS = ClusterSettings()
 
 
 def _check_saved(arrays: Mapping[str, NDArray[Any]], n_entries: int) -> None:
-    """Labels are positions in arrays: those of a file are looked at before they are used."""
+    """Check the labels of a file before they are used as positions in arrays."""
     labels, counts = arrays["labels"], arrays["counts"]
     whole = labels.shape == (n_entries,) and labels.dtype.kind == counts.dtype.kind == "i" and counts.ndim == 1
     inside = whole and labels.min(initial=0) >= 0 and labels.max(initial=-1) < len(counts)
@@ -61,8 +61,8 @@ def _check_saved(arrays: Mapping[str, NDArray[Any]], n_entries: int) -> None:
 class Clusters:
     """A partition of the entries: labels by chunk, and size, sum and home region of each cluster.
 
-    The home is the region most of a cluster's entries are expected in: entries elsewhere are the
-    ones a pass has to sum. It steers the work only, never the partition.
+    The home is the region that most entries of a cluster are expected in: a pass sums only entries in
+    other regions. It affects the work, never the partition.
 
     Examples
     --------
@@ -174,7 +174,7 @@ class Clusters:
 
     @classmethod
     def alone(cls, problem: Problem) -> Clusters:
-        """Every entry its own cluster: the aggregated problem is the original one."""
+        """Clusters of one entry each: the aggregated problem is the original one."""
         parts: list[Any] = []
 
         def sum_alone(chunk: Chunk, state: None) -> tuple[Any, ChunkLabels]:
@@ -189,7 +189,7 @@ class Clusters:
     def summed_for(
         self, problem: Problem, objective: Callable[[Chunk], float] = lambda chunk: 0.0
     ) -> tuple[Clusters, float]:
-        """The same partition with the sums of another problem on the same entries, and a total, in one pass."""
+        """The same partition with the sums of another problem on the same entries, and an objective, in one pass."""
         renaming, alone = self._renaming, self.counts == 1
         position = np.where(alone, 0, np.cumsum(~alone) - 1).astype(np.int32)
 
@@ -200,7 +200,7 @@ class Clusters:
         return Clusters.build(problem, assign, max(1, int((~alone).sum())), states=self._states)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything about the partition, to be saved."""
+        """All arrays of the partition, for a checkpoint."""
         return {
             "labels": self.labels(),
             "counts": self.counts,
@@ -317,9 +317,9 @@ class Clusters:
         return self._violations(objectives, states, found_in, n_shared)
 
     def unchecked(self, objective: float, met: bool) -> Violations:
-        """What is known without a pass of a point whose objective is: nothing violates if the bound is met.
+        """The check of a point whose objective is known, without a pass.
 
-        Otherwise any cluster may lie in several regions.
+        No cluster violates the condition if the bound is met; otherwise any of them may.
         """
         objectives = np.array([objective])
         return Violations(objectives, 0 if met else self.n_clusters, self._states, self._renaming)
@@ -327,7 +327,7 @@ class Clusters:
     def _violations(
         self, objectives: Float, states: list[ChunkLabels], found_in: list[ChunkMoves], n_shared: int
     ) -> Violations:
-        """Join what the chunks found of entries that would leave a cluster."""
+        """Join the entries that chunks found to leave their clusters."""
         if not found_in:
             return Violations(objectives, 0, states)
         keys = np.unique(np.concatenate([moves.keys for moves in found_in]))
@@ -388,7 +388,7 @@ class Clusters:
         self._sum_again(parents[self.store.sizes_of_groups(parents) < SETTINGS.cancellation * self._summed[parents]])
 
     def _sum_again(self, stale: Int) -> None:
-        """Sum clusters of which subtraction has left little but rounding errors."""
+        """Sum clusters afresh whose sums have cancelled by subtraction."""
         if len(stale) == 0:
             return
         renaming, problem = self._renaming, self.problem

@@ -5,7 +5,7 @@ quantiles or penalties). The near rows and the sums of the far ones by side are 
 optimum is a lower bound for the member on all rows (Jensen: a group is the weighted mean of its rows, with the member's
 own weights), and one pass ``X @ V`` evaluates all members on all rows: their gaps are proven.
 
-Members whose gap stays open are tried again with more near rows, and what is then left is fitted in full.
+Members whose gap stays open are tried again with more near rows; those still open are fitted on all rows.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ class Member:
     loss: Loss
     replicate: int = 0
     l1: float | None = None
-    """Over the sum of weights; by default that of the batch's design."""
+    """L1 penalty over the sum of weights; that of the batch's design by default."""
 
 
 @dataclass(frozen=True)
 class Solved:
-    """A solution of a member and what is proven of it."""
+    """A solution of a member and its proven bound."""
 
     point: Float
     objective: float
-    """On all rows."""
+    """Objective on all rows."""
     lower_bound: float
     profile: Profile | None = None
-    """Clusters of the aggregated problem that proves the bound, where it is not that of a fit."""
+    """Clusters of the aggregated problem that proves the bound; None if a fit proved it."""
     n_clusters: int = 0
 
     @property
@@ -93,9 +93,9 @@ class Solved:
 Refit = Callable[[int, Member, "Float | None"], Solved]
 """A fit of a member (with its number) on all rows, from a point close to it if there is one."""
 Begin = Callable[[int, Mapping[int, Float]], Float]
-"""Where a member begins, given the solutions so far."""
+"""Starting point of a member, given the solutions so far."""
 Done = Callable[[Mapping[int, Solved]], None]
-"""Told of members that all rows have been seen for; what is then open is tried again at the end."""
+"""Called with members that were evaluated on all rows; open ones are tried again at the end."""
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Batch:
     weights: Weights = UNCHANGED
     tol: float = 1e-5
     given_metric: Metric | None = None
-    """That of an earlier batch on the same rows, which saves measuring it again."""
+    """Metric of an earlier batch on the same rows, which saves measuring it again."""
     ordered: bool = False
     """Whether the planes of members should lie one above the other, in their order."""
     crossings: int | None = None
@@ -121,7 +121,7 @@ class Batch:
 
     @property
     def metric(self) -> Metric:
-        """Leverages of the rows."""
+        """Leverage scores of the rows."""
         if self._metric is None:
             self._metric = _metric(self.run, self.design) if self.given_metric is None else self.given_metric
         return self._metric
@@ -135,7 +135,7 @@ class Batch:
         reach = self.distance(point, fraction)
         error = reach / SETTINGS.near if math.isfinite(reach) else self.distance(point, 0.1)
         numbers = range(len(self.members))
-        # Each of them has weights of its own for the near rows.
+        # Each member has its own weights of the near rows.
         at_once = max(1, int(min(SETTINGS.members_at_once, budget.near / max(1.0, min(fraction, 1.0) * n) - m - 2)))
         parts = [numbers[k : k + at_once] for k in range(0, len(numbers), at_once)]
         return [Corridor(part, (point, point), reach, error) for part in parts]
@@ -174,11 +174,11 @@ class Batch:
         corridors : sequence of Corridor
             Each member is in one of them.
         refit : callable, optional
-            Fits what is left at the end.
+            Fits the members that are still open at the end.
         begin : callable, optional
-            Where a member begins; at the first end of its corridor by default.
+            Starting point of a member; the first end of its corridor by default.
         done : callable, optional
-            Told of members once all rows were seen.
+            Called with members once they are evaluated on all rows.
         saved : mapping of Solved, optional
             Members of an earlier part of the same batch.
         """
@@ -191,7 +191,7 @@ class Batch:
             if all(number in solved for number in corridor.numbers):
                 continue
             if self.run.ended:
-                break  # without the pass of further rows; what waits is looked at below
+                break  # without another pass; waiting members are evaluated below
             rows = self._pass([corridor], waiting, solved)[0]
             self._tell(done, waiting, solved)
             hopeless = self._is_hopeless(corridors, waiting, points, solved)
@@ -225,7 +225,7 @@ class Batch:
         points: Mapping[int, Float],
         solved: Mapping[int, Solved],
     ) -> bool:
-        """Whether neighbours failed where rows are piled up on a kink: others would, too, with all rows near."""
+        """Whether members failed because rows are piled up on a kink: then the others would fail, too."""
         left = set(self._open(solved))
         if not numbers or not left.issuperset(numbers):
             return False
@@ -238,7 +238,7 @@ class Batch:
             done({number: solved[number] for number in numbers})
 
     def _again(self, corridors: Sequence[Corridor], points: dict[int, Float], solved: dict[int, Solved]) -> None:
-        """Members that are left, each around its own point and with more near rows."""
+        """Try open members again, each around its own point and with more near rows."""
         reach = {number: SETTINGS.wider * corridor.reach for corridor in corridors for number in corridor.numbers}
         most = min(SETTINGS.most_again, self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries)
         shares = {k: self._share(points[k], reach[k]) for k in self._open(solved)}
@@ -259,7 +259,7 @@ class Batch:
                 solved[number] = better(solved[number], other)
 
     def _pass(self, corridors: Sequence[Corridor], waiting: Sequence[int], solved: dict[int, Solved]) -> list[Rows]:
-        """One pass: the rows of corridors, and the losses of members that wait for them."""
+        """Collect the rows of corridors and the losses of waiting members in one pass."""
         run, design = self.run, self.design
         members = [self.members[number] for corridor in corridors for number in corridor.numbers]
         replicates = sorted({member.replicate for member in members})
@@ -268,7 +268,7 @@ class Batch:
             parts.append(Collecting(run, design, self.metric, corridors, replicates, self.weights))
         if waiting:
             numbers = list(waiting)
-            # Crossings with the plane below the first of them are counted, too.
+            # Crossings with the plane below the first member are counted, too.
             shown = [numbers[0] - 1] if self.ordered and numbers[0] - 1 in solved else []
             of = [self.members[number] for number in shown + numbers]
             losses, replicates = [member.loss for member in of], [member.replicate for member in of]
@@ -291,7 +291,7 @@ class Batch:
     def _in_corridor(
         self, corridor: Corridor, rows: Rows, begin: Begin | None, points: dict[int, Float], solved: dict[int, Solved]
     ) -> None:
-        """The members of a corridor, one after the other; objectives are penalties only until all rows are seen."""
+        """Solve the members of a corridor one by one; objectives hold penalties only until the next pass."""
         error, width = corridor.error, 0.0
         for number in corridor.numbers:
             member = self.members[number]
@@ -309,7 +309,7 @@ class Batch:
             solved[number] = Solved(found.point, penalty, found.lower_bound, found.profile, found.n_clusters)
 
     def _design(self, member: Member, near: Near) -> Design:
-        """The design of a member: that of the batch, with what its weights change."""
+        """The design of a member: that of the batch, adapted to its weights."""
         design = replace(self.design, loss=member.loss)
         l1 = design.l1 / design.weight if member.l1 is None else member.l1
         if isinstance(self.weights, Unchanged):
@@ -335,7 +335,7 @@ def better(one: Solved, two: Solved) -> Solved:
 
 
 def _metric(run: Run, design: Design) -> Metric:
-    """Leverages of the rows, as in the start of a fit."""
+    """Leverage scores of the rows, as in the start of a fit."""
     p = design.n_variables
     sample = run.sample(lambda: largest_sample(run, p, np.random.default_rng(0)))
     few = sample.select(slice(None, None, max(1, sample.n_entries // SETTINGS.gram_rows))).weighing(design.weight)

@@ -70,15 +70,15 @@ SETTINGS = MemberSettings()
 
 
 @dataclass(frozen=True)
-class Found:
-    """A solution of a member on near rows: a point, a proven bound, and what it took."""
+class NearSolution:
+    """A solution of a member on near rows, with its proven bound."""
 
     point: Float
     lower_bound: float
     way: float
-    """Length of the way from the start, in leverages."""
+    """Distance from the start, in leverages."""
     width: float
-    """Of the smoothing, in leverages."""
+    """Width of the smoothing, in leverages."""
     n_clusters: int
     profile: Profile
 
@@ -107,10 +107,10 @@ class Neighbour:
         self.sides = np.where(above, 1 - tilts, -tilts)
         """Slope of the part of each kink (over the scale) in each region."""
 
-    def solve(self, point: Float, error: float, width: float = 0.0) -> Found:
-        """From a start that is about ``error`` leverages away from the solution.
+    def solve(self, point: Float, error: float, width: float = 0.0) -> NearSolution:
+        """Solve from a start that is about ``error`` leverages away from the solution.
 
-        ``width`` is that of the smoothing in a problem like this one, if it is known.
+        ``width`` is the smoothing width of a similar problem, if one was solved.
         """
         start, reach = point, max(SETTINGS.narrow * error, SETTINGS.widths * width)
         near, reach = self.narrowed(point, reach)
@@ -138,7 +138,7 @@ class Neighbour:
     # Rows
 
     def narrowed(self, point: Float, reach: float) -> tuple[Near, float]:
-        """Only rows within a distance, the others in the sums, and that distance; all where that saves too little."""
+        """The rows within a distance, with sums of the others, and that distance; all rows if that saves too little."""
         near = self.whole
         enough = SETTINGS.enough_rows * (SETTINGS.most[0] * self.design.n_variables + SETTINGS.most[1])
         for _ in range(3):
@@ -159,7 +159,7 @@ class Neighbour:
         kept, _, counts, sums = find(self.design, near.rows, planes, near.leverage, reach, 0.0, math.inf, True)
         return kept, near.sums + sums, near.counts + counts
 
-    # What sums contribute
+    # Groups
 
     def _value(self, sums: Float, point: Float) -> float:
         """Loss of the groups, each on its side."""
@@ -170,13 +170,13 @@ class Neighbour:
         return loss.scale * value
 
     def _forces(self, sums: Float) -> Float:
-        """Minus the gradient of the same, in centred coordinates."""
+        """Negative gradient of the loss of the groups, in centred coordinates."""
         p = self.design.n_variables
         forces = self.design.loss.scale * (self.sides.sum(axis=1) @ sums[:, :p])
         return self.design.centred_forces(forces if self.design.fit_intercept else np.append(forces, 0.0))
 
     def objective(self, near: Near, point: Float) -> float:
-        """On near rows and groups, with the penalty."""
+        """Objective on near rows and groups, with the penalty."""
         z = self.design.margins(near.rows, point)
         return self.design.losses(near.rows, z) + self._value(near.sums, point) + self.design.penalty(point)
 
@@ -207,7 +207,7 @@ class Neighbour:
                 break
         n_most = SETTINGS.most[0] * design.n_variables + SETTINGS.most[1]
         if np.count_nonzero(distance < width) > n_most:
-            # Rows that are tied at a kink say nothing of a width.
+            # Rows tied at a kink do not determine a width.
             width = max(float(np.partition(distance, n_most)[n_most]), width / SETTINGS.finer, least)
         few = width <= least and cost > allowed
         return width, few or design.l1 > 0
@@ -250,13 +250,13 @@ class Neighbour:
     # Bounds
 
     def _aggregated(self, near: Near, point: Float, reach: float) -> tuple[HingeRows, Chunk, Any, Float, Int]:
-        """Rows within a distance alone, all others by region."""
+        """The aggregated rows: those within a distance alone, all others by region."""
         kept, sums, counts = self._split(near, point, reach)
         inside, leverage = taken(near.rows, kept), _picked(near.leverage, kept)
         rows = self.design.aggregated_rows(Sums.of(sums, [self.design.sums_alone(inside)]), self.n_jobs)
         return rows, inside, leverage, sums, counts
 
-    def _smoothed(self, near: Near, point: Float, kappa: float) -> Found | None:
+    def _smoothed(self, near: Near, point: Float, kappa: float) -> NearSolution | None:
         """The bound that the slopes of the smoothed losses prove, if it is good enough."""
         design, loss = self.design, self.design.loss
         rows, inside, leverage, sums, counts = self._aggregated(near, point, kappa)
@@ -277,8 +277,8 @@ class Neighbour:
             return None
         return self._found(point, bound, z, counts)
 
-    def _exact(self, near: Near, point: Float, reach: float) -> Found:
-        """The aggregated problem of rows within a distance by an interior point, on more rows until it is enough."""
+    def _exact(self, near: Near, point: Float, reach: float) -> NearSolution:
+        """Solve the aggregated problem by an interior point, on more rows until the gap is small enough."""
         design = self.design
         bound, found = -math.inf, None
         for attempt in range(SETTINGS.exact_attempts):
@@ -298,14 +298,14 @@ class Neighbour:
         assert found is not None
         return found
 
-    def _found(self, point: Float, bound: float, z: Float, counts: Int) -> Found:
+    def _found(self, point: Float, bound: float, z: Float, counts: Int) -> NearSolution:
         far = counts[counts > 0]
         step = max(1, -(-len(z) // (MOST_CLUSTERS - len(far))))
         shown = self.design.loss.distance(z[::step])
         sizes = np.append(far, np.ones(len(shown), dtype=np.int64))
         furthest = float(np.abs(z).max(initial=0.0))
         profile = Profile(sizes, np.append(np.full(len(far), furthest), shown))
-        return Found(point, bound, 0.0, 0.0, len(z) + len(far), profile)
+        return NearSolution(point, bound, 0.0, 0.0, len(z) + len(far), profile)
 
 
 def _picked(leverage: Any, rows: Any) -> Any:

@@ -1,7 +1,7 @@
 """Many quantile regressions on the same few rows with other weights: from the vertex of one to that of the next.
 
-Aggregation saves little of a thousand rows, and what a fit of them takes is the overhead of its steps. Here the rows
-are had once, a replicate is a walk along edges in compiled code, and its dual is certified as any other.
+With a thousand rows, aggregation saves little and overhead dominates a fit. Here the rows are read once, a replicate is
+a walk along edges in compiled code, and its dual is certified like any other.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class Vertices:
     vertex: NDArray[np.int64]
     """The rows on their kink."""
     apart: Float
-    """The margins e at the origin, moved apart where walks among them went round in circles."""
+    """Margins e at the origin, moved apart if a walk among ties has cycled."""
 
     @classmethod
     def of(cls, run: Run, design: Design, point: Float) -> Vertices | None:
-        """By one pass; None where the rows do not tell all coefficients."""
+        """Read the rows in one pass; None if they do not determine all coefficients."""
         parts: list[Chunk] = []
         run.map(lambda chunk, state: (chunk.select(np.arange(chunk.n_entries)), None), collect=parts.append)
         chunk = join(parts)
@@ -102,7 +102,7 @@ class Vertices:
         return None
 
     def solve(self, weight: Float) -> Solved | None:
-        """The optimum with other weights; None where it is not reached."""
+        """The optimum with other weights; None if the walk does not reach it."""
         vertex = self._walk(weight)
         if vertex is None:
             return None if self.apart is not self.rows.e else replace(self, apart=_shaken(self.rows.e)).solve(weight)
@@ -119,7 +119,7 @@ class Vertices:
         chunk = replace(self.chunk, weight=weight)
         found = Solved(point, self.design.losses(chunk, self.design.margins(chunk, point)), bound)
         if found.gap > SETTINGS.proven and self.apart is self.rows.e:
-            # Rows tied with those of the vertex can have any side: apart, they have one.
+            # Rows tied with those of the vertex may lie on either side; moved apart, each has one side.
             return replace(self, apart=_shaken(self.rows.e)).solve(weight)
         return found
 
@@ -127,7 +127,7 @@ class Vertices:
         return replace(self.rows, weight=self.design.loss.scale * weight / self.basis.mass)
 
     def _walk(self, weight: Float) -> NDArray[np.int64] | None:
-        """The optimal vertex, from that of these rows."""
+        """Walk from the vertex of these rows to the optimal one; None if it does not end."""
         rows = self._weighing(weight)
         assert isinstance(rows.A, Dense)
         array, vertex, p = rows.A.array, self.vertex.copy(), len(self.vertex)
@@ -140,7 +140,7 @@ class Vertices:
 
 
 def _shaken(e: Float) -> Float:
-    """Margins that are tied, moved apart; always by the same."""
+    """Margins moved apart by reproducible random amounts."""
     return np.asarray(e + SETTINGS.shaken * np.random.default_rng(0).uniform(-1, 1, len(e)))
 
 

@@ -57,7 +57,7 @@ SETTINGS = SharedSettings()
 
 
 @dataclass(frozen=True)
-class Place:
+class MemberPoint:
     """A point of a member."""
 
     member: int
@@ -78,7 +78,9 @@ class Segments(Trial):
     @classmethod
     def of(cls, members: Sequence[int], origins: Sequence[Float], ends: Sequence[Float], **others: Any) -> Segments:
         pairs = list(zip(members, origins, ends, strict=True))
-        places = [Place(k, end if t == 1 else origin + t * (end - origin)) for t in STEPS for k, origin, end in pairs]
+        places = [
+            MemberPoint(k, end if t == 1 else origin + t * (end - origin)) for t in STEPS for k, origin, end in pairs
+        ]
         return cls(places, members=members, origins=origins, **others)
 
     @property
@@ -150,7 +152,7 @@ class Together(Problem):
     def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
         """The aggregated problem of the member whose point the incumbent is."""
         assert incumbent is not None
-        place: Place = incumbent.point
+        place: MemberPoint = incumbent.point
         design, sums = self.designs[place.member], self._sums(clusters, self.of[place.member])
         start = np.where(design.constant, 0.0, place.point)
         return solve_aggregated(design, sums, start, accuracy, solve_by_interior_point, self.run.n_jobs)
@@ -211,7 +213,7 @@ class Together(Problem):
         few = len(rows) <= math.ceil(trial.n_alone * chunk.n_entries)
         return Moved(found.objectives, rows, codes[rows], np.full(len(rows), few))
 
-    def penalty(self, point: Place) -> float:
+    def penalty(self, point: MemberPoint) -> float:
         return self.designs[point.member].penalty(point.point)
 
     def homes(self, clusters: Clusters, trial: Segments) -> NDArray[np.int8]:
@@ -313,7 +315,7 @@ def _solve_aggregated(
         if replicate in latest:
             solution = problem.still_good(clusters, k, *latest[replicate], tol)
         if solution is None:
-            begin = Incumbent(Place(k, state.point), state.bounds.objective)
+            begin = Incumbent(MemberPoint(k, state.point), state.bounds.objective)
             solution = problem.solve_aggregated(clusters, begin, Accuracy(0.1 * tol, run.deadline, duals=False))
         latest[replicate] = k, solution
         state.reached(solution, clusters.n_clusters)

@@ -1,4 +1,4 @@
-"""Many quantiles of one fit: the planes of close ones lie in corridors that sampled planes bound."""
+"""Many quantiles in one fit: planes of close quantiles lie in corridors bounded by sampled planes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from aidlearn.neighbours.sampled_start import Sampled
 from aidlearn.numerics import Float
 
 SPAN = 0.1
-"""Part of the rows between the planes of the quantiles that share near rows."""
+"""Guess. Largest part of the rows between the planes of quantiles that share near rows."""
 DOUBT = 3.0
-"""Distance of a sampled plane from its solution that near rows allow for, in typical ones."""
+"""Guess. Distance of a sampled plane from its solution that near rows cover, in typical distances."""
 
 
 def quantile_of(design: Design) -> float:
@@ -54,16 +54,16 @@ class ManyQuantiles:
         self.quantiles = [quantile_of(design) for design in self.designs]
         self.started = time.monotonic()
         self.solved: dict[int, Solved] = {}
-        """What all rows were seen for, in this fit or in the part of it that a checkpoint holds."""
+        """Members evaluated on all rows, in this fit or in the part that a checkpoint holds."""
         self.fits: dict[int, Fitted] = {}
         self.knots: dict[int, Float] = {}
         self.errors: dict[int, float] = {}
         self.crossings: int | None = None
-        """On the rows of the fit, where that is known."""
+        """Crossings on the rows of the fit, if they were counted."""
         self.file = BatchFile(checkpoint_of(model, run.source.recipe, moments.digest, PART), len(designs))
 
     def solve(self) -> list[Fitted]:
-        """The fits, in the order in which quantiles were asked for."""
+        """The fits, in the order of the given quantiles."""
         self._restore()
         try:
             sampled = Sampled.of(self.run, self.designs[0])
@@ -82,7 +82,7 @@ class ManyQuantiles:
         return [self.fits[int(k)] for k in np.argsort(self.order)]
 
     def _fit_others(self) -> None:
-        """Ordinary fits of what is open, each from the point it has."""
+        """Fit the open quantiles on all rows, each from its best point."""
         left = [k for k in range(len(self.designs)) if k not in self.fits]
         if len(left) > 1 and self.model._is_late(self.run, self.designs[0]):
             procedure = self.model._procedure(Hurried([self.designs[k] for k in left]))
@@ -108,7 +108,7 @@ class ManyQuantiles:
         return corridors
 
     def _within_memory(self, sampled: Sampled, group: list[int]) -> list[Corridor]:
-        """One corridor for a group, or several where its near rows would take more than the memory there is."""
+        """One corridor for a group, or several if its near rows do not fit into memory."""
         errors = [self._knot(sampled, k) for k in dict.fromkeys((group[0], group[-1]))]
         design, ends = self.designs[group[0]], (self.knots[group[0]], self.knots[group[-1]])
         reach, most = DOUBT * max(errors), self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries
@@ -120,7 +120,7 @@ class ManyQuantiles:
         return [Corridor(group, ends, sampled.width(design, ends[0], most), reach / DOUBT)]
 
     def _knot(self, sampled: Sampled, k: int) -> float:
-        """The error of the sampled plane of a quantile, which is kept."""
+        """The error of the sampled plane of a quantile; the plane is kept."""
         if k not in self.knots:
             near = max((other for other in self.knots if other < k), default=None)
             found = sampled.solution(self.designs[k], None if near is None else self.knots[near])
@@ -128,7 +128,7 @@ class ManyQuantiles:
         return self.errors[k]
 
     def _begin(self, number: int, points: Mapping[int, Float]) -> Float:
-        """On the line through the two solutions before it; at a sampled plane where there are none."""
+        """A starting point on the line through the two previous solutions, or a sampled plane."""
         if number - 1 not in points or (number in self.knots and number - 2 not in points):
             return self.knots[number]
         last, step = points[number - 1], self.quantiles[number] - self.quantiles[number - 1]
@@ -138,7 +138,7 @@ class ManyQuantiles:
         return last + (step / before) * (last - points[number - 2]) if before > 0 else last
 
     def _done(self, found: Mapping[int, Solved]) -> None:
-        """Keep what is certified, and save all of it."""
+        """Keep certified members, and save all members."""
         self.solved |= found
         for k, solved in found.items():
             if solved.gap <= self.model.tol:
@@ -176,7 +176,7 @@ class ManyQuantiles:
         self.file.save(self.solved, self.run.n_passes, time.monotonic() - self.started, history)
 
     def _restore(self) -> None:
-        """What an earlier part of the same fit has solved."""
+        """Restore the members that an earlier part of the same fit has solved."""
         saved = self.file.load()
         if saved is None:
             return
