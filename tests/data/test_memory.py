@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from aidlearn import LADRegressor, LinearSVC, Status, open_source
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.memory import Budget
 from aidlearn.data.rows.source import DataSource
+from aidlearn.engine import clusters
 
 N, M = 600_000, 12
 
@@ -238,7 +240,7 @@ def test_sums_of_chunks_may_be_added_up_early(monkeypatch, sparse_rows):
     monkeypatch.setattr(DataSource, "rows_per_chunk", 1500)
     first = {}
     for held in (1 << 22, 10):
-        monkeypatch.setattr("aidlearn.engine.clusters.HELD", held)
+        monkeypatch.setattr(clusters, "SETTINGS", replace(clusters.SETTINGS, held=held))
         for init in ("kmeans", "auto"):
             # Few rows near, so that several iterations split.
             model = LADRegressor(init=init, initial_rate=0.001, tol=1e-8).fit(X, y)

@@ -189,7 +189,7 @@ def test_axes_that_are_given(lad):
 def test_what_cannot_be_drawn(display):
     with pytest.raises(NotFittedError):
         display.from_estimator(QuantileRegressor(quantile=[0.1, 0.9]))
-    with pytest.raises(TypeError, match="LinearRegression is no estimator of aidlearn"):
+    with pytest.raises(TypeError, match="LinearRegression is not an aidlearn estimator"):
         display.from_estimator(LinearRegression().fit([[1.0], [2.0]], [1.0, 2.0]))
 
 

@@ -120,7 +120,7 @@ def test_a_damaged_checkpoint_never_gives_a_wrong_result(tmp_path, data, whole):
         with pytest.raises(CheckpointError, match=r"damaged|no checkpoint"):
             read(path)
     (tmp_path / "run.ckpt.previous").write_bytes(before)
-    with pytest.warns(UserWarning, match="Going on from the one before"):
+    with pytest.warns(UserWarning, match="Continuing from the previous one"):
         same(model(path).fit(*data), whole)
     path.write_bytes(broken)
     (tmp_path / "run.ckpt.previous").unlink()

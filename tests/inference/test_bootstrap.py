@@ -1,5 +1,7 @@
 """Replicates: certified, the same everywhere, and what refits of the same weights give."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -42,7 +44,7 @@ def test_weights_depend_on_the_row_alone(weights):
 def test_replicates_are_refits_with_their_weights(kind, quantile, few, monkeypatch):
     """By corridors as well as by walks from vertex to vertex, which few rows take."""
     if not few:
-        monkeypatch.setattr(vertices, "MOST_PIVOTED_CELLS", 0)
+        monkeypatch.setattr(vertices, "SETTINGS", replace(vertices.SETTINGS, most_cells=0))
     X, y = data()
     n = len(y)
     groups = np.arange(n) // 30
@@ -70,12 +72,10 @@ def test_bounds_are_valid_whatever_is_near(seed, p, quantile, empty):
         X[:, -1] *= np.arange(1500) < 3
         weight[:3] = 0.0
     model = QuantileRegressor(quantile=quantile, n_jobs=1).fit(X, y, weight)
-    before = batch.NEAR, batch.WIDER, vertices.MOST_PIVOTED_CELLS
-    batch.NEAR, batch.WIDER, vertices.MOST_PIVOTED_CELLS = 0.3, 1.0, 0
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(batch, "SETTINGS", replace(batch.SETTINGS, near=0.3, wider=1.0))
+        patched.setattr(vertices, "SETTINGS", replace(vertices.SETTINGS, most_cells=0))
         found = aidlearn.bootstrap(model, X, y, 2, sample_weight=weight, random_state=seed)
-    finally:
-        batch.NEAR, batch.WIDER, vertices.MOST_PIVOTED_CELLS = before
     for k, factor in enumerate(Exponential(seed_of(seed))(0, 1500, range(2))):
         optimum = highs_quantile(X, y, quantile, weight * factor)
         assert found.lower_bounds[k] <= optimum * (1 + 1e-9)

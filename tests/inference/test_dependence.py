@@ -1,5 +1,7 @@
 """Clusters move fits further than their rows would: the design effect, and a bootstrap that knows of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -55,7 +57,8 @@ def test_the_design_effect_is_that_of_the_formula(quantile, dependent):
 
 def test_replicates_of_clusters_are_seldom_fitted_on_all_rows(monkeypatch):
     """A band for independent rows left 60 of 200 such replicates to a fit of their own each."""
-    monkeypatch.setattr(vertices, "MOST_PIVOTED_CELLS", 0)  # of few rows nothing is far
+    # Of few rows nothing is far.
+    monkeypatch.setattr(vertices, "SETTINGS", replace(vertices.SETTINGS, most_cells=0))
     X, y, groups = clustered()
     model = QuantileRegressor(quantile=0.5, tol=1e-7).fit(X, y)
     found = aidlearn.bootstrap(model, X, y, 60, "cluster", groups, random_state=0)

@@ -1,5 +1,7 @@
 """Several quantiles of one fit: the same as single fits, certified, and in order where that is asked for."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -91,7 +93,7 @@ def test_neighbours_that_stay_open_are_fitted(monkeypatch):
     X, y = data(30_000)
     taus = [0.45, 0.47, 0.5, 0.52, 0.55]
     monkeypatch.setattr(many_quantiles, "DOUBT", 1e-3)
-    monkeypatch.setattr(batch, "WIDER", 2.0)
+    monkeypatch.setattr(batch, "SETTINGS", replace(batch.SETTINGS, wider=2.0))
     fitted = []
     fit = QuantileRegressor._fit_design
     monkeypatch.setattr(QuantileRegressor, "_fit_design", lambda *args, **more: fitted.append(1) or fit(*args, **more))

@@ -11,7 +11,8 @@ from aidlearn.data.passes.resampling import Exponential
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.engine.clusters import Clusters
-from aidlearn.engine.loop import Limits, aid
+from aidlearn.engine.limits import Limits
+from aidlearn.engine.loop import aid
 from aidlearn.engine.splits import Assignment
 from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.model.design import Design

@@ -1,5 +1,7 @@
 """Walks from vertex to vertex: optimal by HiGHS, proven, and given up where they cannot end."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -105,7 +107,7 @@ def test_problems_of_other_kinds_are_left_to_others(monkeypatch):
     for model in models:
         here = aidlearn.bootstrap(model, X, y, 5, random_state=0)
         with monkeypatch.context() as patched:
-            patched.setattr(vertices, "MOST_PIVOTED_CELLS", 0)
+            patched.setattr(vertices, "SETTINGS", replace(vertices.SETTINGS, most_cells=0))
             there = aidlearn.bootstrap(model, X, y, 5, random_state=0)
         assert here.coefficients == pytest.approx(there.coefficients, abs=1e-3)
         assert here.objectives == pytest.approx(there.objectives, rel=1e-7)

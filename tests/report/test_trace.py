@@ -51,16 +51,16 @@ def test_a_sample_has_the_largest_and_both_ends(clusters, most):
 
 def watched(model, X, y, monkeypatch):
     """Fit, and keep what each iteration was recorded with: labels of all entries and the point."""
-    from aidlearn.engine import loop
+    from aidlearn.engine.progress import Progress
 
     seen = []
-    original = loop._Progress.record
+    original = Progress.record
 
-    def record(run, clusters, solution, check):
+    def record(run, clusters, solution, *given):
         seen.append((clusters.labels(), solution.point))
-        return original(run, clusters, solution, check)
+        return original(run, clusters, solution, *given)
 
-    monkeypatch.setattr(loop._Progress, "record", record)
+    monkeypatch.setattr(Progress, "record", record)
     model.fit(X, y)
     return seen
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aidlearn.cli.errors import CliError
 
 if TYPE_CHECKING:
-    from aidlearn.engine.checkpoint import Found
+    from aidlearn.engine.checkpoint import NewestCheckpoint
 
 
 def kind_of_file(path: str) -> str | None:
@@ -56,7 +56,7 @@ def checkpoint_files(path: str) -> list[Path]:
     return together + sorted((p for p in numbered if p.suffix[1:].isdigit()), key=lambda p: int(p.suffix[1:]))
 
 
-def read_checkpoints(files: list[Path]) -> list[Found]:
+def read_checkpoints(files: list[Path]) -> list[NewestCheckpoint]:
     """Read the files of a checkpoint; a damaged or missing file is replaced by its predecessor."""
     from aidlearn.engine.checkpoint import read_newest
 

@@ -1,7 +1,8 @@
 """The AID loop, and what a problem supplies to it."""
 
 from aidlearn.engine.clusters import Clusters
-from aidlearn.engine.loop import Limits, aid
+from aidlearn.engine.limits import Limits
+from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
 from aidlearn.engine.result import Iteration, Result, StartStep, Status
 from aidlearn.engine.splits import Assignment

@@ -1,6 +1,6 @@
-"""Checkpoints of a run: written after every iteration, so that a run that was killed goes on where it was.
+"""Checkpoints of a run: written after every iteration, so that a killed run continues from its last iteration.
 
-A checkpoint is an archive (:mod:`aidlearn.archive`); the one before is kept beside it.
+A checkpoint is an archive (:mod:`aidlearn.archive`); the previous one is kept in the same folder.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from aidlearn.engine.result import Iteration, StartStep
 
 KIND, VERSION = "aidlearn checkpoint", 3
 PREVIOUS = ".previous"
-"""Added to the name of a checkpoint, it is that of the one before."""
+"""Suffix of the previous checkpoint."""
 OLDEST = 2
-"""Version that can still be continued: it has dense sums only, as version 3 may have."""
+"""Oldest version that can still be continued: its sums are dense, as those of version 3 may be."""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be used, and why."""
+    """A checkpoint that cannot be used; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Snapshot:
     steps: list[StartStep] = field(default_factory=list)
     plan: Mapping[str, Any] = field(default_factory=dict)
     first_is_last: bool = True
-    """What the start has told (see :class:`~aidlearn.engine.problem.Start`)."""
+    """``Start.last`` of :class:`~aidlearn.engine.problem.Start`."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ class Origin:
     """The fit that a checkpoint belongs to."""
 
     fingerprint: dict[str, str]
-    """What a fit must agree with to continue it: names what differs if it does not."""
+    """Properties by name that a fit must share to continue the checkpoint."""
     recipe: dict[str, Any] | None = None
-    """How to make that fit again, where words can say it."""
+    """Estimator, parameters and source of the fit; None if JSON cannot hold them."""
 
 
 @dataclass
 class Checkpoint:
-    """Where a run is saved, and what it belongs to."""
+    """The file that a run is saved to, and the fit it belongs to."""
 
     path: Path
     origin: Origin
@@ -68,7 +68,7 @@ class Checkpoint:
         return one_before(self.path)
 
     def save(self, snapshot: Snapshot) -> None:
-        """Write the run; a disk that does not take it costs a warning, not the run."""
+        """Write the run; if that fails, the user is warned and the run continues."""
         meta = {
             "origin": asdict(self.origin),
             "objective": snapshot.objective,
@@ -88,18 +88,18 @@ class Checkpoint:
         except OSError as error:
             if not self._failed:
                 warnings.warn(
-                    f"The checkpoint {self.path} could not be written ({error}); the fit goes on.", stacklevel=2
+                    f"The checkpoint {self.path} could not be written ({error}); the fit continues.", stacklevel=2
                 )
             self._failed = True
 
     def load(self) -> Snapshot | None:
-        """The saved run, or None if there is none; the one before if the newest is damaged."""
+        """The saved run, the previous one if the newest is damaged, or None if there is no file."""
         found = read_newest(self.path)
         if found is None:
             return None
         self._compare(found.path, found.origin.fingerprint)
         if found.damaged is not None:
-            warnings.warn(f"{found.damaged} Going on from the one before, {found.path}.", stacklevel=2)
+            warnings.warn(f"{found.damaged} Continuing from the previous one, {found.path}.", stacklevel=2)
         return found.snapshot
 
     def _compare(self, path: Path, fingerprint: Mapping[str, str]) -> None:
@@ -118,29 +118,29 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Found:
-    """The newest checkpoint that is whole."""
+class NewestCheckpoint:
+    """The newest checkpoint that is not damaged."""
 
     path: Path
     snapshot: Snapshot
     origin: Origin
     damaged: CheckpointError | None
-    """What is wrong with a newer one."""
+    """Error of a newer checkpoint that is damaged."""
 
 
 def one_before(path: Path) -> Path:
-    """Where the checkpoint before the newest is kept."""
+    """Path of the previous checkpoint."""
     return path.with_name(path.name + PREVIOUS)
 
 
-def read_newest(path: Path) -> Found | None:
-    """The checkpoint, or the one before if it is damaged or was lost; None if there is neither."""
+def read_newest(path: Path) -> NewestCheckpoint | None:
+    """The checkpoint, the previous one if it is damaged or lost, or None if there is neither."""
     damaged: CheckpointError | None = None
     for candidate in (path, one_before(path)):
         if not candidate.exists():
             continue
         try:
-            return Found(candidate, *read(candidate), damaged)
+            return NewestCheckpoint(candidate, *read(candidate), damaged)
         except CheckpointError as error:
             damaged = damaged or error
     if damaged is not None:
@@ -164,7 +164,7 @@ def read(path: Path) -> tuple[Snapshot, Origin]:
 
 def _snapshot(found: archive.Archive) -> Snapshot:
     meta = found.meta
-    start = meta.get("start", {})  # which earlier versions did not save
+    start = meta.get("start", {})  # earlier versions did not save it
     return Snapshot(
         found.arrays,
         meta["objective"],

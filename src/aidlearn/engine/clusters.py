@@ -7,7 +7,7 @@ the new clusters; the parent's sum is the old one minus those, so nothing else i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,25 +21,33 @@ from aidlearn.engine.splits import (
     NOTHING,
     Assignment,
     Born,
-    Check,
     ChunkLabels,
     ChunkMoves,
     ChunkSums,
     Renaming,
+    Violations,
     entries_alone,
     joined_groups,
 )
 from aidlearn.engine.sums import Sums, numbers_of
 from aidlearn.numerics import Float, Int
 
-HELD = 1 << 22
-"""Numbers of groups that chunks have found to be split, which are held before they are added up."""
-CANCELLATION = 0.01
-"""A cluster whose sum has shrunk below this part of what was last summed is summed afresh."""
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """Numbers of declustering."""
+
+    held: int = 1 << 22
+    """Guess. Sums of split groups (as single numbers) that are held by chunk before they are added up: 32 MB."""
+    cancellation: float = 0.01
+    """Guess. A cluster is summed afresh once its sum is below this part of its last full sum: two digits are lost."""
+
+
+SETTINGS = ClusterSettings()
 
 
 def _check_saved(arrays: Mapping[str, NDArray[Any]], n_entries: int) -> None:
-    """Labels are positions in arrays: those of a file are looked at before they are used."""
+    """Check the labels of a file before they are used as positions in arrays."""
     labels, counts = arrays["labels"], arrays["counts"]
     whole = labels.shape == (n_entries,) and labels.dtype.kind == counts.dtype.kind == "i" and counts.ndim == 1
     inside = whole and labels.min(initial=0) >= 0 and labels.max(initial=-1) < len(counts)
@@ -53,8 +61,8 @@ def _check_saved(arrays: Mapping[str, NDArray[Any]], n_entries: int) -> None:
 class Clusters:
     """A partition of the entries: labels by chunk, and size, sum and home region of each cluster.
 
-    The home is the region most of a cluster's entries are expected in: entries elsewhere are the
-    ones a pass has to sum. It steers the work only, never the partition.
+    The home is the region that most entries of a cluster are expected in: a pass sums only entries in
+    other regions. It affects the work, never the partition.
 
     Examples
     --------
@@ -166,7 +174,7 @@ class Clusters:
 
     @classmethod
     def alone(cls, problem: Problem) -> Clusters:
-        """Every entry its own cluster: the aggregated problem is the original one."""
+        """Clusters of one entry each: the aggregated problem is the original one."""
         parts: list[Any] = []
 
         def sum_alone(chunk: Chunk, state: None) -> tuple[Any, ChunkLabels]:
@@ -181,7 +189,7 @@ class Clusters:
     def summed_for(
         self, problem: Problem, objective: Callable[[Chunk], float] = lambda chunk: 0.0
     ) -> tuple[Clusters, float]:
-        """The same partition with the sums of another problem on the same entries, and a total, in one pass."""
+        """The same partition with the sums of another problem on the same entries, and an objective, in one pass."""
         renaming, alone = self._renaming, self.counts == 1
         position = np.where(alone, 0, np.cumsum(~alone) - 1).astype(np.int32)
 
@@ -192,7 +200,7 @@ class Clusters:
         return Clusters.build(problem, assign, max(1, int((~alone).sum())), states=self._states)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything about the partition, to be saved."""
+        """All arrays of the partition, for a checkpoint."""
         return {
             "labels": self.labels(),
             "counts": self.counts,
@@ -248,7 +256,7 @@ class Clusters:
         renaming = self._renaming
         return list(self.problem.run.map_states(lambda state: function(state.current(renaming)), self._states))
 
-    def check(self, trial: Trial) -> Check:
+    def check(self, trial: Trial) -> Violations:
         """Evaluate a trial on all entries and find the clusters that lie in several regions.
 
         One pass: the sums of the clusters a split would create come back with the objectives.
@@ -300,20 +308,28 @@ class Clusters:
             if len(moves.keys):
                 found_in.append(moves)
                 held += 0 if moves.groups is None else moves.groups.size
-            if held > HELD:
+            if held > SETTINGS.held:
                 found_in[:] = joined_groups(found_in)
-                held = HELD // 2
+                held = SETTINGS.held // 2
 
         states = self.problem.run.map(evaluate, self._states, collect)
         objectives += [problem.penalty(point) for point in trial.points]
         return self._violations(objectives, states, found_in, n_shared)
 
+    def unchecked(self, objective: float, met: bool) -> Violations:
+        """The check of a point whose objective is known, without a pass.
+
+        No cluster violates the condition if the bound is met; otherwise any of them may.
+        """
+        objectives = np.array([objective])
+        return Violations(objectives, 0 if met else self.n_clusters, self._states, self._renaming)
+
     def _violations(
         self, objectives: Float, states: list[ChunkLabels], found_in: list[ChunkMoves], n_shared: int
-    ) -> Check:
-        """Join what the chunks found of entries that would leave a cluster."""
+    ) -> Violations:
+        """Join the entries that chunks found to leave their clusters."""
         if not found_in:
-            return Check(objectives, 0, states)
+            return Violations(objectives, 0, states)
         keys = np.unique(np.concatenate([moves.keys for moves in found_in]))
         n_groups = int(np.searchsorted(keys, n_shared))
         parents, counts = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int64)
@@ -329,7 +345,7 @@ class Clusters:
         kept = left < self.counts
         ids = (kept.sum() + np.arange(len(keys))).astype(np.int32)
         position = None if kept.all() else np.maximum(np.cumsum(kept, dtype=np.int32) - np.int32(1), np.int32(0))
-        return Check(
+        return Violations(
             objectives=objectives,
             n_violated=self._n_violated(parents, firsts, parents[kept[parents]]),
             states=states,
@@ -345,14 +361,14 @@ class Clusters:
         regions = np.unique(np.concatenate([parents * base + firsts, rest * base + self.homes[rest]]))
         return int((np.unique(regions // base, return_counts=True)[1] > 1).sum())
 
-    def fit_into_memory(self, check: Check) -> bool:
+    def fit_into_memory(self, check: Violations) -> bool:
         """Whether there is room for the clusters that a check would split."""
         if check.born is None:
             return True
         added = numbers_of(check.born.groups) + sum(map(numbers_of, check.born.alone))
         return self.store.n_numbers + added <= self.problem.run.budget.later
 
-    def decluster(self, check: Check) -> None:
+    def decluster(self, check: Violations) -> None:
         """Split the clusters that a check found in several regions."""
         self._states, self._renaming, born, kept = check.states, check.renaming, check.born, check.kept
         if born is None or kept is None:
@@ -369,10 +385,10 @@ class Clusters:
         left = np.zeros(len(kept), dtype=bool)
         left[born.parents] = True
         parents = np.flatnonzero(left[kept])
-        self._sum_again(parents[self.store.sizes_of_groups(parents) < CANCELLATION * self._summed[parents]])
+        self._sum_again(parents[self.store.sizes_of_groups(parents) < SETTINGS.cancellation * self._summed[parents]])
 
     def _sum_again(self, stale: Int) -> None:
-        """Sum clusters of which subtraction has left little but rounding errors."""
+        """Sum clusters afresh whose sums have cancelled by subtraction."""
         if len(stale) == 0:
             return
         renaming, problem = self._renaming, self.problem

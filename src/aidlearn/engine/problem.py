@@ -1,4 +1,4 @@
-"""The four components a problem supplies (paper, section 2); the engine knows nothing else.
+"""The four components that a problem supplies (paper, section 2); the engine knows nothing else.
 
 1. the aggregated data            -> :meth:`Problem.aggregate`
 2. the initial clusters           -> :meth:`Problem.start`
@@ -71,16 +71,16 @@ class Start:
     clusters: Clusters
     incumbent: Incumbent | None = None
     steps: Sequence[StartStep] = ()
-    """What was evaluated on the way, with times of ``time.monotonic()``."""
+    """Points evaluated on the way, with times of ``time.monotonic()``."""
     plan: Mapping[str, Any] = field(default_factory=dict)
-    """What the clusters follow from, by name, where the start tells."""
+    """Quantities that the clusters follow from, by name."""
     last: bool = True
     """Whether the first aggregated solution is likely to be the last."""
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What the loop asks of an aggregated solver.
+    """The accuracy that the loop asks of an aggregated solver.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class Accuracy:
     deadline: float
     """``time.monotonic()`` value after which the solver returns what it has."""
     duals: bool = True
-    """Whether duals will be shown to users; otherwise only what they prove is wanted."""
+    """Whether users will see the duals; otherwise only the bound they prove is needed."""
 
 
 @dataclass(frozen=True)
@@ -119,16 +119,16 @@ class Solution:
     verified: bool = False
     dual: Any = None
     to_split: Any = None
-    """What has to be split beyond the clusters that violate the condition, so that the bound can rise (None: nothing).
+    """Clusters to split besides those that violate the condition, so that the bound can rise (None: no others).
 
-    For the problem's own ``split_trial``; the loop only asks whether there is any.
+    Only the problem's own ``split_trial`` reads them; the loop asks whether there are any.
     """
     interrupted: bool = False
-    """The user has stopped the solver, and this is what it had."""
+    """The user has stopped the solver, and this is its best solution so far."""
     out_of_time: bool = False
-    """The same of the time limit; another attempt would be too short to help."""
+    """The solver ran out of time; another attempt would be too short to help."""
     n_steps: int = 0
-    """Of the solver, where it tells."""
+    """Steps of the solver, if it counts them."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Moved:
 
     @classmethod
     def nothing(cls, objectives: Float) -> Moved:
-        """Where no cluster can be split."""
+        """No moved entries, because no cluster can be split."""
         return cls(objectives, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int16))
 
 
@@ -229,17 +229,17 @@ class Problem(ABC):
     trivial_bound: float = -math.inf
     """A bound that needs no proof (0 for a sum of losses)."""
     gap_status: Status = Status.gap
-    """What it means that the gap is within the tolerance."""
+    """Status of a run whose gap is within the tolerance."""
 
     def __init__(self, data: DataSource | Run) -> None:
         self.run = data if isinstance(data, Run) else Run(data)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels where a pass runs elsewhere: the problem without its run."""
+        """The problem without its run, for passes in other processes."""
         return {**self.__dict__, "run": None}
 
     def limit_time(self, deadline: float) -> Run:
-        """Settle for what there is after a deadline (``time.monotonic()``); the run that knows of it."""
+        """Set a deadline (``time.monotonic()``) for the run of the problem, and return that run."""
         self.run = self.run.until(deadline)
         return self.run
 
@@ -269,7 +269,7 @@ class Problem(ABC):
         """Objective and region of every entry of the chunk at the points of a trial."""
 
     def find_moved(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16]) -> Moved:
-        """What of :meth:`evaluate` the engine needs; a problem may find it without the regions of all entries.
+        """The part of :meth:`evaluate` that the engine needs; a problem may find it without the regions of all entries.
 
         ``homes`` has the region that most entries of each cluster are in, -1 for a cluster that cannot be split;
         ``chunk.labels`` are the clusters of the entries.
@@ -280,31 +280,31 @@ class Problem(ABC):
         return evaluation.moved(homes[chunk.labels], self.n_regions)
 
     def split_trial(self, solution: Solution, incumbent: Incumbent | None, clusters: Clusters) -> Trial | None:
-        """What to split at in place of the aggregated solution alone (None: split there only)."""
+        """Points to split at instead of the aggregated solution alone (None: split there only)."""
         return None
 
     def one_region(self, solution: Solution, gap: float, tol: float) -> Status | None:
-        """What it means that no cluster violates the condition (None: nothing yet, go on)."""
+        """Status of a run in which no cluster violates the condition (None: it continues)."""
         return Status.optimal if solution.verified and gap <= max(tol, NEGLIGIBLE) else None
 
     def last_resort(self) -> Incumbent | None:
-        """A cheap point that is of some use, evaluated on all entries: for a fit whose time is over with a poor one."""
+        """A cheap but useful point, evaluated on all entries, for a fit whose time ends with a poor one."""
         return None
 
     def state(self, point: Any) -> dict[str, NDArray[Any]]:
-        """What a checkpoint keeps of a run beside its clusters; ``point`` is the best one so far, or None."""
+        """Arrays that a checkpoint keeps in addition to the clusters; ``point`` is the best one so far, or None."""
         return {} if point is None else {"point": np.asarray(point)}
 
     def resume(self, arrays: Mapping[str, NDArray[Any]]) -> Any:
-        """Take up what :meth:`state` gave; the best point, if there was one."""
+        """Restore what :meth:`state` returned; returns the best point, if there was one."""
         return arrays.get("point")
 
     def objective_error(self, point: Any) -> float:
-        """How far rounding may have moved the objective of a point, where predictions lose digits (0: hardly)."""
+        """Rounding error of the objective of a point, if predictions lose digits (0: negligible)."""
         return 0.0
 
     def objective(self, point: Any) -> float:
-        """That of a point on all entries, by one pass at the most."""
+        """Objective of a point on all entries, by at most one pass."""
         parts = [self.penalty(point)]
 
         def measure(chunk: Chunk, state: Any) -> tuple[float, None]:

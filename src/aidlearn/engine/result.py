@@ -1,4 +1,4 @@
-"""What a run reports: its status, one record per iteration, and the final result."""
+"""The report of a run: its status, one record per iteration, and the final result."""
 
 from __future__ import annotations
 
@@ -51,14 +51,15 @@ CROSSING = 1e-9
 
 
 NOTHING = 1e-100
-"""Part below 0 that a bound beside an objective of 0 may have: no data of ordinary size make a number like it."""
+"""Distance below 0 that a bound may have if the objective is 0: data of ordinary size yield no such number."""
 
 
 def below(lower_bound: float, objective: float, rounding: float = 0.0) -> float:
-    """What a bound is worth beside an objective that was reached and is known up to ``rounding``.
+    """The part of a bound that holds given an objective that was reached and is known up to ``rounding``.
 
     Where the two cross in their last bits, the excess shows how large the rounding errors of both are: the bound is
-    lowered to as much below the objective. Beyond what rounding can do a bound above the objective is none.
+    lowered to as much below the objective. A bound that exceeds the objective by more than rounding explains is
+    discarded (-inf).
     """
     excess = lower_bound - objective
     if excess <= 0:
@@ -69,7 +70,7 @@ def below(lower_bound: float, objective: float, rounding: float = 0.0) -> float:
 def relative_gap(objective: float, lower_bound: float) -> float:
     """``(E - F) / |E|``, the paper's optimality gap; an objective of 0 is closed if the bound is 0, too.
 
-    It is never negative: a bound above the objective is worth what :func:`below` leaves of it.
+    It is never negative, because :func:`below` lowers a bound above the objective.
     """
     lower_bound = below(lower_bound, objective)
     if objective == 0:
@@ -79,7 +80,7 @@ def relative_gap(objective: float, lower_bound: float) -> float:
 
 @dataclass(frozen=True)
 class StartStep:
-    """A point that the start has evaluated on its way to the first clusters.
+    """A point that the start has evaluated before it drew the first clusters.
 
     Examples
     --------
@@ -94,11 +95,11 @@ class StartStep:
     """
 
     n_rows: int
-    """Rows it was evaluated on: those of a sample, or all."""
+    """Number of rows it was evaluated on: a sample, or all."""
     objective: float
-    """Of these rows, weighted as all are: an estimate where they are a sample."""
+    """Objective on these rows, scaled to the weight of all: an estimate if they are a sample."""
     seconds: float
-    """Since the start of the fit."""
+    """Time since the start of the fit."""
     n_passes: int
     """Passes over all rows so far."""
 
@@ -165,23 +166,63 @@ class Result:
     solution: Any = None
     """The last aggregated solution, with its dual (None if the run was interrupted before it had one)."""
     clusters: Any = None
-    """The clusters it belongs to."""
+    """Clusters of that solution."""
     start: list[StartStep] = field(default_factory=list)
-    """What the start evaluated before the first iteration, where it tells."""
+    """Points that the start evaluated before the first iteration."""
     plan: Mapping[str, Any] = field(default_factory=dict)
-    """What the initial clusters follow from, by name, where the start tells."""
+    """Quantities that the initial clusters follow from, by name."""
 
     def __post_init__(self) -> None:
         if math.isnan(self.objective):
             raise ArithmeticError("The objective of the fit is not a number: rescale X and y to ordinary size.")
         self.judge()
 
+    @classmethod
+    def at_once(
+        cls,
+        point: Any,
+        objective: float,
+        lower_bound: float,
+        *,
+        n_clusters: int,
+        n_open: int,
+        n_entries: int,
+        n_passes: int,
+        seconds: float,
+        status: Status = Status.gap,
+    ) -> Result:
+        """A point that one aggregated problem and one check on all entries have certified, with their record.
+
+        ``n_open`` clusters may have entries in several regions; they have none if the bound is met.
+        """
+        kept = below(lower_bound, objective)
+        gap = relative_gap(objective, kept)
+        record = Iteration(
+            iteration=1,
+            n_clusters=n_clusters,
+            aggregation_rate=n_clusters / n_entries,
+            lower_bound=kept,
+            objective=objective,
+            best_objective=objective,
+            best_lower_bound=kept,
+            gap=gap,
+            n_violated=n_open if gap > 0 else 0,
+            seconds=seconds,
+        )
+        status = Status.gap if gap == 0 else status
+        return cls(point, objective, kept, status, n_clusters, record.aggregation_rate, n_passes, [record])
+
     def judge(self) -> None:
-        """Hold the bound against the objective, when either is new: a success whose bound is discarded is none."""
+        """Compare bound and objective when either is new; a run whose bound is discarded has not succeeded."""
         kept = below(self.lower_bound, self.objective)
         if kept == -math.inf < self.lower_bound and self.status.reached_tolerance:
             self.status = Status.numerical
         self.lower_bound = kept
+
+    def drop_clusters(self) -> Any:
+        """Hand over the clusters, which hold labels of all entries; the result no longer keeps them."""
+        clusters, self.clusters = self.clusters, None
+        return clusters
 
     @property
     def gap(self) -> float:

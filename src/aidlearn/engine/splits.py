@@ -47,24 +47,18 @@ AS_BEFORE = Renaming(NOTHING, np.empty(0, dtype=np.int32))
 
 
 @dataclass(frozen=True)
-class Values:
-    """What is known of all entries at the points of a trial."""
+class Violations:
+    """What one pass at a trial found: objectives, and the clusters that violate the optimality condition."""
 
     objectives: Float
     n_violated: int
     """Clusters with entries in several regions at the first of the points."""
-
-
-@dataclass(frozen=True)
-class Check(Values):
-    """What one pass at a trial found: objectives, and the clusters its regions would split."""
-
     states: list[ChunkLabels]
     renaming: Renaming = AS_BEFORE
     born: Born | None = None
-    """None: no entry would leave its cluster."""
+    """New clusters (None: no entry leaves its cluster)."""
     kept: NDArray[np.bool_] | None = None
-    """Clusters that some entry stays in; the others are no more."""
+    """Mask of the clusters that keep at least one entry."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,7 @@ class Born:
     alone: list[Any]
     """Sums of the entries that are alone, in parts."""
     left: list[tuple[Int, Float]]
-    """Parents and what entries that are alone take from them."""
+    """Parents, and the sums that single entries take from them."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +91,7 @@ class Assignment:
 
     labels: NDArray[np.int32]
     single: NDArray[Any] | None = None
-    """A mask, or the numbers of these entries in the chunk."""
+    """Entries that stay alone: a mask, or their numbers in the chunk."""
     objective: float = 0.0
     counts: Int | None = None
     sums: Float | None = None
@@ -123,12 +117,12 @@ class ChunkMoves:
 
     objectives: Float
     keys: Int = field(default_factory=lambda: NOTHING)
-    """Of the new clusters: groups by cluster and regions, then entries that are alone by their number."""
+    """Keys of the new clusters: groups by cluster and regions, then single entries by their number."""
     parents: Int = field(default_factory=lambda: NOTHING)
     firsts: NDArray[np.int16] = field(default_factory=lambda: NO_REGION)
     """Region of the new clusters at the first of the points."""
     homes: NDArray[np.int16] = field(default_factory=lambda: NO_REGION)
-    """The same at the last of them."""
+    """Region of the new clusters at the last of the points."""
     counts: Int = field(default_factory=lambda: NOTHING)
     groups: Float | None = None
     """Sums of the groups (None: there are none)."""
@@ -137,7 +131,7 @@ class ChunkMoves:
 
 
 def entries_alone(found_in: list[ChunkMoves]) -> tuple[list[Any], list[tuple[Int, Float]]]:
-    """Sums of entries that become clusters of their own, and what they take from the clusters they leave."""
+    """Sums of entries that become clusters of their own, and the sums they take from the clusters they leave."""
     alone: list[Any] = []
     left: list[tuple[Int, Float]] = []
     for moves in found_in:

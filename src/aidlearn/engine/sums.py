@@ -17,11 +17,11 @@ from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.numerics import Float, Int
 
 SPARSE_ARRAYS = ("single_data", "single_indices", "single_indptr", "single_clusters")
-"""Names of what a checkpoint holds of sparse sums."""
+"""Names of the arrays of sparse sums in a checkpoint."""
 
 
 def numbers_of(rows: Any) -> float:
-    """Numbers of 8 bytes that rows hold; a stored number of a sparse row has its column beside it."""
+    """Size of rows in numbers of 8 bytes; each number of a sparse row is stored with its column (4 bytes)."""
     return 1.5 * rows.nnz if sparse.issparse(rows) else float(rows.size)
 
 
@@ -45,7 +45,7 @@ class Sums:
 
     @property
     def n_singles(self) -> int:
-        """Rows that are sparse."""
+        """Number of sparse rows."""
         return 0 if self.singles is None else int(self.singles.shape[0])
 
     @property
@@ -54,7 +54,7 @@ class Sums:
 
     @property
     def n_numbers(self) -> float:
-        """Of 8 bytes, that are held."""
+        """Size in numbers of 8 bytes."""
         return numbers_of(self.dense) + (0.0 if self.singles is None else numbers_of(self.singles))
 
     def _spread(self, dense: Float, singles: Float) -> Float:
@@ -67,7 +67,7 @@ class Sums:
         """Rows of ``dense`` that belong to clusters."""
         return clusters if self.singles is None else (np.cumsum(~self.alone) - 1)[clusters]
 
-    # What is known of the clusters
+    # Reading
 
     def column(self, number: int) -> Float:
         """One column of all clusters."""
@@ -100,7 +100,7 @@ class Sums:
         return self._spread(sizes, singles)
 
     def sizes_of_groups(self, clusters: Int) -> Float:
-        """The same of clusters that are not alone."""
+        """Largest number in the row of each of some clusters that are not alone."""
         return _largest(self.dense[self._place(clusters)])
 
     def array(self) -> Float:
@@ -109,14 +109,14 @@ class Sums:
             return self.dense
         return self._spread(self.dense, self.singles.toarray())
 
-    # Changes, of clusters that are not alone
+    # Changes of clusters that are not alone
 
     def subtract(self, clusters: Int, sums: Float) -> None:
-        """Take what leaves clusters from their sums; a cluster may be named several times."""
+        """Subtract sums of entries that leave clusters; a cluster may be named several times."""
         np.subtract.at(self.dense, self._place(clusters), sums)
 
     def append(self, groups: Float, singles: Sequence[Any]) -> None:
-        """New clusters: groups, then single entries in parts that are arrays or CSR matrices."""
+        """Add new clusters: groups, then single entries in parts that are arrays or CSR matrices."""
         if any(sparse.issparse(part) for part in singles):
             rows = [part for part in singles if sparse.issparse(part)]
             self.singles = stacked(rows if self.singles is None else [self.singles, *rows])
@@ -128,7 +128,7 @@ class Sums:
         self.alone = np.concatenate([self.alone, np.zeros(n_groups, dtype=bool), np.ones(n_alone, dtype=bool)])
 
     def keep(self, kept: NDArray[np.bool_]) -> None:
-        """Let go the other clusters."""
+        """Drop all other clusters."""
         if not kept.all():
             self.dense, self.alone = self.dense[kept[~self.alone]], self.alone[kept]
 
@@ -142,7 +142,7 @@ class Sums:
     # Checkpoints
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything, to be saved."""
+        """All arrays, for a checkpoint."""
         if self.singles is None:
             return {"sums": self.dense}
         parts = (self.singles.data, self.singles.indices, self.singles.indptr, np.flatnonzero(self.alone))
@@ -150,12 +150,12 @@ class Sums:
 
     @classmethod
     def restore(cls, arrays: Mapping[str, NDArray[Any]], n_clusters: int) -> Sums:
-        """What was saved.
+        """Restore sums from a checkpoint.
 
         Raises
         ------
         CheckpointError
-            If it is not the sums of so many clusters.
+            If the arrays are not the sums of ``n_clusters`` clusters.
         """
         dense = arrays["sums"]
         if dense.ndim != 2:

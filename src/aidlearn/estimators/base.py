@@ -31,7 +31,7 @@ from aidlearn.data.tables.conversion import (
     refuse_repeated_names,
 )
 from aidlearn.data.tables.in_memory import FrameColumns, is_table
-from aidlearn.engine.loop import Limits
+from aidlearn.engine.limits import Limits
 from aidlearn.estimators.checks import check_flag, check_number, check_random_state, with_names
 from aidlearn.estimators.fitting import Fitted, listed_callbacks, pass_listener, tell_of_fit
 from aidlearn.estimators.notebook import certificate_html

@@ -1,4 +1,4 @@
-"""The checkpoint of a batch: members that all rows were seen for, and what is proven of each."""
+"""The checkpoint of a batch: members evaluated on all rows, with their proven bounds."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from aidlearn.neighbours.batch import Solved
 from aidlearn.trace import Profile
 
 PART = "batch"
-"""Of the name of the file: what was solved together."""
+"""Suffix of the file name."""
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What a checkpoint of a batch holds."""
+    """Content of a checkpoint of a batch."""
 
     solved: dict[int, Solved]
     seconds: float
@@ -27,7 +27,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class BatchFile:
-    """Where a batch is saved, if it is."""
+    """The file that a batch is saved to, if there is one."""
 
     checkpoint: Checkpoint | None
     n_members: int

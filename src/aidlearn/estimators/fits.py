@@ -35,20 +35,20 @@ class Fit:
     intercept: float
     cluster_sizes: Int | None
     cluster_distances: Float | None
-    """Of the final clusters, or of a sample of them; None in a model of an older version."""
+    """Distances of the final clusters (or of a sample) from their kinks; None in a model of an older version."""
     frames: list[Frame]
-    """Pictures of its iterations, where a plane can show them."""
+    """Pictures of its iterations, for data that a plane can show."""
     start: list[StartStep] = field(default_factory=list)
-    """What was evaluated before the first iteration; empty in a model of an older version."""
+    """Points evaluated before the first iteration; empty in a model of an older version."""
 
     @property
     def steps_on_all(self) -> list[StartStep]:
-        """What the start evaluated on all rows."""
+        """Points that the start evaluated on all rows."""
         return [step for step in self.start if step.n_rows == self.start[-1].n_rows]
 
     @property
     def steps_on_samples(self) -> list[StartStep]:
-        """What it evaluated on samples before."""
+        """Points that the start evaluated on samples."""
         return [step for step in self.start if step.n_rows < self.start[-1].n_rows]
 
 
@@ -56,7 +56,7 @@ def fits_of(model: Any) -> list[Fit]:
     """The fits of a fitted estimator of aidlearn."""
     check_is_fitted(model)
     if not hasattr(model, "history_"):
-        raise TypeError(f"{type(model).__name__} is no estimator of aidlearn: it has no history_.")
+        raise TypeError(f"{type(model).__name__} is not an aidlearn estimator: it has no history_.")
     several = isinstance(model.status_, list)
     names = _names(model, len(model.status_)) if several else [""]
     coef = getattr(model, "coef_", None)

@@ -1,4 +1,4 @@
-"""From a problem to what an estimator keeps of it: limits, callbacks, checkpoint, certificate and plots."""
+"""Fit a problem for an estimator: limits, callbacks, checkpoint, certificate and plots."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from scipy.optimize import Bounds, LinearConstraint
 
 from aidlearn.data.passes.run import PassProgress
 from aidlearn.engine.checkpoint import Checkpoint, Origin
-from aidlearn.engine.loop import Callback, Limits, aid, logger
+from aidlearn.engine.limits import Limits
+from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Problem
+from aidlearn.engine.progress import Callback, logger
 from aidlearn.engine.result import Iteration, Result
 from aidlearn.estimators.registry import model_of
 from aidlearn.trace import Draw, Frame, Profile, Trace
 
 FREE_TO_CHANGE = ("max_iter", "time_limit", "n_jobs", "verbose", "callbacks", "checkpoint")
-"""Parameters that a fit may be continued with other values of."""
+"""Parameters that may change when a fit is continued."""
 LATER = {
     "categorical_features": "from_dtype",
     "missing": "error",
@@ -37,14 +39,14 @@ LATER = {
     "bounds": None,
     "constraints": None,
 }
-"""Parameters that checkpoints of older versions do not know, and the values that say what was done then."""
+"""Parameters that older checkpoints lack, with the values that match what older versions did."""
 RENAMED = {"row_duals": "dual"}
-"""Parameters by the names that checkpoints know them by."""
+"""Names of parameters in checkpoints, where they differ."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A problem that was solved, and what plots show of it."""
+    """The result of a solved problem, with data for plots."""
 
     result: Result
     profile: Profile | None
@@ -69,10 +71,10 @@ class BatchProgress:
     """How far a batch of neighbouring fits has come."""
 
     done: int
-    """Members that are certified."""
+    """Number of certified members."""
     n_members: int
     worst_gap: float
-    """Of those that are done."""
+    """Largest gap of the certified members."""
     seconds: float
 
 
@@ -83,7 +85,7 @@ def listed_callbacks(given: Any, verbose: int) -> list[Any]:
 
 
 def pass_listener(callbacks: Sequence[Any]) -> Callable[[PassProgress], None] | None:
-    """Who is told of the progress of passes: callbacks with a method ``on_pass``."""
+    """A function that calls the method ``on_pass`` of all callbacks that have it; None if none has."""
     listeners = [callback.on_pass for callback in callbacks if hasattr(callback, "on_pass")]
     if not listeners:
         return None
@@ -96,14 +98,14 @@ def pass_listener(callbacks: Sequence[Any]) -> Callable[[PassProgress], None] | 
 
 
 def tell_batch(callbacks: Sequence[Any], progress: BatchProgress) -> None:
-    """Tell callbacks with a method ``on_batch`` how far a batch has come."""
+    """Report the progress of a batch to callbacks with a method ``on_batch``."""
     for callback in callbacks:
         if hasattr(callback, "on_batch"):
             callback.on_batch(progress)
 
 
 def tell_of_fit(model: Any, callbacks: Sequence[Any], n_rows: int) -> None:
-    """Tell callbacks with a method ``on_fit`` that a fit begins: of what, to which tolerance, of how much."""
+    """Report the model, tolerance, rows and number of fits to callbacks with a method ``on_fit``."""
     listeners = [callback.on_fit for callback in callbacks if hasattr(callback, "on_fit")]
     if listeners:
         declared = model_of(model)
@@ -115,7 +117,7 @@ def tell_of_fit(model: Any, callbacks: Sequence[Any], n_rows: int) -> None:
 def checkpoint_of(
     model: Any, recipe: dict[str, Any] | None, digest: str, number: int | str | None, **also: str
 ) -> Checkpoint | None:
-    """Where to save a model (the ``number``-th of several, or a part with a name), and what makes it this one."""
+    """The checkpoint of a model (the ``number``-th of several, or a named part), with its fingerprint."""
     if model.checkpoint is None:
         return None
     parameters = {name: value for name, value in model.get_params().items() if name not in FREE_TO_CHANGE}
@@ -139,7 +141,7 @@ def _same(value: Any, other: Any) -> bool:
 
 
 def _described(value: Any) -> str:
-    """A parameter as text that tells whether it has changed."""
+    """A parameter as text that changes with its value."""
     if isinstance(value, Bounds):
         return f"bounds from {_described(np.asarray(value.lb))} to {_described(np.asarray(value.ub))}"
     if isinstance(value, LinearConstraint):

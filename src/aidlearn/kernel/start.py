@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
-from aidlearn.engine.loop import Limits, aid
+from aidlearn.engine.limits import Limits
+from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.engine.splits import Assignment
 from aidlearn.kernel.dual import best_intercept

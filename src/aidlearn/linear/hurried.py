@@ -1,14 +1,16 @@
 """The start of a fit whose time is over: a usable point from a few rows, and a few groups around it.
 
 It takes one pass, and the aggregated problem of its groups is tiny. So a fit ends soon after its time limit, with a
-model that is better than a constant and with a proven bound.
+model that is better than a constant and with a proven bound. Quantiles are parallel planes, and any partition bounds
+each of them (Jensen): they share the groups around one plane, and one more pass evaluates all of them.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
@@ -21,30 +23,80 @@ from aidlearn.engine.problem import Incumbent, Problem, Start
 from aidlearn.engine.splits import Assignment
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.passes.choice import passes_of
-from aidlearn.linear.passes.records import Grouping
+from aidlearn.linear.passes.records import Grouping, Regions
 from aidlearn.numerics import Float
 
 HURRY = 0.05
-"""Seconds left below which no start is sharpened: its sample alone takes longer."""
-FLOPS = 5e8
-"""Of least squares on a few rows."""
-ROWS_PER_VARIABLE = 2
-"""Fewest rows that least squares is worth anything with."""
-LEVELS = 41
-"""Intercepts that are tried."""
-BINS = 16
-"""Groups of a region (and class), by distance."""
-LENGTHS = (0.3, 1.0, 3.0)
-"""Multiples of the slopes of least squares that are tried: those of classes are too short for a hinge."""
+"""Guess. Seconds left below which no start is sharpened: its sample alone takes longer."""
+
+
+@dataclass(frozen=True)
+class HurrySettings:
+    """Numbers of the hurried start."""
+
+    flops: float = 5e8
+    """Guess. Floating-point operations of least squares on a few rows."""
+    rows_per_variable: int = 2
+    """Guess. Fewest rows per variable that least squares is computed from."""
+    levels: int = 41
+    """Guess. Intercepts tried: quantiles at steps of 1/40."""
+    bins: int = 16
+    """Guess. Groups by distance in each region (and class)."""
+    lengths: tuple[float, ...] = (0.3, 1.0, 3.0)
+    """Guess. Multiples of the least-squares slopes tried for classes, where they are too short for a hinge."""
+
+
+SETTINGS = HurrySettings()
+
+
+class LinearProblem(Problem):
+    """A problem with a design."""
+
+    design: Design
+    regions: Regions
+    """How margins are put into regions."""
 
 
 def out_of_time(run: Run) -> bool:
+    """Whether the deadline of a run has passed."""
     return time.monotonic() > run.deadline
 
 
 def few_rows(run: Run, p: int) -> Systematic:
     """A sample that costs next to nothing."""
     return Systematic(max(1, run.n_entries // fewest_rows(run.n_entries, p)), 0)
+
+
+class Hurried:
+    """Groups of all rows around the best of a given point and cheap ones.
+
+    One object serves designs on the same rows that differ in loss alone and have the same kinks (quantiles).
+    """
+
+    def __init__(self, designs: Sequence[Design], point: Float | None = None) -> None:
+        self._designs, self._point = designs, point
+        self._starts: list[Start] = []
+
+    def __call__(self, problem: LinearProblem) -> Start:
+        if not self._starts:
+            self._starts = self._all(problem)
+        number = next(k for k, design in enumerate(self._designs) if design is problem.design)
+        return self._starts[number]
+
+    def _all(self, problem: LinearProblem) -> list[Start]:
+        rows, designs = _sample(problem.run, self._designs[0]), self._designs
+        point = _best(designs[0], rows, [] if self._point is None else [self._point])
+        clusters, objective = _grouped(problem, designs[0], rows, point)
+        if len(designs) == 1:
+            return [Start(clusters, Incumbent(point, objective + designs[0].penalty(point)))]
+        points = [_levelled(design, rows, point) for design in designs]
+        return [Start(clusters, incumbent) for incumbent in _evaluated(problem.run, designs, points)]
+
+
+def cheap_points(run: Run, designs: Sequence[Design]) -> list[Incumbent]:
+    """For each design the best of no slopes and least squares on a few rows, all evaluated by one pass."""
+    rows = _sample(run, designs[0])
+    return _evaluated(run, designs, [_best(design, rows, []) for design in designs])
 
 
 def _sample(run: Run, design: Design) -> Chunk:
@@ -55,26 +107,39 @@ def _sample(run: Run, design: Design) -> Chunk:
     return sample.select(slice(None, None, thin)).weighing(design.weight)
 
 
-def levels(run: Run, designs: list[Design], point: Float) -> list[Float]:
-    """The slopes of a point with the intercept that is best for each of several designs, on a few rows."""
-    rows = _sample(run, designs[0])
-    return [_levelled(design, rows, point) for design in designs]
+def _grouped(problem: LinearProblem, design: Design, rows: Chunk, point: Float) -> tuple[Clusters, float]:
+    """All rows by region, distance and class, and the losses of a point."""
+    loss, n_regions, bins = design.loss, problem.regions.number, SETTINGS.bins
+    far = loss.distance(design.margins(rows, point))
+    scale = bins / max(float(np.quantile(far, 0.98)), 1e-300)
+    homes = np.tile(np.repeat(np.arange(n_regions, dtype=np.int16), bins), 2 if loss.classifies else 1)
+    # No distance is negative, so that no row is a cluster of its own.
+    grouping = Grouping(-1.0, scale, bins, problem.regions.cuts, len(homes), math.inf)
+    passes = passes_of(problem.run)
+
+    def assign(chunk: Chunk, state: object) -> Assignment:
+        found = passes.groups(design, chunk, point, 1.0, grouping)
+        return Assignment(found.labels, found.alone, found.objective, found.counts, found.sums)
+
+    return Clusters.build(problem, assign, len(homes), homes)
 
 
-def cheap_ones(run: Run, designs: list[Design]) -> list[Incumbent]:
-    """For each of several designs the best of no slopes and least squares on a few rows, evaluated on all of them.
+def _evaluated(run: Run, designs: Sequence[Design], points: Sequence[Float]) -> list[Incumbent]:
+    """The planes of designs on all rows, by one pass; those of quantiles differ in their intercepts alone."""
+    first, planes, levels = designs[0], list(zip(designs, points, strict=True)), np.zeros(len(designs))
+    if first.fit_intercept:
+        levels[:] = [design.intercept(point) for design, point in planes]
+    total = np.array([design.penalty(point) for design, point in planes])
 
-    One pass for all.
-    """
-    rows = _sample(run, designs[0])
-    points = [_best(design, rows, []) for design in designs]
-    total = np.array([design.penalty(point) for design, point in zip(designs, points, strict=True)])
+    def margins(chunk: Chunk) -> list[Float]:
+        if first.loss.classifies:
+            return [design.margins(chunk, point) for design, point in planes]
+        z = first.margins(chunk, points[0])
+        return [z - shift for shift in levels - levels[0]]
 
-    def measure(chunk: Chunk, state: Any) -> tuple[Float, None]:
-        pairs = zip(designs, points, strict=True)
-        return np.array(
-            [design.objective_at(chunk, point, design.margins(chunk, point)) for design, point in pairs]
-        ), None
+    def measure(chunk: Chunk, state: object) -> tuple[Float, None]:
+        seen = zip(planes, margins(chunk), strict=True)
+        return np.array([design.objective_at(chunk, point, z) for (design, point), z in seen]), None
 
     def collect(part: Float) -> None:
         total[:] += part
@@ -83,35 +148,13 @@ def cheap_ones(run: Run, designs: list[Design]) -> list[Incumbent]:
     return [Incumbent(point, float(value)) for point, value in zip(points, total, strict=True)]
 
 
-def hurried_start(problem: Problem, design: Design, cuts: Float, point: Float | None = None) -> Start:
-    """Group all rows by region (between the cuts) and distance, around the best of a given point and cheap ones."""
-    run, loss, n_regions = problem.run, design.loss, len(cuts) + 1
-    rows = _sample(run, design)
-    chosen = _best(design, rows, [] if point is None else [point])
-    far = loss.distance(design.margins(rows, chosen))
-    scale = BINS / max(float(np.quantile(far, 0.98)), 1e-300)
-    n_groups = n_regions * BINS * (2 if loss.classifies else 1)
-    # No distance is negative and no row carries anything: none stays alone.
-    grouping = Grouping(-1.0, scale, BINS, cuts, n_groups, math.inf)
-    passes = passes_of(run)
-
-    def assign(chunk: Chunk, state: Any) -> Assignment:
-        found = passes.groups(design, chunk, chosen, 1.0, grouping)
-        return Assignment(found.labels, found.alone, found.objective, found.counts, found.sums)
-
-    homes = np.tile(np.repeat(np.arange(n_regions, dtype=np.int16), BINS), 2 if loss.classifies else 1)
-    clusters, objective = Clusters.build(problem, assign, n_groups, homes)
-    return Start(clusters, Incumbent(chosen, objective + design.penalty(chosen)))
-
-
 def _best(design: Design, rows: Chunk, points: list[Float]) -> Float:
-    """The best on a few rows: of points that are given, no slopes, and least squares."""
-    nothing = np.zeros(design.n_variables)
-    candidates = [*points, _levelled(design, rows, nothing)]
+    """The best point on a few rows: given ones, no slopes, and least squares."""
+    candidates = [*points, _levelled(design, rows, np.zeros(design.n_variables))]
     least = _least_squares(design, rows)
     if least is not None:
         slopes = least.copy()
-        for length in LENGTHS if design.loss.classifies else (1.0,):
+        for length in SETTINGS.lengths if design.loss.classifies else (1.0,):
             slopes[: design.n_attributes] = length * least[: design.n_attributes]
             candidates.append(_levelled(design, rows, slopes))
     candidates = [design.inside(point) for point in candidates]
@@ -120,13 +163,13 @@ def _best(design: Design, rows: Chunk, points: list[Float]) -> Float:
 
 
 def _levelled(design: Design, rows: Chunk, point: Float) -> Float:
-    """The same slopes with the best intercept: quantiles of what puts a row on its kink."""
+    """A point with its best intercept: quantiles of the shifts that put a row on its kink."""
     if not design.fit_intercept:
         return point
     sign, _ = design.loss.fold(rows.y)
     z, toward = design.margins(rows, point), 1.0 if sign is None else sign
     wanted = np.concatenate([(z - kink) * toward for kink in design.loss.kinks])
-    shifts = np.quantile(wanted, np.linspace(0, 1, LEVELS))
+    shifts = np.quantile(wanted, np.linspace(0, 1, SETTINGS.levels))
     slope = 0.0 if design.linear is None else float(design.linear[-1])
     values = [design.losses(rows, z - shift * toward) + slope * shift for shift in shifts]
     levelled = point.copy()
@@ -135,10 +178,10 @@ def _levelled(design: Design, rows: Chunk, point: Float) -> Float:
 
 
 def _least_squares(design: Design, rows: Chunk) -> Float | None:
-    """Least squares on as many rows as are affordable, if they say anything."""
+    """Least squares on as many rows as are affordable; None if they are too few."""
     p = design.n_variables
-    affordable = int(FLOPS / p**2)
-    if min(affordable, rows.n_entries) < ROWS_PER_VARIABLE * p:
+    affordable = int(SETTINGS.flops / p**2)
+    if min(affordable, rows.n_entries) < SETTINGS.rows_per_variable * p:
         return None
     some = rows.select(slice(None, None, max(1, math.ceil(rows.n_entries / affordable))))
     A = design.rows(some, slice(None))

@@ -22,13 +22,12 @@ from aidlearn.engine.problem import (
     Evaluation,
     Incumbent,
     Moved,
-    Problem,
     Solution,
     Start,
     Trial,
 )
 from aidlearn.linear.aggregated.solvers import AggregatedSolver
-from aidlearn.linear.hurried import cheap_ones, hurried_start, out_of_time
+from aidlearn.linear.hurried import Hurried, LinearProblem, cheap_points, out_of_time
 from aidlearn.linear.model.aggregated_problem import solve_aggregated
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.unbounded import far_point
@@ -73,7 +72,7 @@ class Procedure:
         return self.rng if isinstance(self.rng, np.random.Generator) else self.rng()
 
 
-class PiecewiseLinear(Problem):
+class PiecewiseLinear(LinearProblem):
     """The four components for a linear model."""
 
     def __init__(self, run: Run, design: Design, procedure: Procedure) -> None:
@@ -111,7 +110,8 @@ class PiecewiseLinear(Problem):
 
     def hurried_start(self, point: Float | None = None) -> Start:
         """The start of a fit whose time is over, around a point if there is one."""
-        return hurried_start(self, self.design, self.regions.cuts, point)
+        given = self.procedure.start
+        return given(self) if isinstance(given, Hurried) else Hurried([self.design], point)(self)
 
     @property
     def _eliminates(self) -> bool:
@@ -208,7 +208,7 @@ class PiecewiseLinear(Problem):
         return evaluation(self.design, chunk, trial, self.regions)
 
     def last_resort(self) -> Incumbent | None:
-        return cheap_ones(self.run, [self.design])[0]
+        return cheap_points(self.run, [self.design])[0]
 
     def objective_error(self, point: Float) -> float:
         return self.design.objective_error(point)

@@ -5,13 +5,12 @@ quantiles or penalties). The near rows and the sums of the far ones by side are 
 optimum is a lower bound for the member on all rows (Jensen: a group is the weighted mean of its rows, with the member's
 own weights), and one pass ``X @ V`` evaluates all members on all rows: their gaps are proven.
 
-Members whose gap stays open are tried again with more near rows, and what is then left is fitted in full.
+Members whose gap stays open are tried again with more near rows; those still open are fitted on all rows.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,24 +32,32 @@ from aidlearn.neighbours.near_rows import Collecting, Corridor, Rows
 from aidlearn.numerics import Float
 from aidlearn.trace import Profile
 
-NEAR = 3.0
-"""Near rows in sqrt(p/n) of all: at the median so many standard deviations of a fitted value lie within."""
-WIDER = 3.0
-"""Factor on the near rows in the second attempt."""
-MOST_NEAR = 0.5
-"""Near rows beyond this part of all save nothing."""
-MOST_AGAIN = 0.8
-"""The same in a second attempt: what is then left of a fit on all rows costs no more."""
-VIEWED = 5_000
-"""Rows that such parts are estimated from."""
-MEMBERS_AT_ONCE = 256
-"""Members that share passes: their weights of near rows are kept side by side."""
-CORRIDORS_AT_ONCE = 16
-"""Of a second attempt that share a pass."""
-GRAM_ROWS = 20_000
-"""Of a sample whose Gram matrix measures leverages."""
-ERROR_OF_NEXT = 1.5
-"""How far the next member is expected from its start, in the way of the one before."""
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """Numbers of a batch of neighbouring problems."""
+
+    near: float = 3.0
+    """Near rows in sqrt(p/n) of all: at the median, fitted values within three standard deviations."""
+    wider: float = 3.0
+    """Guess. Factor on the near rows in the second attempt."""
+    most_near: float = 0.5
+    """Guess. Largest part of the rows that may be near: beyond it aggregation saves nothing."""
+    most_again: float = 0.8
+    """Guess. Largest part in a second attempt, which competes with a fit on all rows."""
+    viewed: int = 5_000
+    """Guess. Rows that such parts are estimated from."""
+    members_at_once: int = 256
+    """Guess. Most members that share passes: each has its own weights of the near rows."""
+    corridors_at_once: int = 16
+    """Guess. Most corridors of a second attempt that share a pass."""
+    gram_rows: int = 20_000
+    """Guess. Sample rows whose Gram matrix measures leverage scores."""
+    error_of_next: float = 1.5
+    """Guess. Expected distance of the next member from its start, in that of the member before."""
+
+
+SETTINGS = BatchSettings()
 
 
 @dataclass(frozen=True)
@@ -60,19 +67,19 @@ class Member:
     loss: Loss
     replicate: int = 0
     l1: float | None = None
-    """Over the sum of weights; by default that of the batch's design."""
+    """L1 penalty over the sum of weights; that of the batch's design by default."""
 
 
 @dataclass(frozen=True)
 class Solved:
-    """A solution of a member and what is proven of it."""
+    """A solution of a member and its proven bound."""
 
     point: Float
     objective: float
-    """On all rows."""
+    """Objective on all rows."""
     lower_bound: float
     profile: Profile | None = None
-    """Clusters of the aggregated problem that proves the bound, where it is not that of a fit."""
+    """Clusters of the aggregated problem that proves the bound; None if a fit proved it."""
     n_clusters: int = 0
 
     @property
@@ -87,9 +94,9 @@ class Solved:
 Refit = Callable[[int, Member, "Float | None"], Solved]
 """A fit of a member (with its number) on all rows, from a point close to it if there is one."""
 Begin = Callable[[int, Mapping[int, Float]], Float]
-"""Where a member begins, given the solutions so far."""
+"""Starting point of a member, given the solutions so far."""
 Done = Callable[[Mapping[int, Solved]], None]
-"""Told of members that all rows have been seen for; what is then open is tried again at the end."""
+"""Called with members that were evaluated on all rows; open ones are tried again at the end."""
 
 
 @dataclass
@@ -106,7 +113,7 @@ class Batch:
     weights: Weights = UNCHANGED
     tol: float = 1e-5
     given_metric: Metric | None = None
-    """That of an earlier batch on the same rows, which saves measuring it again."""
+    """Metric of an earlier batch on the same rows, which saves measuring it again."""
     ordered: bool = False
     """Whether the planes of members should lie one above the other, in their order."""
     crossings: int | None = None
@@ -115,7 +122,7 @@ class Batch:
 
     @property
     def metric(self) -> Metric:
-        """Leverages of the rows."""
+        """Leverage scores of the rows."""
         if self._metric is None:
             self._metric = _metric(self.run, self.design) if self.given_metric is None else self.given_metric
         return self._metric
@@ -123,21 +130,21 @@ class Batch:
     def around(self, point: Float, near: float | None = None) -> list[Corridor]:
         """One corridor for all members, around a point that all are close to."""
         p = self.design.n_variables
-        fraction = NEAR * math.sqrt(p / self.design.effective) if near is None else near
+        fraction = near_share(p / self.design.effective) if near is None else near
         n, m, budget = self.run.n_entries, self.run.n_attributes, self.run.budget
         fraction = min(fraction, budget.near_rows(m) / n) if math.isfinite(budget.near) else fraction
         reach = self.distance(point, fraction)
-        error = reach / NEAR if math.isfinite(reach) else self.distance(point, 0.1)
+        error = reach / SETTINGS.near if math.isfinite(reach) else self.distance(point, 0.1)
         numbers = range(len(self.members))
-        # Each of them has weights of its own for the near rows.
-        at_once = max(1, int(min(MEMBERS_AT_ONCE, budget.near / max(1.0, min(fraction, 1.0) * n) - m - 2)))
+        # Each member has its own weights of the near rows.
+        at_once = max(1, int(min(SETTINGS.members_at_once, budget.near / max(1.0, min(fraction, 1.0) * n) - m - 2)))
         parts = [numbers[k : k + at_once] for k in range(0, len(numbers), at_once)]
         return [Corridor(part, (point, point), reach, error) for part in parts]
 
     def distance(self, point: Float, fraction: float) -> float:
         """Distance (in leverages) within which a fraction of the rows lies; infinite if aggregation saves nothing."""
         run, design = self.run, self.design
-        if few_entries(run.n_entries, design.n_variables) or fraction > MOST_NEAR:
+        if few_entries(run.n_entries, design.n_variables) or fraction > SETTINGS.most_near:
             return math.inf
         sample = run.sample(lambda: largest_sample(run, design.n_variables, np.random.default_rng(0)))
         z = design.margins(sample, point)
@@ -148,7 +155,7 @@ class Batch:
         """Part of the rows within a distance of a kink, by a sample."""
         run, design = self.run, self.design
         sample = run.sample(lambda: largest_sample(run, design.n_variables, np.random.default_rng(0)))
-        few = sample.select(slice(None, None, max(1, sample.n_entries // VIEWED)))
+        few = sample.select(slice(None, None, max(1, sample.n_entries // SETTINGS.viewed)))
         z = design.margins(few, point)
         leverage = np.asarray(self.metric.leverage(design, few), dtype=np.float64)
         return float(np.mean(design.loss.distance(z) <= reach * leverage))
@@ -168,11 +175,11 @@ class Batch:
         corridors : sequence of Corridor
             Each member is in one of them.
         refit : callable, optional
-            Fits what is left at the end.
+            Fits the members that are still open at the end.
         begin : callable, optional
-            Where a member begins; at the first end of its corridor by default.
+            Starting point of a member; the first end of its corridor by default.
         done : callable, optional
-            Told of members once all rows were seen.
+            Called with members once they are evaluated on all rows.
         saved : mapping of Solved, optional
             Members of an earlier part of the same batch.
         """
@@ -184,20 +191,20 @@ class Batch:
         for corridor in corridors:
             if all(number in solved for number in corridor.numbers):
                 continue
-            if self._ended:
-                break  # without the pass of further rows; what waits is looked at below
+            if self.run.ended:
+                break  # without another pass; waiting members are evaluated below
             rows = self._pass([corridor], waiting, solved)[0]
             self._tell(done, waiting, solved)
             hopeless = self._is_hopeless(corridors, waiting, points, solved)
             waiting = []
-            if self._ended or hopeless:
+            if self.run.ended or hopeless:
                 break
             self._in_corridor(corridor, rows, begin, points, solved)
             waiting = list(corridor.numbers)
         if waiting:
             self._pass([], waiting, solved)
             self._tell(done, waiting, solved)
-        if not self._ended and self._open(solved):
+        if not self.run.ended and self._open(solved):
             if not hopeless and not any(math.isinf(corridor.reach) for corridor in corridors):
                 self._again(corridors, points, solved)
             self.crossings = None
@@ -209,10 +216,6 @@ class Batch:
                 self.crossings = None
         return dict(sorted(solved.items()))
 
-    @property
-    def _ended(self) -> bool:
-        return self.run.stopped or time.monotonic() > self.run.deadline
-
     def _open(self, solved: Mapping[int, Solved]) -> list[int]:
         return [number for number in solved if not solved[number].gap <= self.tol]
 
@@ -223,12 +226,12 @@ class Batch:
         points: Mapping[int, Float],
         solved: Mapping[int, Solved],
     ) -> bool:
-        """Whether neighbours failed where rows are piled up on a kink: others would, too, with all rows near."""
+        """Whether members failed because rows are piled up on a kink: then the others would fail, too."""
         left = set(self._open(solved))
         if not numbers or not left.issuperset(numbers):
             return False
-        reach = max(WIDER * corridor.reach for corridor in corridors if numbers[0] in corridor.numbers)
-        return all(self._share(points[k], reach) > MOST_AGAIN for k in numbers)
+        reach = max(SETTINGS.wider * corridor.reach for corridor in corridors if numbers[0] in corridor.numbers)
+        return all(self._share(points[k], reach) > SETTINGS.most_again for k in numbers)
 
     @staticmethod
     def _tell(done: Done | None, numbers: Sequence[int], solved: Mapping[int, Solved]) -> None:
@@ -236,17 +239,17 @@ class Batch:
             done({number: solved[number] for number in numbers})
 
     def _again(self, corridors: Sequence[Corridor], points: dict[int, Float], solved: dict[int, Solved]) -> None:
-        """Members that are left, each around its own point and with more near rows."""
-        reach = {number: WIDER * corridor.reach for corridor in corridors for number in corridor.numbers}
-        most = min(MOST_AGAIN, self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries)
+        """Try open members again, each around its own point and with more near rows."""
+        reach = {number: SETTINGS.wider * corridor.reach for corridor in corridors for number in corridor.numbers}
+        most = min(SETTINGS.most_again, self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries)
         shares = {k: self._share(points[k], reach[k]) for k in self._open(solved)}
         left = [k for k, share in shares.items() if share <= most]
-        at_once = CORRIDORS_AT_ONCE
-        if most < MOST_AGAIN and left:
+        at_once = SETTINGS.corridors_at_once
+        if most < SETTINGS.most_again and left:
             at_once = max(1, min(at_once, int(most / max(shares[k] for k in left))))
         for first in range(0, len(left), at_once):
             own = [
-                Corridor([k], (points[k], points[k]), reach[k], reach[k] / WIDER**2)
+                Corridor([k], (points[k], points[k]), reach[k], reach[k] / SETTINGS.wider**2)
                 for k in left[first : first + at_once]
             ]
             found: dict[int, Solved] = {}
@@ -257,7 +260,7 @@ class Batch:
                 solved[number] = better(solved[number], other)
 
     def _pass(self, corridors: Sequence[Corridor], waiting: Sequence[int], solved: dict[int, Solved]) -> list[Rows]:
-        """One pass: the rows of corridors, and the losses of members that wait for them."""
+        """Collect the rows of corridors and the losses of waiting members in one pass."""
         run, design = self.run, self.design
         members = [self.members[number] for corridor in corridors for number in corridor.numbers]
         replicates = sorted({member.replicate for member in members})
@@ -266,7 +269,7 @@ class Batch:
             parts.append(Collecting(run, design, self.metric, corridors, replicates, self.weights))
         if waiting:
             numbers = list(waiting)
-            # Crossings with the plane below the first of them are counted, too.
+            # Crossings with the plane below the first member are counted, too.
             shown = [numbers[0] - 1] if self.ordered and numbers[0] - 1 in solved else []
             of = [self.members[number] for number in shown + numbers]
             losses, replicates = [member.loss for member in of], [member.replicate for member in of]
@@ -289,7 +292,7 @@ class Batch:
     def _in_corridor(
         self, corridor: Corridor, rows: Rows, begin: Begin | None, points: dict[int, Float], solved: dict[int, Solved]
     ) -> None:
-        """The members of a corridor, one after the other; objectives are penalties only until all rows are seen."""
+        """Solve the members of a corridor one by one; objectives hold penalties only until the next pass."""
         error, width = corridor.error, 0.0
         for number in corridor.numbers:
             member = self.members[number]
@@ -301,13 +304,13 @@ class Batch:
             start = np.where(design.constant, 0.0, start)
             neighbour = Neighbour(design, near, self.metric, self.tol, passes_of(self.run), self.run.n_jobs)
             found = neighbour.solve(start, error, width)
-            error, width = min(corridor.error, ERROR_OF_NEXT * found.way), found.width
+            error, width = min(corridor.error, SETTINGS.error_of_next * found.way), found.width
             points[number] = found.point
             penalty = design.penalty(found.point)
             solved[number] = Solved(found.point, penalty, found.lower_bound, found.profile, found.n_clusters)
 
     def _design(self, member: Member, near: Near) -> Design:
-        """The design of a member: that of the batch, with what its weights change."""
+        """The design of a member: that of the batch, adapted to its weights."""
         design = replace(self.design, loss=member.loss)
         l1 = design.l1 / design.weight if member.l1 is None else member.l1
         if isinstance(self.weights, Unchanged):
@@ -321,6 +324,11 @@ class Batch:
         return replace(design, l1=l1 * total, weight=total or 1.0, constant=design.constant | empty)
 
 
+def near_share(ratio: float) -> float:
+    """Part of the rows that a change of the solution by ``sqrt(ratio)`` standard deviations may move."""
+    return SETTINGS.near * math.sqrt(ratio)
+
+
 def better(one: Solved, two: Solved) -> Solved:
     """The better point with the better bound."""
     best = two if two.objective < one.objective or math.isnan(one.objective) else one
@@ -328,10 +336,10 @@ def better(one: Solved, two: Solved) -> Solved:
 
 
 def _metric(run: Run, design: Design) -> Metric:
-    """Leverages of the rows, as in the start of a fit."""
+    """Leverage scores of the rows, as in the start of a fit."""
     p = design.n_variables
     sample = run.sample(lambda: largest_sample(run, p, np.random.default_rng(0)))
-    few = sample.select(slice(None, None, max(1, sample.n_entries // GRAM_ROWS))).weighing(design.weight)
+    few = sample.select(slice(None, None, max(1, sample.n_entries // SETTINGS.gram_rows))).weighing(design.weight)
     equations = NormalEquations.of(design, few, run.n_jobs)
     shown = equations.shows_all_columns(design)
     if not shown:

@@ -32,43 +32,54 @@ from aidlearn.neighbours.near_rows import picked, taken
 from aidlearn.numerics import Float, Int
 from aidlearn.trace import MOST_CLUSTERS, Profile
 
-SMOOTHED = 0.3
-"""Part of the tolerance that smoothing may cost."""
-ENOUGH = 0.6
-"""Part of the tolerance that the gap on near rows may be: the rest is for far rows that have changed sides."""
-FEWEST = (4, 50)
-"""Rows within the width at least: so many per variable, and so many more."""
-MOST = (40, 500)
-"""And at most: a wider one would only make the bound cost more."""
-FINER = 20.0
-"""By which factor at most the width is made smaller for that."""
-MOST_STEPS = 20
-CLOSE = 0.05
-"""Length of a step, in widths, after which its dual needs no more than a small repair."""
-NARROW = 6.0
-"""Distance within which rows are looked at in each step, in expected lengths of the way to the solution."""
-WIDTHS = 3.0
-"""The same in widths of the smoothing."""
-ENOUGH_ROWS = 2
-"""Rows that are looked at, at least, in the most that may lie within the width."""
-EXACT_ATTEMPTS, MOST_EXACT = 4, 20_000
-"""Of an interior point, and rows beyond which a further one costs more than a fit on all rows."""
-NARROWED = 4
-"""Times a member may be begun again on more rows."""
-WORTH_NARROWING = 0.7
-"""Part of the rows up to which leaving out the others pays."""
+
+@dataclass(frozen=True)
+class MemberSettings:
+    """Numbers of a member's problem on near rows."""
+
+    smoothed: float = 0.3
+    """Guess. Part of the tolerance that smoothing may cost."""
+    enough: float = 0.6
+    """Guess. Part of the tolerance for the gap on near rows; the rest is for far rows that change sides."""
+    fewest: tuple[int, int] = (4, 50)
+    """Guess. Fewest rows within the width: per variable, and in addition."""
+    most: tuple[int, int] = (40, 500)
+    """Guess. Most rows within the width, in the same form: a wider one only makes the bound cost more."""
+    finer: float = 20.0
+    """Guess. Largest factor by which the width shrinks to keep to that."""
+    most_steps: int = 20
+    """Guess. Most Newton steps."""
+    close: float = 0.05
+    """Guess. Step length, in widths, after which the dual needs no more than a small repair."""
+    narrow: float = 6.0
+    """Guess. Distance of the rows in a step, in expected distances from the solution."""
+    widths: float = 3.0
+    """Guess. Least distance of the rows in a step, in widths of the smoothing."""
+    enough_rows: int = 2
+    """Guess. Fewest rows in a step, in the most rows within the width."""
+    exact_attempts: int = 4
+    """Guess. Most solutions by an interior point."""
+    most_exact: int = 20_000
+    """Guess. Rows beyond which another interior point costs more than a fit on all rows."""
+    narrowed: int = 4
+    """Guess. Most starts of a member, each on more rows."""
+    worth_narrowing: float = 0.7
+    """Guess. Part of the rows up to which leaving out the others pays."""
+
+
+SETTINGS = MemberSettings()
 
 
 @dataclass(frozen=True)
-class Found:
-    """A solution of a member on near rows: a point, a proven bound, and what it took."""
+class NearSolution:
+    """A solution of a member on near rows, with its proven bound."""
 
     point: Float
     lower_bound: float
     way: float
-    """Length of the way from the start, in leverages."""
+    """Distance from the start, in leverages."""
     width: float
-    """Of the smoothing, in leverages."""
+    """Width of the smoothing, in leverages."""
     n_clusters: int
     profile: Profile
 
@@ -96,21 +107,21 @@ class Neighbour:
         self.sides = jumps * np.where(above, 1 - tilts, -tilts)
         """Slope of the part of each kink (over the scale) in each region."""
 
-    def solve(self, point: Float, error: float, width: float = 0.0) -> Found:
-        """From a start that is about ``error`` leverages away from the solution.
+    def solve(self, point: Float, error: float, width: float = 0.0) -> NearSolution:
+        """Solve from a start that is about ``error`` leverages away from the solution.
 
-        ``width`` is that of the smoothing in a problem like this one, if it is known.
+        ``width`` is the smoothing width of a similar problem, if one was solved.
         """
-        start, reach = point, max(NARROW * error, WIDTHS * width)
+        start, reach = point, max(SETTINGS.narrow * error, SETTINGS.widths * width)
         near, reach = self.narrowed(point, reach)
-        for attempt in range(NARROWED):
-            width, exact = self._width(near, point, reach / WIDTHS)
+        for attempt in range(SETTINGS.narrowed):
+            width, exact = self._width(near, point, reach / SETTINGS.widths)
             point, length = self._descend(near, point, max(width, error / 2), width)
             way = self.metric.length(self._centred(point - start))
-            if near is self.whole or way <= reach / 3 or attempt == NARROWED - 1:
+            if near is self.whole or way <= reach / 3 or attempt == SETTINGS.narrowed - 1:
                 break
             error = 2 * way
-            near, reach = self.narrowed(point, max(NARROW * error, WIDTHS * width))
+            near, reach = self.narrowed(point, max(SETTINGS.narrow * error, SETTINGS.widths * width))
         found = None if exact else self._smoothed(near, point, width)
         if found is None:
             found = self._exact(near, point, max(width, 2 * length))
@@ -127,14 +138,14 @@ class Neighbour:
     # Rows
 
     def narrowed(self, point: Float, reach: float) -> tuple[Near, float]:
-        """Only rows within a distance, the others in the sums, and that distance; all where that saves too little."""
+        """The rows within a distance, with sums of the others, and that distance; all rows if that saves too little."""
         near = self.whole
-        enough = ENOUGH_ROWS * (MOST[0] * self.design.n_variables + MOST[1])
+        enough = SETTINGS.enough_rows * (SETTINGS.most[0] * self.design.n_variables + SETTINGS.most[1])
         for _ in range(3):
             if not math.isfinite(reach) or near.rows.n_entries <= enough:
                 break
             kept, sums, counts = self._split(near, point, reach)
-            if len(kept) > WORTH_NARROWING * near.rows.n_entries:
+            if len(kept) > SETTINGS.worth_narrowing * near.rows.n_entries:
                 break
             if len(kept) >= enough:
                 return Near(taken(near.rows, kept), picked(near.leverage, kept), sums, counts), reach
@@ -147,7 +158,7 @@ class Neighbour:
         found = self.passes.between(self.design, near.rows, planes, near.leverage, reach, 0.0, math.inf)
         return found.near, near.sums + found.sums, near.counts + found.counts
 
-    # What sums contribute
+    # Groups
 
     def _value(self, sums: Float, point: Float) -> float:
         """Loss of the groups, each on its side."""
@@ -158,13 +169,13 @@ class Neighbour:
         return loss.scale * value
 
     def _forces(self, sums: Float) -> Float:
-        """Minus the gradient of the same, in centred coordinates."""
+        """Negative gradient of the loss of the groups, in centred coordinates."""
         p = self.design.n_variables
         forces = self.design.loss.scale * (self.sides.sum(axis=1) @ sums[:, :p])
         return self.design.centred_forces(forces if self.design.fit_intercept else np.append(forces, 0.0))
 
     def objective(self, near: Near, point: Float) -> float:
-        """On near rows and groups, with the penalty."""
+        """Objective on near rows and groups, with the penalty."""
         z = self.design.margins(near.rows, point)
         return self.design.losses(near.rows, z) + self._value(near.sums, point) + self.design.penalty(point)
 
@@ -172,7 +183,7 @@ class Neighbour:
 
     def _width(self, near: Near, point: Float, widest: float) -> tuple[float, bool]:
         """The smoothing width that the tolerance allows, and whether it leaves too few rows for that."""
-        design, n_least = self.design, FEWEST[0] * self.design.n_variables + FEWEST[1]
+        design, n_least = self.design, SETTINGS.fewest[0] * self.design.n_variables + SETTINGS.fewest[1]
         z = design.margins(near.rows, point)
         objective = design.losses(near.rows, z) + self._value(near.sums, point) + design.penalty(point)
         spread = np.asarray(near.leverage, dtype=np.float64)
@@ -182,7 +193,7 @@ class Neighbour:
         weight = (near.rows.weight * spread)[used] * design.loss.scale
         if len(distance) <= n_least:
             return max(float(distance.max(initial=0.0)), 1e-150), True
-        allowed = SMOOTHED * self.tol * abs(objective)
+        allowed = SETTINGS.smoothed * self.tol * abs(objective)
         least = max(float(np.partition(distance, n_least)[n_least]), 1e-9 * float(distance.mean()), 1e-150)
         width, widest, cost = least, max(least, widest), 0.0
         for _ in range(20):
@@ -193,10 +204,10 @@ class Neighbour:
             width = min(max(width * min(factor, 10.0), least), widest)
             if width in (least, widest) or 0.8 < factor < 1.25:
                 break
-        n_most = MOST[0] * design.n_variables + MOST[1]
+        n_most = SETTINGS.most[0] * design.n_variables + SETTINGS.most[1]
         if np.count_nonzero(distance < width) > n_most:
-            # Rows that are tied at a kink say nothing of a width.
-            width = max(float(np.partition(distance, n_most)[n_most]), width / FINER, least)
+            # Rows tied at a kink do not determine a width.
+            width = max(float(np.partition(distance, n_most)[n_most]), width / SETTINGS.finer, least)
         few = width <= least and cost > allowed
         return width, few or design.l1 > 0
 
@@ -220,9 +231,9 @@ class Neighbour:
         """Newton steps on a width that shrinks to the final one; the point, and the length of the last step."""
         design, damping = self.design, Damping(size=1e-6, least=1e-9)
         model, length = self._model(near, point, kappa, kappa == final), kappa
-        for _ in range(MOST_STEPS):
+        for _ in range(SETTINGS.most_steps):
             step, length = bounded_step(design, point, model, kappa, damping, self.metric)
-            if kappa == final and length <= CLOSE * final and damping.negligible:
+            if kappa == final and length <= SETTINGS.close * final and damping.negligible:
                 return point + design.step(step), length
             trial = point + design.step(step)
             narrower = max(final, kappa / 4, min(kappa, length / 2))
@@ -238,13 +249,13 @@ class Neighbour:
     # Bounds
 
     def _aggregated(self, near: Near, point: Float, reach: float) -> tuple[HingeRows, Chunk, Any, Float, Int]:
-        """Rows within a distance alone, all others by region."""
+        """The aggregated rows: those within a distance alone, all others by region."""
         kept, sums, counts = self._split(near, point, reach)
         inside, leverage = taken(near.rows, kept), picked(near.leverage, kept)
         rows = aggregated_rows(self.design, Sums.of(sums, [self.design.sums_alone(inside)]), self.n_jobs)
         return rows, inside, leverage, sums, counts
 
-    def _smoothed(self, near: Near, point: Float, kappa: float) -> Found | None:
+    def _smoothed(self, near: Near, point: Float, kappa: float) -> NearSolution | None:
         """The bound that the slopes of the smoothed losses prove, if it is good enough."""
         design, loss = self.design, self.design.loss
         rows, inside, leverage, sums, counts = self._aggregated(near, point, kappa)
@@ -261,17 +272,17 @@ class Neighbour:
         proven = certify(scaled, np.concatenate(dual) / basis.mass, basis.to_coordinates(point))
         bound = proven.bound * basis.unit * basis.mass
         value = self.objective(near, point)
-        if value - bound > ENOUGH * self.tol * abs(value):
+        if value - bound > SETTINGS.enough * self.tol * abs(value):
             return None
         return self._found(point, bound, z, counts)
 
-    def _exact(self, near: Near, point: Float, reach: float) -> Found:
-        """The aggregated problem of rows within a distance by an interior point, on more rows until it is enough."""
+    def _exact(self, near: Near, point: Float, reach: float) -> NearSolution:
+        """Solve the aggregated problem by an interior point, on more rows until the gap is small enough."""
         design = self.design
         bound, found = -math.inf, None
-        for attempt in range(EXACT_ATTEMPTS):
+        for attempt in range(SETTINGS.exact_attempts):
             rows, inside, _, _, counts = self._aggregated(near, point, reach)
-            if attempt and len(rows.e) > MOST_EXACT:
+            if attempt and len(rows.e) > SETTINGS.most_exact:
                 break
             accuracy = Accuracy(0.1 * self.tol, math.inf, duals=False)
             solution = solve_by_interior_point(rows, point, design.fit_intercept, accuracy, small=0)
@@ -280,17 +291,17 @@ class Neighbour:
             if value <= before:
                 point, before = solution.point, value
             found = self._found(point, bound, design.margins(inside, point), counts)
-            if before - bound <= ENOUGH * self.tol * abs(before) or inside.n_entries == near.rows.n_entries:
+            if before - bound <= SETTINGS.enough * self.tol * abs(before) or inside.n_entries == near.rows.n_entries:
                 break
             reach *= 3
         assert found is not None
         return found
 
-    def _found(self, point: Float, bound: float, z: Float, counts: Int) -> Found:
+    def _found(self, point: Float, bound: float, z: Float, counts: Int) -> NearSolution:
         far = counts[counts > 0]
         step = max(1, -(-len(z) // (MOST_CLUSTERS - len(far))))
         shown = self.design.loss.distance(z[::step])
         sizes = np.append(far, np.ones(len(shown), dtype=np.int64))
         furthest = float(np.abs(z).max(initial=0.0))
         profile = Profile(sizes, np.append(np.full(len(far), furthest), shown))
-        return Found(point, bound, 0.0, 0.0, len(z) + len(far), profile)
+        return NearSolution(point, bound, 0.0, 0.0, len(z) + len(far), profile)

@@ -1,7 +1,7 @@
 """Many quantile regressions on the same few rows with other weights: from the vertex of one to that of the next.
 
-Aggregation saves little of a thousand rows, and what a fit of them takes is the overhead of its steps. Here the rows
-are had once, a replicate is a walk along edges in compiled code, and its dual is certified as any other.
+With a thousand rows, aggregation saves little and overhead dominates a fit. Here the rows are read once, a replicate is
+a walk along edges in compiled code, and its dual is certified like any other.
 """
 
 from __future__ import annotations
@@ -22,23 +22,33 @@ from aidlearn.linear.rows.matrix import Dense
 from aidlearn.neighbours.batch import Solved
 from aidlearn.numerics import Float
 
-MOST_PIVOTED_CELLS, MOST_VARIABLES = 60_000, 32
-"""Of problems that take less time this way: pivots grow with the columns, and each reads all rows."""
-PIVOTS = (50, 30)
-"""At most, and for each variable; ties may need more, and are left to others."""
-SHAKEN = 1e-9
-"""How far tied margins are moved apart, in the median margin. Duals are as feasible; the gap is of this size then."""
-PROVEN = 1e-8
-"""Gap of a vertex whose dual is the right one."""
-INDEPENDENT = 1e-8
-"""Pivot, relative to the largest, of rows that make a vertex."""
+
+@dataclass(frozen=True)
+class VertexSettings:
+    """Numbers of the walk from vertex to vertex."""
+
+    most_cells: int = 60_000
+    """Guess. Most cells of a problem solved by pivots, each of which reads all rows."""
+    most_variables: int = 32
+    """Guess. Most variables, because pivots grow with them."""
+    pivots: tuple[int, int] = (50, 30)
+    """Guess. Most pivots: in addition, and per variable. Ties may need more, and are left to other solvers."""
+    shaken: float = 1e-9
+    """Guess. Distance by which tied margins are moved apart: duals stay feasible, and the gap is of this size."""
+    proven: float = 1e-8
+    """Guess. Largest gap of a vertex whose dual is the right one."""
+    independent: float = 1e-8
+    """Guess. Least pivot, relative to the largest, of rows that count as independent."""
+
+
+SETTINGS = VertexSettings()
 
 
 def suits(run: Run, design: Design) -> bool:
     """Whether the problem is one of few rows, and a sum of tilted absolute values alone."""
     return (
-        run.n_entries * design.n_variables <= MOST_PIVOTED_CELLS
-        and design.n_variables <= MOST_VARIABLES
+        run.n_entries * design.n_variables <= SETTINGS.most_cells
+        and design.n_variables <= SETTINGS.most_variables
         and design.loss.kinks == (0.0,)
         and not design.loss.classifies
         and not np.any(design.ridge)
@@ -61,11 +71,11 @@ class Vertices:
     vertex: NDArray[np.int64]
     """The rows on their kink."""
     apart: Float
-    """The margins e at the origin, moved apart where walks among them went round in circles."""
+    """Margins e at the origin, moved apart if a walk among ties has cycled."""
 
     @classmethod
     def of(cls, run: Run, design: Design, point: Float) -> Vertices | None:
-        """By one pass; None where the rows do not tell all coefficients."""
+        """Read the rows in one pass; None if they do not determine all coefficients."""
         parts: list[Chunk] = []
         run.map(lambda chunk, state: (chunk.select(np.arange(chunk.n_entries)), None), collect=parts.append)
         chunk = join(parts)
@@ -92,7 +102,7 @@ class Vertices:
         return None
 
     def solve(self, weight: Float) -> Solved | None:
-        """The optimum with other weights; None where it is not reached."""
+        """The optimum with other weights; None if the walk does not reach it."""
         vertex = self._walk(weight)
         if vertex is None:
             return None if self.apart is not self.rows.e else replace(self, apart=_shaken(self.rows.e)).solve(weight)
@@ -108,8 +118,8 @@ class Vertices:
         point = self.basis.to_point(w)
         chunk = replace(self.chunk, weight=weight)
         found = Solved(point, self.design.losses(chunk, self.design.margins(chunk, point)), bound)
-        if found.gap > PROVEN and self.apart is self.rows.e:
-            # Rows tied with those of the vertex can have any side: apart, they have one.
+        if found.gap > SETTINGS.proven and self.apart is self.rows.e:
+            # Rows tied with those of the vertex may lie on either side; moved apart, each has one side.
             return replace(self, apart=_shaken(self.rows.e)).solve(weight)
         return found
 
@@ -117,11 +127,11 @@ class Vertices:
         return replace(self.rows, weight=self.design.loss.scale * weight / self.basis.mass)
 
     def _walk(self, weight: Float) -> NDArray[np.int64] | None:
-        """The optimal vertex, from that of these rows."""
+        """Walk from the vertex of these rows to the optimal one; None if it does not end."""
         rows = self._weighing(weight)
         assert isinstance(rows.A, Dense)
         array, vertex, p = rows.A.array, self.vertex.copy(), len(self.vertex)
-        inverse, most = np.ascontiguousarray(linalg.inv(array[vertex])), PIVOTS[0] + PIVOTS[1] * p
+        inverse, most = np.ascontiguousarray(linalg.inv(array[vertex])), SETTINGS.pivots[0] + SETTINGS.pivots[1] * p
         rounding = 64 * EPS * float(rows.weight.sum()) / float(np.sqrt(len(rows.e)))
         w = inverse @ self.apart[vertex]
         with uninterrupted():
@@ -131,8 +141,8 @@ class Vertices:
 
 
 def _shaken(e: Float) -> Float:
-    """Margins that are tied, moved apart; always by the same."""
-    return np.asarray(e + SHAKEN * np.random.default_rng(0).uniform(-1, 1, len(e)))
+    """Margins moved apart by reproducible random amounts."""
+    return np.asarray(e + SETTINGS.shaken * np.random.default_rng(0).uniform(-1, 1, len(e)))
 
 
 def _independent(A: Float, order: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -142,6 +152,6 @@ def _independent(A: Float, order: NDArray[np.int64]) -> NDArray[np.int64] | None
         some = order[:count]
         R, pivots = linalg.qr(A[some].T, mode="r", pivoting=True)
         size = np.abs(np.diagonal(R))
-        if len(size) == p and size[-1] > INDEPENDENT * size[0]:
+        if len(size) == p and size[-1] > SETTINGS.independent * size[0]:
             return np.asarray(some[pivots[:p]], dtype=np.int64)
     return None

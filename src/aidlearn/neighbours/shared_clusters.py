@@ -9,7 +9,6 @@ than the mean of their cluster are split off, for all members at once.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,8 +21,10 @@ from aidlearn.data.passes.resampling import Weights
 from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.transforms import SideBySide
 from aidlearn.data.rows.chunk import Chunk
+from aidlearn.engine.bounds import Bounds
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Moved, Problem, Solution, Start, Trial
+from aidlearn.engine.splits import Violations
 from aidlearn.engine.sums import Sums
 from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import Basis
@@ -37,18 +38,26 @@ from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.neighbours.batch import Done, Member, Solved
 from aidlearn.numerics import Float, Int
 
-MOST_ROUNDS = 8
-"""Of splits; members that are open after them are better off alone."""
-MARGINS = 1 << 16
-"""Margins (rows times members) that fit into a cache."""
-KEPT = 0.5
-"""Part of the tolerance up to which the solution of another member will do for the aggregated problem."""
-DOUBLED = 1.0
-"""Entries that may become clusters of their own in a split, relative to the clusters there are."""
+
+@dataclass(frozen=True)
+class SharedSettings:
+    """Numbers of members on shared clusters."""
+
+    most_rounds: int = 8
+    """Guess. Most rounds of splits: members still open after them are solved faster alone."""
+    margins: int = 1 << 16
+    """Guess. Margins (rows times members) that fit into a cache: 512 kB."""
+    kept: float = 0.5
+    """Guess. Part of the tolerance up to which another member's solution serves an aggregated problem."""
+    doubled: float = 1.0
+    """Guess. Entries that may become clusters of their own in a split, relative to the number of clusters."""
+
+
+SETTINGS = SharedSettings()
 
 
 @dataclass(frozen=True)
-class Place:
+class MemberPoint:
     """A point of a member."""
 
     member: int
@@ -70,7 +79,9 @@ class Segments(Trial):
     def of(cls, members: Sequence[int], origins: Sequence[Float], ends: Sequence[Float], **others: Any) -> Segments:
         pairs = list(zip(members, origins, ends, strict=True))
         places = [
-            Place(k, end if t == 1 else origin + t * (end - origin)) for t in SEGMENTS.steps for k, origin, end in pairs
+            MemberPoint(k, end if t == 1 else origin + t * (end - origin))
+            for t in SEGMENTS.steps
+            for k, origin, end in pairs
         ]
         return cls(places, members=members, origins=origins, **others)
 
@@ -143,7 +154,7 @@ class Together(Problem):
     def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
         """The aggregated problem of the member whose point the incumbent is."""
         assert incumbent is not None
-        place: Place = incumbent.point
+        place: MemberPoint = incumbent.point
         design, sums = self.designs[place.member], self._sums(clusters, self.of[place.member])
         start = np.where(design.constant, 0.0, place.point)
         return solve_aggregated(design, sums, start, accuracy, solve_by_interior_point, self.run.n_jobs)
@@ -160,7 +171,7 @@ class Together(Problem):
         basis = Basis.of(rows, solution.point, design.fit_intercept)
         dual = solution.dual * (design.loss.scale / self.designs[other].loss.scale)
         value = rows.value(solution.point)
-        enough = value - KEPT * tol * abs(value)
+        enough = value - SETTINGS.kept * tol * abs(value)
         w, unit = basis.to_coordinates(solution.point), basis.unit * basis.mass
         proven = certify(basis.apply(rows), dual / basis.mass, w, enough=enough / unit)
         bound = proven.bound * unit
@@ -178,7 +189,7 @@ class Together(Problem):
         losses = MemberLosses.of([member.loss for member in members])
         homes = np.zeros((0, SEGMENTS.n_split, len(members)), dtype=np.int8) if trial.homes is None else trial.homes
         totals, codes = np.zeros((len(SEGMENTS.steps), len(members))), np.zeros(chunk.n_entries, dtype=np.int16)
-        at_once = max(256, MARGINS // len(members))
+        at_once = max(256, SETTINGS.margins // len(members))
         for first in range(0, chunk.n_entries, at_once):
             rows = slice(first, min(first + at_once, chunk.n_entries))
             X = chunk.X[rows]
@@ -200,7 +211,7 @@ class Together(Problem):
         few = len(rows) <= math.ceil(trial.n_alone * chunk.n_entries)
         return Moved(found.objectives, rows, codes[rows], np.full(len(rows), few))
 
-    def penalty(self, point: Place) -> float:
+    def penalty(self, point: MemberPoint) -> float:
         return self.designs[point.member].penalty(point.point)
 
     def homes(self, clusters: Clusters, trial: Segments) -> NDArray[np.int8]:
@@ -239,76 +250,91 @@ def solve_together(
     tol: float,
     done: Done | None = None,
 ) -> dict[int, Solved]:
-    """Solve members to the tolerance, as far as rounds and time allow; ``points`` are where they begin."""
-    run = problem.run
-    clusters = problem.start().clusters
+    """Solve members to the tolerance, as far as rounds and time allow; ``points`` are where they begin.
 
-    def ended() -> bool:
-        return run.stopped or time.monotonic() > run.deadline
-
-    best = {k: Solved(points[k], math.inf, -math.inf) for k in numbers}
-    left = list(numbers)
-    for attempt in range(MOST_ROUNDS):
-        ends: dict[int, Float] = {}
-        latest: dict[int, tuple[int, Solution]] = {}
-        for k in left:
-            if ended():
-                break
-            replicate, solution = problem.members[k].replicate, None
-            if replicate in latest:
-                solution = problem.still_good(clusters, k, *latest[replicate], tol)
-            if solution is None:
-                begin = Incumbent(Place(k, best[k].point), best[k].objective)
-                solution = problem.solve_aggregated(clusters, begin, Accuracy(0.1 * tol, run.deadline, duals=False))
-            latest[replicate], ends[k] = (k, solution), solution.point
-            bound = max(best[k].lower_bound, solution.lower_bound)
-            best[k] = replace(best[k], lower_bound=bound, n_clusters=clusters.n_clusters)
-        left = list(ends)
+    This is Algorithm 1 (:func:`aidlearn.engine.loop.aid`) with bounds for each member on clusters that all share.
+    """
+    run, clusters = problem.run, problem.start().clusters
+    states = {k: _MemberState(k, points[k], Bounds(problem)) for k in numbers}
+    left = list(states.values())
+    for attempt in range(SETTINGS.most_rounds):
+        left = _solve_aggregated(problem, clusters, left, tol)
         if not left:
             break
-        # The first solutions are looked at alone: most of them are the last.
-        check = clusters.check(_trial(problem, clusters, left, best, ends, split=attempt > 0))
-        closed = _improve(best, left, ends, check.objectives, tol)
+        # The first solutions are checked alone, because most of them are the last.
+        violations = _check(problem, clusters, left, split=attempt > 0)
+        closed = [state for state in left if state.bounds.gap <= tol]
         if done is not None and closed:
-            done({k: best[k] for k in closed})
-        left = [k for k in left if k not in closed]
-        if not left or ended():
+            done({state.number: state.solved for state in closed})
+        left = [state for state in left if state not in closed]
+        if not left or run.ended:
             break
         if attempt == 0:
-            check = clusters.check(_trial(problem, clusters, left, best, ends, split=True))
-            _improve(best, left, ends, check.objectives, tol)
-        clusters.decluster(check)
-    return best
+            violations = _check(problem, clusters, left, split=True)
+        clusters.decluster(violations)
+    return {k: state.solved for k, state in states.items()}
 
 
-def _trial(
-    problem: Together,
-    clusters: Clusters,
-    numbers: Sequence[int],
-    best: Mapping[int, Solved],
-    ends: Mapping[int, Float],
-    split: bool,
-) -> Segments:
-    trial = Segments.of(numbers, [best[k].point for k in numbers], [ends[k] for k in numbers])
-    if not split:
-        return trial
-    spare = problem.run.budget.clusters / (problem.design.n_variables * len(problem.replicates)) - clusters.n_clusters
-    n_alone = max(0.0, min(DOUBLED * clusters.n_clusters, spare)) / problem.run.n_entries
-    return replace(trial, homes=problem.homes(clusters, trial), n_alone=n_alone)
+@dataclass(eq=False)
+class _MemberState:
+    """A member on its way: its best point (or where it begins), its bounds, and its last aggregated solution."""
+
+    number: int
+    begin: Float
+    bounds: Bounds
+    end: Float | None = None
+    n_clusters: int = 0
+
+    @property
+    def point(self) -> Float:
+        incumbent = self.bounds.incumbent
+        return self.begin if incumbent is None else np.asarray(incumbent.point)
+
+    @property
+    def solved(self) -> Solved:
+        return Solved(self.point, self.bounds.objective, self.bounds.proven, n_clusters=self.n_clusters)
+
+    def reached(self, solution: Solution, n_clusters: int) -> None:
+        """Take the bound of an aggregated solution; its point is evaluated later."""
+        self.bounds.prove(solution)
+        self.end, self.n_clusters = solution.point, n_clusters
 
 
-def _improve(
-    best: dict[int, Solved], numbers: Sequence[int], ends: Mapping[int, Float], objectives: Float, tol: float
-) -> list[int]:
-    """Take up the best point of each segment; the members that are done."""
-    values = objectives.reshape(len(SEGMENTS.steps), -1)
-    for k, own in zip(numbers, values.T, strict=True):
-        step = int(np.where(np.isnan(own), np.inf, own).argmin())
-        if own[step] < best[k].objective:
-            origin = best[k].point
-            point = ends[k] if step == 0 else origin + SEGMENTS.steps[step] * (ends[k] - origin)
-            best[k] = replace(best[k], point=point, objective=float(own[step]))
-    return [k for k in numbers if best[k].gap <= tol]
+def _solve_aggregated(
+    problem: Together, clusters: Clusters, states: Sequence[_MemberState], tol: float
+) -> list[_MemberState]:
+    """Solve the aggregated problem of each member; returns those that time has allowed."""
+    run, solved = problem.run, list[_MemberState]()
+    latest: dict[int, tuple[int, Solution]] = {}
+    for state in states:
+        if run.ended:
+            break
+        k, replicate, solution = state.number, problem.members[state.number].replicate, None
+        if replicate in latest:
+            solution = problem.still_good(clusters, k, *latest[replicate], tol)
+        if solution is None:
+            begin = Incumbent(MemberPoint(k, state.point), state.bounds.objective)
+            solution = problem.solve_aggregated(clusters, begin, Accuracy(0.1 * tol, run.deadline, duals=False))
+        latest[replicate] = k, solution
+        state.reached(solution, clusters.n_clusters)
+        solved.append(state)
+    return solved
+
+
+def _check(problem: Together, clusters: Clusters, states: Sequence[_MemberState], split: bool) -> Violations:
+    """Evaluate the segments of members on all rows in one pass, and keep the best point of each."""
+    ends = [state.point if state.end is None else state.end for state in states]
+    trial = Segments.of([state.number for state in states], [state.point for state in states], ends)
+    if split:
+        numbers = problem.design.n_variables * len(problem.replicates)
+        spare = problem.run.budget.clusters / numbers - clusters.n_clusters
+        n_alone = max(0.0, min(SETTINGS.doubled * clusters.n_clusters, spare)) / problem.run.n_entries
+        trial = replace(trial, homes=problem.homes(clusters, trial), n_alone=n_alone)
+    violations = clusters.check(trial)
+    n = len(states)
+    for k, state in enumerate(states):
+        state.bounds.improve([place.point for place in trial.points[k::n]], violations.objectives[k::n])
+    return violations
 
 
 def _each_weight(chunk: Chunk) -> list[Chunk]:

@@ -19,7 +19,8 @@ from aidlearn.data.passes.summing import fold, total
 from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.data.rows.chunk import Chunk, join
 from aidlearn.engine.clusters import Clusters
-from aidlearn.engine.loop import Limits, aid
+from aidlearn.engine.limits import Limits
+from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Incumbent, Start, Trial
 from aidlearn.engine.splits import Assignment
 from aidlearn.linear.start.user_labels import cluster_codes

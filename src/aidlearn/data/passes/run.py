@@ -173,6 +173,11 @@ class Run:
         else:
             self.whole.stop()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the time of the fit is over, or the user has stopped it."""
+        return self.stopped or time.monotonic() > self.deadline
+
     # Other runs of the same fit
 
     def of(self, source: DataSource) -> Run:

@@ -22,7 +22,7 @@ from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.data.tables.conversion import feature_rows
 from aidlearn.engine.checkpoint import Checkpoint
-from aidlearn.engine.loop import Limits
+from aidlearn.engine.limits import Limits
 from aidlearn.engine.problem import Incumbent
 from aidlearn.engine.result import Status
 from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator

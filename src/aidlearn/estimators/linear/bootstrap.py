@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +24,7 @@ from aidlearn.inference.covariance import ClusterCodes
 from aidlearn.inference.dependence import design_effect
 from aidlearn.inference.hypotheses import INTERCEPT
 from aidlearn.linear.start.sharpen import Band
-from aidlearn.neighbours.batch import NEAR, Batch, Member, Solved
+from aidlearn.neighbours.batch import Batch, Member, Solved, near_share
 from aidlearn.neighbours.replicates import Vertices, suits
 from aidlearn.numerics import Float
 
@@ -250,7 +249,7 @@ class _Replicates:
         if self.clusters is None:
             return None
         effect = design_effect(self.run, batch.design, point, batch.metric, self.clusters)
-        return NEAR * math.sqrt(effect * batch.design.n_variables / batch.design.effective)
+        return near_share(effect * batch.design.n_variables / batch.design.effective)
 
     def _refit(self, number: int, member: Member, point: Float | None) -> Solved:
         """One replicate on all rows."""

@@ -1,20 +1,20 @@
-"""Many quantiles of one fit: the planes of close ones lie in corridors that sampled planes bound."""
+"""Many quantiles in one fit: planes of close quantiles lie in corridors bounded by sampled planes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from aidlearn.data.passes.moments import Moments
 from aidlearn.data.passes.run import Run
-from aidlearn.engine.result import Iteration, Result, Status, below, relative_gap
+from aidlearn.engine.progress import asks_to_stop
+from aidlearn.engine.result import Iteration, Result
 from aidlearn.estimators.batch_file import PART, BatchFile
-from aidlearn.estimators.fitting import BatchProgress, Fitted, checkpoint_of, tell_batch
-from aidlearn.estimators.linear.late import hasty_quantiles
+from aidlearn.estimators.fitting import BatchProgress, Fitted, checkpoint_of, fit_problem, tell_batch
+from aidlearn.linear.hurried import Hurried
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.sharpen import Band
@@ -24,9 +24,9 @@ from aidlearn.neighbours.sampled_start import Sampled
 from aidlearn.numerics import Float
 
 SPAN = 0.1
-"""Part of the rows between the planes of the quantiles that share near rows."""
+"""Guess. Largest part of the rows between the planes of quantiles that share near rows."""
 DOUBT = 3.0
-"""Distance of a sampled plane from its solution that near rows allow for, in typical ones."""
+"""Guess. Distance of a sampled plane from its solution that near rows cover, in typical distances."""
 
 
 def quantile_of(design: Design) -> float:
@@ -52,18 +52,18 @@ class ManyQuantiles:
         self.order = sorted(range(len(designs)), key=lambda k: quantile_of(designs[k]))
         self.designs = [designs[k] for k in self.order]
         self.quantiles = [quantile_of(design) for design in self.designs]
-        self.start, self.started = Band(), time.monotonic()
+        self.started = time.monotonic()
         self.solved: dict[int, Solved] = {}
-        """What all rows were seen for, in this fit or in the part of it that a checkpoint holds."""
+        """Members evaluated on all rows, in this fit or in the part that a checkpoint holds."""
         self.fits: dict[int, Fitted] = {}
         self.knots: dict[int, Float] = {}
         self.errors: dict[int, float] = {}
         self.crossings: int | None = None
-        """On the rows of the fit, where that is known."""
+        """Crossings on the rows of the fit, if they were counted."""
         self.file = BatchFile(checkpoint_of(model, run.source.origin, moments.digest, PART), len(designs))
 
     def solve(self) -> list[Fitted]:
-        """The fits, in the order in which quantiles were asked for."""
+        """The fits, in the order of the given quantiles."""
         self._restore()
         try:
             sampled = Sampled.of(self.run, self.designs[0])
@@ -82,21 +82,24 @@ class ManyQuantiles:
         return [self.fits[int(k)] for k in np.argsort(self.order)]
 
     def _fit_others(self) -> None:
-        """Ordinary fits of what is open, each from the point it has."""
+        """Fit the open quantiles on all rows, each from its best point."""
         left = [k for k in range(len(self.designs)) if k not in self.fits]
         if len(left) > 1 and self.model._is_late(self.run, self.designs[0]):
-            procedure = self.model._procedure(self.start)
-            problems = [PiecewiseLinear(self.run, self.designs[k], procedure) for k in left]
-            self.fits |= dict(zip(left, hasty_quantiles(self.run, problems, self.model._callbacks()), strict=True))
+            procedure = self.model._procedure(Hurried([self.designs[k] for k in left]))
+            for k in left:
+                problem = PiecewiseLinear(self.run, self.designs[k], procedure)
+                self.fits[k] = fit_problem(problem, self.model._limits(self.run), self.model._callbacks())
+                self.fits[k].result.drop_clusters()
             return
+        start = Band()
         for done, k in enumerate(left):
             if k in self.solved:
-                self.start.continue_from(self.solved[k].point)
+                start.continue_from(self.solved[k].point)
             self.fits[k] = self.model._fit_design(
-                self.run, self.designs[k], self.start, self.moments, self.order[k], n_left=len(left) - done
+                self.run, self.designs[k], start, self.moments, self.order[k], n_left=len(left) - done
             )
-            self.fits[k].result.clusters = None  # labels of all rows, which nobody needs any more
-            self.start.continue_from(self.fits[k].result.point)
+            self.fits[k].result.drop_clusters()
+            start.continue_from(self.fits[k].result.point)
 
     def _corridors(self, sampled: Sampled) -> list[Corridor]:
         corridors: list[Corridor] = []
@@ -105,7 +108,7 @@ class ManyQuantiles:
         return corridors
 
     def _within_memory(self, sampled: Sampled, group: list[int]) -> list[Corridor]:
-        """One corridor for a group, or several where its near rows would take more than the memory there is."""
+        """One corridor for a group, or several if its near rows do not fit into memory."""
         errors = [self._knot(sampled, k) for k in dict.fromkeys((group[0], group[-1]))]
         design, ends = self.designs[group[0]], (self.knots[group[0]], self.knots[group[-1]])
         reach, most = DOUBT * max(errors), self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries
@@ -117,7 +120,7 @@ class ManyQuantiles:
         return [Corridor(group, ends, sampled.width(design, ends[0], most), reach / DOUBT)]
 
     def _knot(self, sampled: Sampled, k: int) -> float:
-        """The error of the sampled plane of a quantile, which is kept."""
+        """The error of the sampled plane of a quantile; the plane is kept."""
         if k not in self.knots:
             near = max((other for other in self.knots if other < k), default=None)
             found = sampled.solution(self.designs[k], None if near is None else self.knots[near])
@@ -125,7 +128,7 @@ class ManyQuantiles:
         return self.errors[k]
 
     def _begin(self, number: int, points: Mapping[int, Float]) -> Float:
-        """On the line through the two solutions before it; at a sampled plane where there are none."""
+        """A starting point on the line through the two previous solutions, or a sampled plane."""
         if number - 1 not in points or (number in self.knots and number - 2 not in points):
             return self.knots[number]
         last, step = points[number - 1], self.quantiles[number] - self.quantiles[number - 1]
@@ -135,7 +138,7 @@ class ManyQuantiles:
         return last + (step / before) * (last - points[number - 2]) if before > 0 else last
 
     def _done(self, found: Mapping[int, Solved]) -> None:
-        """Keep what is certified, and save all of it."""
+        """Keep certified members, and save all members."""
         self.solved |= found
         for k, solved in found.items():
             if solved.gap <= self.model.tol:
@@ -145,39 +148,26 @@ class ManyQuantiles:
             tell_batch(self.model._callbacks(), BatchProgress(len(self.fits), len(self.designs), worst, seconds))
         self._save()
 
-    def _keep(self, k: int, found: Solved) -> None:
-        """A neighbour as the fit that it is: one aggregated problem, and its check on all rows."""
-        solved = replace(found, lower_bound=below(found.lower_bound, found.objective))
-        record = Iteration(
-            iteration=1,
-            n_clusters=solved.n_clusters,
-            aggregation_rate=solved.n_clusters / self.run.n_entries,
-            lower_bound=solved.lower_bound,
-            objective=solved.objective,
-            best_objective=solved.objective,
-            best_lower_bound=solved.lower_bound,
-            gap=relative_gap(solved.objective, solved.lower_bound),
-            # Which of the groups of far rows the solution cuts is not counted: all, unless the bound is met.
-            n_violated=len(self.designs[k].loss.kinks) + 1 if solved.gap > 0 else 0,
-            seconds=time.monotonic() - self.started,
-        )
-        self._take(k, solved, record)
-        answers = [callback(record) for callback in self.model._callbacks()]
-        if any(answers):
+    def _keep(self, k: int, solved: Solved) -> None:
+        """Make a certified member a fit of one iteration, and show it to the callbacks."""
+        record = self._take(k, solved, time.monotonic() - self.started)
+        if asks_to_stop(self.model._callbacks(), record):
             self.run.stop()
 
-    def _take(self, k: int, solved: Solved, record: Iteration) -> None:
-        result = Result(
+    def _take(self, k: int, solved: Solved, seconds: float) -> Iteration:
+        """Make a certified member a fit of one aggregated problem and its check on all rows."""
+        result = Result.at_once(
             solved.point,
             solved.objective,
             solved.lower_bound,
-            Status.gap,
-            solved.n_clusters,
-            record.aggregation_rate,
-            self.run.n_passes,
-            [record],
+            n_clusters=solved.n_clusters,
+            n_open=len(self.designs[k].loss.kinks) + 1,
+            n_entries=self.run.n_entries,
+            n_passes=self.run.n_passes,
+            seconds=seconds,
         )
         self.fits[k] = Fitted(result, solved.profile, [])
+        return result.history[0]
 
     # Checkpoints
 
@@ -186,7 +176,7 @@ class ManyQuantiles:
         self.file.save(self.solved, self.run.n_passes, time.monotonic() - self.started, history)
 
     def _restore(self) -> None:
-        """What an earlier part of the same fit has solved."""
+        """Restore the members that an earlier part of the same fit has solved."""
         saved = self.file.load()
         if saved is None:
             return
@@ -195,4 +185,4 @@ class ManyQuantiles:
         for k, solved in saved.solved.items():
             self.solved[k] = solved
             if solved.gap <= self.model.tol:
-                self._take(k, solved, next(history))
+                self._take(k, solved, next(history).seconds)

@@ -15,15 +15,14 @@ from aidlearn.estimators.checks import check_flag, check_number
 from aidlearn.estimators.declared import LADParameters, QuantileParameters, documented
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.linear.conditioning import Attempt, in_good_coordinates
-from aidlearn.estimators.linear.late import hasty_quantiles
 from aidlearn.estimators.linear.many_quantiles import ManyQuantiles
 from aidlearn.estimators.linear.reported import as_reported
 from aidlearn.estimators.linear.standard_errors import Request, summarise
 from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows, Terms, large_offset
 from aidlearn.inference.summary import Summary
+from aidlearn.linear.hurried import Hurried
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss, absolute, pinball
-from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.sharpen import Band, few_entries
 from aidlearn.linear.start.warm import Warm
 from aidlearn.neighbours.crossings import count_crossings
@@ -83,8 +82,7 @@ class _LinearQuantile(RegressorMixin, LinearEstimator):
         """Each from the solution before it."""
         start = self._start_from(warm[0])
         if several and self.checkpoint is None and self._is_late(run, designs[0]):
-            problems = [PiecewiseLinear(run, design, self._procedure(start)) for design in designs]
-            return hasty_quantiles(run, problems, self._callbacks())
+            start = Hurried(designs)
         fits: list[Fitted] = []
         for k, design in enumerate(designs):
             number = k if several else None

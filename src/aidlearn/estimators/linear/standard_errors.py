@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -30,7 +29,7 @@ from aidlearn.inference.summary import METHODS, FactorColumns, Summary
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import pinball
 from aidlearn.linear.start.sharpen import Band, few_entries
-from aidlearn.neighbours.batch import NEAR, Batch, Member, Solved
+from aidlearn.neighbours.batch import Batch, Member, Solved, near_share
 from aidlearn.numerics import Float
 
 MANY_ZEROS = 0.1
@@ -246,7 +245,7 @@ class _Work:
         """The fits at ``quantile - h`` and ``quantile + h``, as neighbours of the model."""
         ratio = len(point) / seen.n
         # Rows between the two planes change sides, and so may those that sampling errors leave in doubt.
-        near = 2 * h + NEAR * math.sqrt(ratio)
+        near = 2 * h + near_share(ratio)
         # A fit of sparse rows is a few passes, and groups of them would be dense; one of few rows is a small problem.
         cheap = self.design(quantile).layout is not None or few_entries(self.run.n_entries, len(point))
         # Fits of their own keep to the limit on memory where that many rows do not fit.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -17,14 +18,15 @@ from aidlearn.data.passes.sharing import run_together
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.targets import Classes, Targets, check_labels
 from aidlearn.data.tables.conversion import check_weight
-from aidlearn.engine.result import Result
+from aidlearn.engine.progress import asks_to_stop
+from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_flag, check_number, class_of
 from aidlearn.estimators.declared import LinearSVCParameters, LinearSVRParameters, documented
 from aidlearn.estimators.fitting import Fitted
-from aidlearn.estimators.linear.late import hasty_classes
 from aidlearn.estimators.linear.reported import as_reported
 from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows, Terms, large_offset
+from aidlearn.linear.hurried import cheap_points
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss, epsilon_insensitive, hinge
 from aidlearn.linear.problem import PiecewiseLinear
@@ -117,7 +119,7 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
         numbers = list(range(n_fits)) if self._several() else [None]
         to_fit = list(zip(numbers, designs, self._warm_points(rows, n_fits), strict=True))
         if n_fits > 1 and self.checkpoint is None and self._is_late(run, designs[0], PASSES * n_fits * rows.seconds):
-            fits, to_fit = hasty_classes(run, designs, self._callbacks()), []
+            fits, to_fit = self._hurried(run, designs), []
             duals = [self._duals(run, fit.result) for fit in fits]
         for group in batched(to_fit, run.classes_at_once or len(self.classes_)):
             fits += run_together(run, [self._one(k, design, point, moments) for k, design, point in group])
@@ -170,13 +172,33 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
 
         return fit
 
+    def _hurried(self, run: Run, designs: list[Design]) -> list[Fitted]:
+        """A cheap plane for each class, all in one pass; the rows on either side are two clusters with bound 0."""
+        fits, began = list[Fitted](), time.monotonic()
+        for design, found in zip(designs, cheap_points(run, designs), strict=True):
+            result = Result.at_once(
+                found.point,
+                found.objective,
+                design.trivial_bound,
+                n_clusters=2,
+                n_open=2,
+                n_entries=run.n_entries,
+                n_passes=run.n_passes,
+                seconds=time.monotonic() - began,
+                status=Status.time_limit,
+            )
+            if asks_to_stop(self._callbacks(), result.history[0]):
+                run.stop()
+            fits.append(Fitted(result, None, []))
+        return fits
+
     @staticmethod
     def _duals(run: Run, result: Result) -> tuple[Int, Float]:
         """Rows with a dual that is not zero, and these duals; the labels of the rows are let go.
 
         A user who stops the fit here gets the model, without duals.
         """
-        clusters, result.clusters = result.clusters, None
+        clusters = result.drop_clusters()
         nothing = np.empty(0, dtype=np.int64), np.empty(0)
         if run.stopped or result.solution is None or result.solution.dual is None:
             return nothing
@@ -192,7 +214,7 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
     ) -> list[tuple[Int, Float]] | None:
         """The duals of one more class beside the others; None once they take more than the memory limit leaves."""
         if duals is None:
-            result.clusters = None
+            result.drop_clusters()
             return None
         duals = [*duals, self._duals(run, result)]
         kept = sum(len(entries) for entries, _ in duals)

@@ -20,7 +20,7 @@ from aidlearn.estimators.linear.svm import LinearClassifier, LinearSVC
 from aidlearn.estimators.paths.path import (
     CV_ATTRIBUTES,
     CrossValidated,
-    Rows,
+    FoldRows,
     checked_path,
     weighted_run,
 )
@@ -73,7 +73,7 @@ class LinearSVCCV(LinearSVCCVParameters, LinearClassifier, CrossValidated):
             everything = weighted_run(run, folds)
             n_fits = 1 if len(classes) == 2 else len(classes)
             measured = probe._measured(everything)
-            rows = Rows(run, folds, measured.run, measured.moments, n_fits=n_fits)
+            rows = FoldRows(run, folds, measured.run, measured.moments, n_fits=n_fits)
         points = self._validate(rows, values)
         self.Cs_ = np.array(values)
         self.C_ = self._finish(rows, values, points, probe, X, y, sample_weight)
@@ -108,7 +108,7 @@ class LinearSVCCV(LinearSVCCVParameters, LinearClassifier, CrossValidated):
             factors.append(own)
         return replace(folds, codes=codes, factors=np.array(factors))
 
-    def _design_at(self, rows: Rows, value: float, number: int) -> Design:
+    def _design_at(self, rows: FoldRows, value: float, number: int) -> Design:
         positive = 1.0 if rows.n_fits == 1 else float(number)
         return Design.of(hinge(value, positive), rows.moments, fit_intercept=self.fit_intercept, ridge=1.0)
 
@@ -158,14 +158,14 @@ class QuantileRegressorCV(QuantileCVParameters, RegressorMixin, CrossValidated):
         with one_blas_thread():
             measured = probe._measured(run)
             run = measured.run
-            rows = Rows(run, self._fold_weights(run, X, classifies=False), run, measured.moments, measured.offset)
+            rows = FoldRows(run, self._fold_weights(run, X, classifies=False), run, measured.moments, measured.offset)
             values = self._values(rows) if given is None else given
         points = self._validate(rows, values)
         self.alphas_ = np.array(values)
         self.alpha_ = self._finish(rows, values, points, probe, X, y, sample_weight)
         return self
 
-    def _values(self, rows: Rows) -> list[float]:
+    def _values(self, rows: FoldRows) -> list[float]:
         """A path down from about the smallest alpha at which all slopes are 0: the largest slope of the loss there."""
         moments = rows.moments
         level = float(np.quantile(moments.targets, self.quantile)) - rows.offset if self.fit_intercept else 0.0
@@ -187,7 +187,7 @@ class QuantileRegressorCV(QuantileCVParameters, RegressorMixin, CrossValidated):
         shared = {k: v for k, v in self.get_params(deep=False).items() if k not in ("alphas", "cv", "scoring", "refit")}
         return QuantileRegressor(alpha=value, **shared)
 
-    def _design_at(self, rows: Rows, value: float, number: int) -> Design:
+    def _design_at(self, rows: FoldRows, value: float, number: int) -> Design:
         return Design.of(
             pinball(float(self.quantile)),
             rows.moments,

@@ -1,7 +1,7 @@
 """Cross-validation over a path of penalties: every point of every fold certified, for the price of a few fits.
 
-Along the path solutions of a sample tell where those of the folds are, which have weights of zero for the rows they
-leave out: folds and close penalties share passes (:mod:`aidlearn.neighbours.batch`), and no row is copied.
+Solutions of a sample along the path show where those of the folds lie. A fold gives weight zero to the rows it leaves
+out, so folds and close penalties share passes (:mod:`aidlearn.neighbours.batch`), and no row is copied.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from aidlearn.estimators.batch_file import PART, BatchFile
 from aidlearn.estimators.checks import check_flag, check_number
 from aidlearn.estimators.fitting import checkpoint_of
 from aidlearn.estimators.linear.template import LinearEstimator
-from aidlearn.estimators.paths.points import DOUBT, Path, Told
+from aidlearn.estimators.paths.points import DOUBT, Path, PathProgress
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.sharpen import Band, few_entries
@@ -47,9 +47,9 @@ from aidlearn.numerics import Float
 logger = logging.getLogger("aidlearn")
 
 FEW = 0.25
-"""Part of the rows that may lie so close to a solution: with more of them, groups cost less."""
+"""Guess. Largest part of the rows that may be near a solution: with more, shared clusters cost less."""
 LEAST_TIME = 1e-3
-"""Seconds for the last fit where the points have taken all of them: a hasty one."""
+"""Guess. Seconds for the final fit if the points have used up the time: a hurried one."""
 
 CV_ATTRIBUTES = """
     gaps_ : ndarray of shape (n_folds, n_penalties)
@@ -68,8 +68,8 @@ CV_ATTRIBUTES = """
 
 
 @dataclass
-class Rows:
-    """Rows of a cross-validation, and what is measured of them."""
+class FoldRows:
+    """Rows of a cross-validation and their moments."""
 
     run: Run
     folds: Folds
@@ -77,15 +77,15 @@ class Rows:
     """The run with the weights of the fit on all rows."""
     moments: Moments
     offset: float = 0.0
-    """Taken from the targets."""
+    """Offset that was subtracted from the targets."""
     n_fits: int = 1
-    """Classes that are fitted against the rest."""
+    """Number of classes fitted against the rest."""
     partition: Clusters | None = None
-    """That all folds have shared, if they have."""
+    """Clusters that all folds share, if they do."""
 
 
 class CrossValidated(LinearEstimator):
-    """What the cross-validated models share."""
+    """Base class of the cross-validated models."""
 
     cv: Any
     scoring: Any
@@ -100,7 +100,7 @@ class CrossValidated(LinearEstimator):
         """The model of one penalty, not fitted."""
 
     @abstractmethod
-    def _design_at(self, rows: Rows, value: float, number: int) -> Design:
+    def _design_at(self, rows: FoldRows, value: float, number: int) -> Design:
         """The problem of one penalty (and class) on all rows."""
 
     @abstractmethod
@@ -120,8 +120,8 @@ class CrossValidated(LinearEstimator):
         splits = check_cv(self.cv, y, classifier=classifies).split(np.zeros((len(y), 1)), y)
         return Folds.of(splits, len(y)).weighing(weight)
 
-    def _path(self, rows: Rows, values: Sequence[float], number: int) -> list[list[Solved | None]]:
-        """Solutions of each fold (inner) at each value (outer) for one class; None for those that time was short of."""
+    def _path(self, rows: FoldRows, values: Sequence[float], number: int) -> list[list[Solved | None]]:
+        """Solutions of each fold (inner) at each value (outer) for one class; None for points not reached in time."""
         n_folds, n_values = rows.folds.n, len(values)
         designs = [self._design_at(rows, value, number) for value in values]
         pairs = [(k, fold) for k in range(n_values) for fold in range(n_folds)]
@@ -133,7 +133,7 @@ class CrossValidated(LinearEstimator):
         part = PART if rows.n_fits == 1 else f"{number}.{PART}"
         origin, digest = rows.run.source.origin, rows.moments.digest
         file = BatchFile(checkpoint_of(self, origin, digest, part, folds=rows.folds.digest), len(members))
-        progress = Told(self._callbacks(), file, rows.run)
+        progress = PathProgress(self._callbacks(), file, rows.run)
         try:
             if few_entries(rows.run.n_entries, designs[0].n_variables):
                 self._fit_rest(members, refit, progress)
@@ -144,10 +144,10 @@ class CrossValidated(LinearEstimator):
         solved = progress.solved
         return [[solved.get(k * n_folds + fold) for fold in range(n_folds)] for k in range(n_values)]
 
-    def _fit_rest(self, members: Sequence[Member], refit: Refit, progress: Told) -> None:
-        """A fit of its own for each member that is left."""
+    def _fit_rest(self, members: Sequence[Member], refit: Refit, progress: PathProgress) -> None:
+        """Fit each open member on all rows."""
         for k in progress.left(self.tol):
-            if progress.ended:
+            if progress.run.ended:
                 return
             before = progress.solved.get(k)
             found = refit(k, members[k], None if before is None else before.point)
@@ -155,9 +155,9 @@ class CrossValidated(LinearEstimator):
                 progress({k: found})
 
     def _neighbours(
-        self, rows: Rows, designs: Sequence[Design], members: Sequence[Member], refit: Refit, progress: Told
+        self, rows: FoldRows, designs: Sequence[Design], members: Sequence[Member], refit: Refit, progress: PathProgress
     ) -> None:
-        """All members: near rows where they are few, clusters of one fit where they are not, fits for what is left."""
+        """Solve members by near rows if they are few, else by the clusters of one fit; then fit those still open."""
         if not progress.left(self.tol):
             return
         start = Band()
@@ -165,7 +165,7 @@ class CrossValidated(LinearEstimator):
         problem = PiecewiseLinear(rows.all, middle, self._procedure(start))
         run = rows.run
         fit = aid(problem, self._limits(run), self._callbacks())
-        if progress.ended:
+        if progress.run.ended:
             return
         sampled = Sampled.of_start(start, rows.all, middle)
         point = fit.point
@@ -184,7 +184,7 @@ class CrossValidated(LinearEstimator):
             progress(solve_together(together, left, points, self.tol, progress))
         self._fit_rest(members, refit, progress)
 
-    def _refitted(self, rows: Rows, value: float, number: int, member: Member, point: Float | None) -> Solved:
+    def _refitted(self, rows: FoldRows, value: float, number: int, member: Member, point: Float | None) -> Solved:
         """One fold on all rows, from a point close to it if there is one."""
         run = rows.run.part().changed(Reweighting(rows.folds, member.replicate))
         moments = inspect(run, self.fit_intercept)
@@ -197,10 +197,10 @@ class CrossValidated(LinearEstimator):
         single = self._single(value).set_params(checkpoint=None)  # points are saved together
         return Solved.of(single._fit_design(run, self._design_at(own, value, number), start, moments).result)
 
-    def _validate(self, rows: Rows, values: Sequence[float]) -> Float:
+    def _validate(self, rows: FoldRows, values: Sequence[float]) -> Float:
         """Fit all points of all folds; returns them, shape (fits, folds, values, variables), and sets ``gaps_``.
 
-        Points that time was short of are NaN, with an infinite gap.
+        Points not reached before the time limit are NaN, with an infinite gap.
         """
         self.n_refitted_ = 0
         order = np.argsort(values, kind="stable")
@@ -214,7 +214,7 @@ class CrossValidated(LinearEstimator):
         self.gaps_ = gaps.swapaxes(1, 2).max(axis=0)
         return points.swapaxes(1, 2)
 
-    def _default_scores(self, rows: Rows, points: Float) -> Float:
+    def _default_scores(self, rows: FoldRows, points: Float) -> Float:
         """Weighted means over the test rows of each fold, by one pass."""
         n_fits, n_folds, n_values, _ = points.shape
         m, folds = rows.run.n_attributes, rows.folds
@@ -243,7 +243,7 @@ class CrossValidated(LinearEstimator):
         weight = total[:, -1:]
         return np.divide(total[:, :-1], weight, out=np.full((n_folds, n_values), np.nan), where=weight > 0)
 
-    def _asked_scores(self, rows: Rows, probe: Any, X: Any, y: Any, sample_weight: Any, points: Float) -> Float:
+    def _asked_scores(self, rows: FoldRows, probe: Any, X: Any, y: Any, sample_weight: Any, points: Float) -> Float:
         """Scores by the scorer that was asked for, on rows in memory."""
         if is_elsewhere(X) or isinstance(X, DataSource):
             raise ValueError("scoring needs rows in memory; files, sources and Dask are scored with scoring=None.")
@@ -263,7 +263,7 @@ class CrossValidated(LinearEstimator):
                 scores[fold, k] = scorer(model, its_X, its_y, **told)
         return scores
 
-    def _give(self, model: Any, points: Float, rows: Rows) -> None:
+    def _give(self, model: Any, points: Float, rows: FoldRows) -> None:
         """Coefficients to a model, from points of its fits."""
         m = rows.run.n_attributes
         levels = points[:, m] + rows.offset if self.fit_intercept else np.zeros(len(points))
@@ -273,7 +273,7 @@ class CrossValidated(LinearEstimator):
             model.coef_, model.intercept_ = points[0, :m], float(levels[0])
 
     def _finish(
-        self, rows: Rows, values: Sequence[float], points: Float, probe: Any, X: Any, y: Any, sample_weight: Any
+        self, rows: FoldRows, values: Sequence[float], points: Float, probe: Any, X: Any, y: Any, sample_weight: Any
     ) -> float:
         """Scores, the best value, and the model with it."""
         if self.scoring is None:
@@ -308,15 +308,15 @@ class CrossValidated(LinearEstimator):
         self.n_passes_ = n_passes
         return float(values[best])
 
-    def _tell_of_missing(self, rows: Rows) -> None:
-        """Say what a limit on time, or the user, has left out; without any value that all folds have, end.
+    def _tell_of_missing(self, rows: FoldRows) -> None:
+        """Warn of points that the time limit or the user has left out; raise if no value was fitted for all folds.
 
         Raises
         ------
         KeyboardInterrupt
             If the user has stopped the fit before there was anything to choose from.
         TimeoutError
-            The same of the limit on time.
+            If the time limit ended before there was anything to choose from.
         """
         missing = np.isinf(self.gaps_)
         if not missing.any() and not rows.run.stopped:
@@ -344,7 +344,7 @@ CERTIFICATE = (
     *("start_", "plan_"),
     *("cluster_sizes_", "cluster_distances_", "frames_", "support_", "dual_coef_", "recipe_", "feature_names_in_"),
 )
-"""Fitted attributes that not every fit has."""
+"""Fitted attributes that a fit may lack."""
 
 
 def checked_path(name: str, given: Any) -> list[float]:

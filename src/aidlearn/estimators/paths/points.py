@@ -1,4 +1,4 @@
-"""Where the points of a cross-validation are expected, and what is known of them."""
+"""Expected places of the points of a cross-validation, and the points solved so far."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from aidlearn.neighbours.sampled_start import Sampled, SampledSolution
 from aidlearn.numerics import Float
 
 DOUBT = 3.0
-"""Distance of a solution from that of a sample that near rows allow for, in typical ones."""
+"""Guess. Distance between the solutions of a fold and of a sample that near rows cover, in typical distances."""
 MERGED = 1.5
-"""Near rows of several penalties, in those of one, up to which they share them."""
+"""Guess. Penalties share near rows if that takes at most this many times the near rows of one."""
 
 
 class Path:
-    """Where the solutions of folds along a path of penalties lie: around those of a sample of all rows."""
+    """Corridors of the solutions of folds along a path of penalties, around those of a sample of all rows."""
 
     def __init__(self, sampled: Sampled, designs: Sequence[Design], n_folds: int) -> None:
         self.sampled, self.designs, self.n_folds = sampled, designs, n_folds
         self.points: list[Float] = []
 
     def corridors(self) -> list[Corridor]:
-        """Penalties whose solutions are close share near rows."""
+        """Corridors of near rows; penalties whose solutions are close share one."""
         found: list[SampledSolution] = []
         for design in self.designs:
             found.append(self.sampled.solution(design, found[-1].point if found else None))
@@ -50,7 +50,7 @@ class Path:
         return corridors
 
     def begin(self, number: int, points: Mapping[int, Float]) -> Float:
-        """From the fold and the penalty before; the first fold moves along the path as the sample does."""
+        """Starting point from the previous fold and penalty; the first fold moves along the path as the sample does."""
         k, fold = divmod(number, self.n_folds)
         before = number - self.n_folds
         if fold == 0:
@@ -58,8 +58,8 @@ class Path:
         return points[number - 1] if k == 0 else points[number - 1] + (points[before] - points[before - 1])
 
 
-class Told:
-    """What is known of the points of a path: keeps it, saves it, and tells callbacks how many are done."""
+class PathProgress:
+    """Points of a path that are solved: keeps and saves them, and reports their number to callbacks."""
 
     def __init__(self, callbacks: Sequence[Any], file: BatchFile, run: Run) -> None:
         self.callbacks, self.file, self.run = callbacks, file, run
@@ -68,13 +68,8 @@ class Told:
         if saved is not None:
             self.started, self.solved = self.started - saved.seconds, saved.solved
 
-    @property
-    def ended(self) -> bool:
-        """Whether time is over, or the user has stopped the fit."""
-        return self.run.stopped or time.monotonic() > self.run.deadline
-
     def left(self, tol: float) -> list[int]:
-        """Members that are not done."""
+        """Members whose gap is still open."""
         return [k for k in range(self.file.n_members) if k not in self.solved or not self.solved[k].gap <= tol]
 
     def __call__(self, found: Mapping[int, Solved]) -> None:
