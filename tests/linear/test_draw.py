@@ -209,7 +209,7 @@ def test_rows_picked_by_leverage_stand_for_all_of_every_column_and_class():
     np.testing.assert_allclose((classes_of[0] + classes_of[1]).gram, whole.gram, atol=1e-8)
     np.testing.assert_allclose((classes_of[0] + classes_of[1]).right, whole.right, atol=1e-8)
     metrics = [Metric.of(design, found.gram) for found in classes_of]
-    pick = ByLeverage(design, metrics, 3000, 0.4, False)
+    pick = ByLeverage(design, metrics, 3000, 0.4, NUMPY)
     picked = pick(Chunk(0, 30_000, X, y, np.ones(30_000)))
     assert 1500 < picked.n_entries <= 3001
     np.testing.assert_allclose(picked.weight.sum(), 30_000, rtol=0.05)

@@ -15,7 +15,7 @@ from aidlearn.linear.passes.records import WIDER_BY_LEVERAGE
 
 # Slots of the scratch array of a pass. One array and constant distances show the compiler that no two slots overlap,
 # without which it would not vectorise loops that use several.
-SIGN, OFFSET, Z, _VALUE, _DISTANCE, _REGION, _A, _B, _C, _W = (k * BLOCK for k in range(10))
+_SIGN, _OFFSET, _Z, _VALUE, _DISTANCE, _REGION, _A, _B, _C, _W = (k * BLOCK for k in range(10))
 SCRATCH = 10 * BLOCK
 
 
@@ -28,21 +28,21 @@ def folded(y, positive):
 
 
 @compiled
-def margins(rows, y, first, last, planes, q, positive, work):
+def _margins(rows, y, first, last, planes, q, positive, work):
     """Margins ``z = e - sign * (x'w + b)`` of a block, and their signs and offsets e."""
-    products(rows, first, last, planes, q, work, Z)
+    products(rows, first, last, planes, q, work, _Z)
     if positive != positive:
         for k in range(last - first):
             e = y[first + k]
-            work[SIGN + k] = 1.0
-            work[OFFSET + k] = e
-            work[Z + k] = e - work[Z + k]
+            work[_SIGN + k] = 1.0
+            work[_OFFSET + k] = e
+            work[_Z + k] = e - work[_Z + k]
     else:
         for k in range(last - first):
             sign = 1.0 if y[first + k] == positive else -1.0
-            work[SIGN + k] = sign
-            work[OFFSET + k] = 1.0
-            work[Z + k] = 1.0 - sign * work[Z + k]
+            work[_SIGN + k] = sign
+            work[_OFFSET + k] = 1.0
+            work[_Z + k] = 1.0 - sign * work[_Z + k]
 
 
 @compiled
@@ -64,7 +64,7 @@ def _losses(work, size, loss):
     for q in range(3, loss.shape[0], 4):
         kink, right, left = loss[q], loss[q + 1], loss[q + 2]
         for k in range(size):
-            from_kink = work[Z + k] - kink
+            from_kink = work[_Z + k] - kink
             work[_VALUE + k] += max(right * from_kink, left * from_kink)
 
 
@@ -74,15 +74,15 @@ def _regions(work, size, loss, cuts):
     kink = loss[3]
     for k in range(size):
         work[_REGION + k] = 0.0
-        work[_DISTANCE + k] = abs(work[Z + k] - kink)
+        work[_DISTANCE + k] = abs(work[_Z + k] - kink)
     for q in range(cuts.shape[0]):
         cut = cuts[q]
         for k in range(size):
-            work[_REGION + k] += 1.0 if work[Z + k] > cut else 0.0
+            work[_REGION + k] += 1.0 if work[_Z + k] > cut else 0.0
     for q in range(7, loss.shape[0], 4):
         kink = loss[q]
         for k in range(size):
-            work[_DISTANCE + k] = min(work[_DISTANCE + k], abs(work[Z + k] - kink))
+            work[_DISTANCE + k] = min(work[_DISTANCE + k], abs(work[_Z + k] - kink))
 
 
 @compiled
@@ -107,7 +107,7 @@ def model(rows, y, weight, planes, loss, leverage, kappa, work, scalars, forces,
         last = min(n, first + BLOCK)
         size = last - first
         _weights(weight, first, size, work)
-        margins(rows, y, first, last, planes, 0, positive, work)
+        _margins(rows, y, first, last, planes, 0, positive, work)
         _losses(work, size, loss)
         _spread(leverage, first, size, alike, work)
         # Slots: A one over the width, B the slope, C the jumps of the kinks within the width.
@@ -119,14 +119,14 @@ def model(rows, y, weight, planes, loss, leverage, kappa, work, scalars, forces,
             kink, jump = loss[q], loss[q + 3]
             half = 0.5 * jump
             for k in range(size):
-                relative = (work[Z + k] - kink) * work[_A + k]
+                relative = (work[_Z + k] - kink) * work[_A + k]
                 work[_C + k] += jump if abs(relative) < 1.0 else 0.0
                 work[_B + k] += half * min(max(relative, -1.0), 1.0)
         n_here = 0.0
         for k in range(size):
             s = scale * work[_W + k]
             objective += s * work[_VALUE + k]
-            slope = work[_B + k] * s * work[SIGN + k]
+            slope = work[_B + k] * s * work[_SIGN + k]
             curved = 0.5 * s * work[_C + k] * work[_A + k]
             intercept += slope
             curvature += curved
@@ -189,7 +189,7 @@ def assign(
         last = min(n, first + BLOCK)
         size = last - first
         _weights(weight, first, size, work)
-        margins(rows, y, first, last, planes, 0, positive, work)
+        _margins(rows, y, first, last, planes, 0, positive, work)
         _losses(work, size, loss)
         _regions(work, size, loss, cuts)
         _spread(leverage, first, size, alike, work)
@@ -197,15 +197,15 @@ def assign(
         for k in range(size):
             s, leverage_here = work[_W + k], work[_A + k]
             objective += s * work[_VALUE + k]
-            size_of_targets += s * abs(work[OFFSET + k])
+            size_of_targets += s * abs(work[_OFFSET + k])
             distance, share = work[_DISTANCE + k] / leverage_here, s * leverage_here * leverage_here
             close = distance <= near * (1.0 + WIDER_BY_LEVERAGE * share)
             # A label is an index: a distance that is not a number, of a point that is none, falls into the last bin.
             place = distance * bins
             label = work[_REGION + k] * n_bins + (math.floor(place) if 0.0 <= place < most else most)
             close |= share > carries
-            work[_A + k] = 1.0 if close | (work[SIGN + k] == rare_class) else 0.0
-            work[_B + k] = label + (behind if work[SIGN + k] > 0.0 else 0.0)
+            work[_A + k] = 1.0 if close | (work[_SIGN + k] == rare_class) else 0.0
+            work[_B + k] = label + (behind if work[_SIGN + k] > 0.0 else 0.0)
         # The planes behind the first part groups further.
         for q in range(1, planes.shape[0]):
             products(rows, first, last, planes, q, work, _C)
@@ -216,7 +216,7 @@ def assign(
             another = cuts.shape[0] + 1.0 if positive == positive else 0.0
             for k in range(size):
                 if part[first + k] < n_parts:
-                    kind = work[_REGION + k] + (another if work[SIGN + k] > 0.0 else 0.0)
+                    kind = work[_REGION + k] + (another if work[_SIGN + k] > 0.0 else 0.0)
                     work[_B + k] = first_part + kind * n_parts + part[first + k]
         for k in range(size):
             labels[first + k] = np.int32(work[_B + k])
@@ -226,11 +226,11 @@ def assign(
                 n_alone += 1
             else:
                 s, group = work[_W + k], np.uintp(labels[first + k])
-                signed = s * work[SIGN + k]
+                signed = s * work[_SIGN + k]
                 counts[group] += 1
                 add_one(rows, first + k, signed, sums, group)
                 sums[group, m] += signed
-                sums[group, m + 1] += s * work[OFFSET + k]
+                sums[group, m + 1] += s * work[_OFFSET + k]
                 sums[group, m + 2] += s
     scalars[0] = scale * objective
     scalars[1] = size_of_targets
@@ -266,14 +266,14 @@ def check(
         size = last - first
         # Slots: A the margin at the end less that at the origin, B the code, C the home.
         if n_steps > 1:
-            margins(rows, y, first, last, planes, 1, positive, work)
+            _margins(rows, y, first, last, planes, 1, positive, work)
             for k in range(size):
-                work[_A + k] = work[Z + k]
+                work[_A + k] = work[_Z + k]
         _weights(weight, first, size, work)
-        margins(rows, y, first, last, planes, 0, positive, work)
+        _margins(rows, y, first, last, planes, 0, positive, work)
         for k in range(size):
-            work[_A + k] = work[Z + k] - work[_A + k]
-            size_of_targets += work[_W + k] * abs(work[OFFSET + k])
+            work[_A + k] = work[_Z + k] - work[_A + k]
+            size_of_targets += work[_W + k] * abs(work[_OFFSET + k])
             work[_B + k] = 0.0
         for k in range(size):
             work[_C + k] = homes[np.uintp(labels[first + k])]
@@ -282,7 +282,7 @@ def check(
             if t > 0:
                 ahead = steps[t] - here
                 for k in range(size):
-                    work[Z + k] += ahead * work[_A + k]
+                    work[_Z + k] += ahead * work[_A + k]
                 here = steps[t]
             _losses(work, size, loss)
             total = 0.0
@@ -294,7 +294,7 @@ def check(
                 for k in range(size):
                     region = work[_REGION + k]
                     if tolerance >= 0.0:
-                        region = work[_C + k] if work[_DISTANCE + k] <= tolerance * abs(work[OFFSET + k]) else region
+                        region = work[_C + k] if work[_DISTANCE + k] <= tolerance * abs(work[_OFFSET + k]) else region
                     region = work[_C + k] if work[_W + k] == 0.0 else region
                     work[_B + k] = work[_B + k] * base + region
         n_here = 0.0
