@@ -26,7 +26,7 @@ from aidlearn.linear.aggregated.hinge_rows import Basis, HingeRows
 from aidlearn.linear.aggregated.solvers import solve_by_interior_point
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric
-from aidlearn.linear.start.newton import Damping, Model, bounded_step, local_model, thinning
+from aidlearn.linear.start.newton import Damping, LocalModel, bounded_step, local_model, thinning
 from aidlearn.neighbours.near_rows import passes_between, planes_of, taken
 from aidlearn.numerics import Float, Int
 from aidlearn.trace import MOST_CLUSTERS, Profile
@@ -201,7 +201,7 @@ class Neighbour:
         few = width <= least and cost > allowed
         return width, few or design.l1 > 0
 
-    def _model(self, near: Near, point: Float, kappa: float, smooth: bool) -> Model:
+    def _model(self, near: Near, point: Float, kappa: float, smooth: bool) -> LocalModel:
         """The model at a point; with ``smooth`` its objective is that of the smoothed loss."""
         design = self.design
         sums = self.passes.model(design, near.rows, point, near.leverage, kappa)

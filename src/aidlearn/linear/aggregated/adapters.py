@@ -21,10 +21,30 @@ from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import HingeRows, power_of_two
 from aidlearn.numerics import Float
 
-FIRST_STEPS, MOST_STEPS = 200, 10**9
-"""Steps of libsvm, each two rows, that a run under a time limit begins with, and that it may come to."""
-FIRST_EPOCHS, MOST_EPOCHS = 4, 10_000
-"""The same of liblinear, passes over all rows; the most are what scikit-learn's users give it."""
+
+@dataclass(frozen=True)
+class AdapterSettings:
+    """Numbers that libsvm and liblinear are called with."""
+
+    first_steps: int = 200
+    """Steps (of two rows) of the first run of libsvm under a time limit."""
+    most_steps: int = 10**9
+    """Steps of its last run under a time limit."""
+    first_epochs: int = 4
+    """Passes over all rows in the first run of liblinear under a time limit."""
+    most_epochs: int = 10_000
+    """Passes of its last run, and of a run without a time limit: a usual choice of scikit-learn's users."""
+    loosest: float = 1e-3
+    """Loosest tolerance: the default of libsvm."""
+    tightest: float = 1e-8
+    """Guess. Tightest tolerance of libsvm."""
+    tightest_liblinear: float = 1e-6
+    """Guess. Tightest tolerance of liblinear."""
+    intercept_scaling: float = 10.0
+    """Guess. Value of the column of liblinear's intercept, whose penalty it divides by 100."""
+
+
+SETTINGS = AdapterSettings()
 
 
 def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
@@ -32,7 +52,7 @@ def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, a
     X, label = _unfolded(rows, has_intercept, "libsvm")
     if len(np.unique(label)) < 2:
         return Solution(_constant(rows, label), 0.0)
-    tol = min(1e-3, max(accuracy.relative, 1e-8))
+    tol = min(SETTINGS.loosest, max(accuracy.relative, SETTINGS.tightest))
     frame = _Frame.of(X)
     largest = float(rows.weight.max())
     scaled = frame.apply(X)
@@ -42,7 +62,7 @@ def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, a
         _fitted(model, scaled, label, rows.weight / largest)
         return model, int(model.n_iter_.max())
 
-    reached = within(accuracy.deadline, run, FIRST_STEPS, MOST_STEPS, unlimited=-1)
+    reached = within(accuracy.deadline, run, SETTINGS.first_steps, SETTINGS.most_steps, unlimited=-1)
     model = reached.found
     dual = np.zeros(len(label))
     dual[model.support_] = np.abs(model.dual_coef_[0]) / frame.unit**2
@@ -67,15 +87,15 @@ def solve_by_liblinear(rows: HingeRows, point: Float | None, has_intercept: bool
             loss="hinge",
             dual=True,
             C=largest * frame.unit**2,
-            tol=min(1e-3, max(accuracy.relative, 1e-6)),
-            intercept_scaling=10.0,
+            tol=min(SETTINGS.loosest, max(accuracy.relative, SETTINGS.tightest_liblinear)),
+            intercept_scaling=SETTINGS.intercept_scaling,
             max_iter=epochs,
             random_state=0,
         )
         _fitted(model, scaled, label, rows.weight / largest)
         return model, int(model.n_iter_)
 
-    reached = within(accuracy.deadline, run, FIRST_EPOCHS, MOST_EPOCHS)
+    reached = within(accuracy.deadline, run, SETTINGS.first_epochs, SETTINGS.most_epochs)
     model = reached.found
     found = frame.to_point(model.coef_[0], model.intercept_[0])
     certificate = certify(rows, _dual_of(rows, found), found)

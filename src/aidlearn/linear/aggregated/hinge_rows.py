@@ -32,15 +32,24 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 NO_INTERCEPT = 1e-14
-"""Up to this mean of signs (of at most 1) no cluster says anything about the intercept."""
+"""Mean of signs (of at most 1) up to which no cluster contains information about the intercept."""
 
 
-NOTHING_LEFT = 1e-14
-"""Part of its numbers up to which what centring leaves of a column is rounding."""
-ROUNDED = 1e-9
-"""Part of the larger margins below which others are rounding errors beside them."""
-LEAST_UNIT = 1e-4
-"""Of margins, relative to the room that constraints leave."""
+@dataclass(frozen=True)
+class BasisSettings:
+    """Numbers of the change of variables."""
+
+    nothing_left: float = 1e-14
+    """Size of a centred column, relative to the original one, up to which it is rounding."""
+    least_rms: float = 1e-4
+    """Guess. Least root mean square of a column, relative to its largest entry, that it is divided by."""
+    rounded: float = 1e-9
+    """Size of a margin, relative to the larger ones, below which it is rounding."""
+    least_unit: float = 1e-4
+    """Guess. Least unit of margins, relative to the room that constraints leave."""
+
+
+SETTINGS = BasisSettings()
 
 
 def power_of_two(size: float) -> float:
@@ -191,21 +200,21 @@ class Basis:
         safe = np.where(spread > 0, spread, 1.0)
         rms = np.sqrt(columns.weighted_squares(s, safe) / s.sum())
         # A column that centring has turned into rounding noise carries nothing: scale 0 fixes its variable.
-        scale = np.where(spread > NOTHING_LEFT * largest, safe * np.maximum(rms, 1e-4), 0.0)
+        scale = np.where(spread > SETTINGS.nothing_left * largest, safe * np.maximum(rms, SETTINGS.least_rms), 0.0)
         row_units = None
         if n < K:
             given = rows.A.part(n, K)
             limits = given.centred(centre)
             # What no other row tells of a variable its constraints do.
             sizes = limits.maxima()
-            scale = np.where(scale > 0, scale, np.where(sizes > NOTHING_LEFT * given.maxima(), sizes, 0.0))
+            scale = np.where(scale > 0, scale, np.where(sizes > SETTINGS.nothing_left * given.maxima(), sizes, 0.0))
             inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
             sizes = abs(limits) @ inverse
             row_units = np.divide(1.0, sizes, out=np.ones_like(sizes), where=sizes > 0)
             columns = joined([columns, limits.scaled_rows(row_units)])
         if rows.linear is not None:
             pull, size = np.abs(rows.linear - centre * rows.linear[-1]), np.abs(rows.linear)
-            pulled = pull > NOTHING_LEFT * (size + np.abs(centre) * size[-1])
+            pulled = pull > SETTINGS.nothing_left * (size + np.abs(centre) * size[-1])
             scale = np.where(scale > 0, scale, pulled.astype(np.float64))
         weakest = 1.0
         if not rows.ridge.any():
@@ -216,7 +225,7 @@ class Basis:
         if rows.linear is not None and row_units is not None:
             # Where margins vanish, a linear term moves the point as far as constraints leave room.
             room = np.abs(rows.e[n:] - rows.A.part(n, K) @ origin) * row_units
-            unit = max(unit, power_of_two(LEAST_UNIT * float(np.median(room)))) if room.any() else unit
+            unit = max(unit, power_of_two(SETTINGS.least_unit * float(np.median(room)))) if room.any() else unit
         held = (rows.ridge > 0) & (scale > 0)
         if held.any():
             mass = unit * power_of_two(ranked(rows.ridge[held] / scale[held] / scale[held], 0.5))
@@ -277,7 +286,7 @@ def _typical_margin(A: Matrix, e: Float, origin: Float) -> float:
     size = size[size > 8 * EPS * (np.abs(e) + abs(A) @ np.abs(origin))]
     if len(size):
         # A point that puts most rows on their kink, up to errors of its own, leaves the others to measure by.
-        size = size[size >= ROUNDED * ranked(size, 0.9)]
+        size = size[size >= SETTINGS.rounded * ranked(size, 0.9)]
     return power_of_two(ranked(size, 0.5)) if len(size) else 1.0
 
 

@@ -27,13 +27,37 @@ from aidlearn.linear.rows.matrix import Matrix
 from aidlearn.linear.start.within_region import step_within
 from aidlearn.numerics import Float, regularised_cholesky
 
-FIRST_DAMPING = 1e-2
-TRUST = 4.0
-"""Longest step in smoothing widths."""
+
+@dataclass(frozen=True)
+class NewtonSettings:
+    """Numbers of a damped Newton step on the smoothed loss."""
+
+    first_damping: float = 1e-2
+    """Damping of the first step, and the least one on samples, which contain little about rare columns: there the Gram
+    matrix of all rows keeps its weight. A short step with more damping does not mean that the optimum is close."""
+    least_damping: float = 1e-6
+    """Guess. Least damping on all rows."""
+    damping_factor: float = 10.0
+    """Guess. Factor of the damping after a step that was too long, and its inverse after a good one."""
+    most_damping: float = 1e6
+    """Guess. Damping at which a step is taken whatever its length."""
+    trust: float = 4.0
+    """Guess. Maximum length of a step, in smoothing widths."""
+    least_near: float = 1e-4
+    """Guess. Least share of rows near a kink, at the typical leverage sqrt(p / n), that the damping assumes."""
+    hessian_rows_per_variable: int = 40
+    """Rows per variable that determine a Hessian to within about ten percent."""
+    hessian_rows: int = 5000
+    """Guess. Least number of rows near a kink that a Hessian uses."""
+    least_width: float = 1e-6
+    """Guess. Least smoothing width, relative to the mean distance: rows tied on a kink would make it zero."""
+
+
+SETTINGS = NewtonSettings()
 
 
 @dataclass
-class Model:
+class LocalModel:
     """Sums over rows: true objective, minus gradient, and the rows that make up the Hessian."""
 
     objective: float
@@ -43,7 +67,7 @@ class Model:
     curvature: float
     _gram: GramSum = field(default_factory=GramSum)
 
-    def add(self, other: Model, n_jobs: int = 1) -> None:
+    def add(self, other: LocalModel, n_jobs: int = 1) -> None:
         """Add the model of the next chunk."""
         self.objective += other.objective
         self.forces = self.forces + other.forces
@@ -57,7 +81,9 @@ class Model:
         return self._gram.whole(n_jobs)
 
 
-def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int, passes: Any = plain) -> Model:
+def local_model(
+    design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int, passes: Any = plain
+) -> LocalModel:
     """The model of one chunk; the Hessian uses every ``thin``-th row near a kink."""
     near, curvature = sums.near, sums.curvature
     if thin > 1 and len(near):
@@ -66,7 +92,7 @@ def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, th
         if len(near):
             curvature *= sums.total_curvature / curvature.sum()
     rows = passes.scaled_rows(design, chunk, near, np.sqrt(curvature))
-    return Model(sums.objective, design.centred_forces(sums.forces), [rows], sums.total_curvature)
+    return LocalModel(sums.objective, design.centred_forces(sums.forces), [rows], sums.total_curvature)
 
 
 def _thinned(leverage: Any, weight: Float, thin: int) -> tuple[NDArray[np.intp], Any]:
@@ -89,32 +115,32 @@ def _thinned(leverage: Any, weight: Float, thin: int) -> tuple[NDArray[np.intp],
 class Damping:
     """Levenberg term relative to the columns' norms on all entries."""
 
-    size: float = FIRST_DAMPING
-    least: float = 1e-6
+    size: float = field(default_factory=lambda: SETTINGS.first_damping)
+    least: float = field(default_factory=lambda: SETTINGS.least_damping)
 
     def more(self) -> None:
         """After a step that was too long."""
-        self.size *= 10
+        self.size *= SETTINGS.damping_factor
 
     def less(self) -> None:
         """After a good one."""
-        self.size = max(self.least, self.size / 10)
+        self.size = max(self.least, self.size / SETTINGS.damping_factor)
 
     @property
     def negligible(self) -> bool:
         """Whether a short step means a close optimum rather than a damped step."""
-        return self.size <= FIRST_DAMPING
+        return self.size <= SETTINGS.first_damping
 
     @property
     def relaxed(self) -> bool:
         """Whether steps have been good so far."""
-        return self.size < FIRST_DAMPING
+        return self.size < SETTINGS.first_damping
 
 
 def newton_step(
     design: Design,
     point: Float,
-    model: Model,
+    model: LocalModel,
     kappa: float,
     damping: Damping,
     metric: Metric,
@@ -125,7 +151,7 @@ def newton_step(
     # The Gram matrix has every column, also those without a row near a kink.
     # As if at least a few rows in ten thousand were near a kink, at the typical leverage sqrt(p / n).
     typical = kappa * math.sqrt(len(point) / design.weight)
-    curvature = max(model.curvature, 1e-4 * design.loss.scale * design.weight / typical)
+    curvature = max(model.curvature, SETTINGS.least_near * design.loss.scale * design.weight / typical)
     hessian += (damping.size * curvature / design.weight) * metric.gram
     diagonal = np.diag_indices_from(hessian)
     design.add_quadratic(hessian)
@@ -154,7 +180,7 @@ def _centred_gradient(design: Design, point: Float) -> Float:
 def bounded_step(
     design: Design,
     point: Float,
-    model: Model,
+    model: LocalModel,
     kappa: float,
     damping: Damping,
     metric: Metric,
@@ -163,21 +189,21 @@ def bounded_step(
     while True:
         step = newton_step(design, point, model, kappa, damping, metric)
         length = metric.length(step)
-        if length <= TRUST * kappa or damping.size >= 1e6:
+        if length <= SETTINGS.trust * kappa or damping.size >= SETTINGS.most_damping:
             return step, length
         damping.more()
 
 
 def thinning(n_near: float, p: int, enough: float = 0.0) -> int:
     """Every how many-th near row is enough for a Hessian within some ten percent (and at least ``enough`` rows)."""
-    return max(1, int(n_near / max(40 * p, 5000, enough)))
+    return max(1, int(n_near / max(SETTINGS.hessian_rows_per_variable * p, SETTINGS.hessian_rows, enough)))
 
 
 def quantile_width(nearness: Float, fraction: float) -> float:
     """Width (in leverages) within which a given fraction of the rows lies next to a kink."""
     rank = min(len(nearness) - 1, max(0, math.ceil(fraction * len(nearness)) - 1))
     # Rows tied on a kink would make the width zero; no smoothing is not a smoothing.
-    return max(float(np.partition(nearness, rank)[rank]), 1e-6 * float(nearness.mean()), 1e-150)
+    return max(float(np.partition(nearness, rank)[rank]), SETTINGS.least_width * float(nearness.mean()), 1e-150)
 
 
 def uncertain_fraction(design: Design, z: Float, ratio: float) -> float:

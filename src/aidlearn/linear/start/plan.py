@@ -20,38 +20,62 @@ from aidlearn.numerics import Float
 
 logger = logging.getLogger("aidlearn")
 
-MARGIN, MARGIN_UNEVEN = 3.0, 9.0
-"""Newton steps end with an error of about (p/n)^(1/4) of the doubt; some coefficients err by more, the more so where
-rows differ in leverage."""
-FEWEST_SINGLE = (5, 50)
-"""Single rows at least: so many per variable, and so many more."""
-MOST_SINGLE = 3.0
-"""Single rows at most, in sqrt(p n), and at most half of the rows: K rows cost about K p / n passes to solve for."""
-UNSETTLED = 1.5
-"""Single rows, in the same unit, where steps have not settled. With twice as many, an iteration is saved about as often
-as not, and every solve takes twice as long."""
-FREE = 1000
-"""Rows that cost nothing beside a start."""
-CHEAP_SINGLE = 5.0
-"""Single rows over n / p that cost no more than so many passes."""
-PASSES_FOR_SINGLE = 10.0
-"""Passes that single rows may cost to solve for where they are sparse: about those of the start."""
-MOST_BINS = 32
-"""Far clusters of a region: their rows seldom violate, and those that do split off anyway."""
-SUMS_OVER_SINGLE = 2.0
-"""What groups of rare columns may cost, over the single rows: both are much cheaper than another iteration."""
-ALL_ROWS = 4.0
-"""What the original problem may cost over an aggregated one after a start that has not settled: two of them are what is
-expected, but more may follow."""
-BINNED = 0.98
-"""Bins of equal width reach to this quantile of the distances."""
-TIED = 2.0
-"""Times the rows that are wanted within a distance, from which on those at the distance itself are left out."""
-HOLLOW = (3.0, 2.0)
-"""Times a distance, and the density of rows up to there over that within it, from which on short steps mean nothing."""
-FEW_SIDES, MOST_SIDES = 3, 12
-"""Planes that part the groups where the optimum may be far; every one doubles them. Few beside bins, and many in their
-place where groups cost so little that there are more planes than twice as many bins would make."""
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """Numbers that decide how many rows stay single and how the others are grouped."""
+
+    near_of_all: float = 4.0
+    """Rows in doubt, in sqrt(p n): if this exceeds n, aggregation cannot pay, and every row is single."""
+    free: int = 1000
+    """Number of single rows whose cost is small compared with that of a start."""
+    margin: float = 3.0
+    """Newton steps end with an error of about (p/n)^(1/4) of the rows in doubt, times this factor for the worst
+    coefficient."""
+    margin_uneven: float = 9.0
+    """The factor of ``margin`` where rows differ in leverage."""
+    fewest_per_variable: int = 5
+    """Guess. Least number of single rows per variable, to which ``fewest_more`` is added."""
+    fewest_more: int = 50
+    """Guess. See ``fewest_per_variable``."""
+    most_single: float = 3.0
+    """Maximum number of single rows, in sqrt(p n): K rows cost about K p / n passes to solve for."""
+    most_share: float = 0.5
+    """Guess. Maximum share of single rows."""
+    unsettled: float = 1.5
+    """Number of single rows, in sqrt(p n), where steps have not settled. Twice as many save an iteration about as often
+    as not, and every solve takes twice as long."""
+    cheap_single: float = 5.0
+    """Single rows, in n / p, that cost no more than this number of passes."""
+    passes_for_single: float = 10.0
+    """Passes that the solution for sparse single rows may cost: about those of the start."""
+    most_bins: int = 32
+    """Guess. Maximum number of far clusters of a region: their rows seldom violate, and those that do split off."""
+    rows_per_bin: int = 4
+    """Guess. Least number of far rows of the viewed sample per bin."""
+    binned: float = 0.98
+    """Guess. Bins of equal width reach to this quantile of the distances."""
+    sums_over_single: float = 2.0
+    """Guess. Cost of the groups of rare columns, relative to the single rows: both are much cheaper than another
+    iteration."""
+    all_rows: float = 4.0
+    """Guess. Cost of the original problem, relative to an aggregated one, up to which it is solved instead if the start
+    has not settled: two aggregated problems are expected then, but more may follow."""
+    tied: float = 2.0
+    """Guess. Rows at the distance of the last single row are left out if they exceed the wanted number by this
+    factor."""
+    hollow_distance: float = 3.0
+    """Guess. Factor of the distance up to which the density of rows is compared with that of near rows."""
+    hollow_density: float = 2.0
+    """Guess. Ratio of these densities above which short steps do not mean that the optimum is close."""
+    few_planes: int = 3
+    """Guess. Maximum number of planes that split each bin where the optimum may be far; each one doubles the groups."""
+    most_planes: int = 12
+    """Guess. Maximum number of planes in place of bins, where groups cost so little that there are more planes than
+    bins and ``few_planes`` would make."""
+
+
+SETTINGS = PlanSettings()
 
 
 @dataclass(frozen=True)
@@ -82,13 +106,17 @@ class View:
         had from a cluster for each.
         """
         width = self.width(fraction)
-        if self.share(width) <= TIED * fraction:
+        if self.share(width) <= SETTINGS.tied * fraction:
             return width
         return float(self.nearness[self.nearness < (1 - 1e-9) * width].max(initial=-1.0))
 
     def hollow(self, width: float) -> bool:
         """Whether rows are much denser some way off than within a distance: near ones hardly say where a kink is."""
-        return self.share(HOLLOW[0] * width) > HOLLOW[0] * HOLLOW[1] * self.share(width) > 0
+        return (
+            self.share(SETTINGS.hollow_distance * width)
+            > SETTINGS.hollow_distance * SETTINGS.hollow_density * self.share(width)
+            > 0
+        )
 
     @property
     def share_with_loss(self) -> float:
@@ -168,13 +196,13 @@ class Plan:
         if near < found.reach:
             found = replace(found, settled=False)  # not all rows in doubt are single
         n_far = int((view.nearness > near).sum())
-        n_bins, n_planes = max(1, min(MOST_BINS, p, n_far // 4)), 0
+        n_bins, n_planes = max(1, min(SETTINGS.most_bins, p, n_far // SETTINGS.rows_per_bin)), 0
         n_kinds = problem.n_regions * (2 if design.loss.classifies else 1)
         costs, n_single = Costs.of(p, design.layout), n * view.share(near)
         paid = max(n_single, math.sqrt(p * n)) / n_kinds
         ours = problem.procedure.initial_rate is None  # otherwise the number of clusters is the user's choice
         if ours and not found.settled and design.layout is None:
-            n_bins, n_planes = _bins_and_planes(n_bins, paid)
+            n_bins, n_planes = bins_and_planes(n_bins, paid)
         n_columns = len(rare_columns(design, n, n_bins)) if ours else 0
         plan = cls(
             n_rows=n,
@@ -191,16 +219,21 @@ class Plan:
             because=because,
             n_bins=n_bins,
             n_planes=n_planes,
-            n_column_groups=min(n_columns, int(SUMS_OVER_SINGLE * paid * costs.row / costs.sum)),
+            n_column_groups=min(n_columns, int(SETTINGS.sums_over_single * paid * costs.row / costs.sum)),
             n_kinds=n_kinds,
             all_rows_cost=n * costs.row * found.fit_steps / math.sqrt(view.share_with_loss) or math.inf,
             all_rows=False,
         )
-        worth = 1.0 if found.settled else ALL_ROWS
+        worth = 1.0 if found.settled else SETTINGS.all_rows
         cheap = plan.all_rows_cost <= worth * plan.solve_cost and n * costs.stored <= problem.run.budget.clusters
         plan = replace(plan, all_rows=cheap and ours)
         logger.debug("%s", plan)
         return plan
+
+    def bins_per_distance(self, view: View) -> float:
+        """Bins of equal width reach to a high quantile of the distances of far rows."""
+        far = view.nearness[view.nearness > self.near]
+        return self.n_bins / max(float(np.quantile(far, SETTINGS.binned)) if len(far) else 1.0, 1e-300)
 
     @property
     def n_groups(self) -> int:
@@ -256,17 +289,20 @@ def _near_distance(problem: PiecewiseLinear, metric: Metric, view: View, found: 
         wanted = max(p + 1, rate * n - problem.n_regions * p) / n
         return view.width(wanted), "the initial rate"
     doubt, layout = math.sqrt(p / n), problem.design.layout
-    margin = min(1.0, (MARGIN if metric.constant is not None else MARGIN_UNEVEN) * math.sqrt(doubt))
-    least = (FEWEST_SINGLE[0] * p + FEWEST_SINGLE[1]) / n
-    fewest, most = max(least, min(margin * doubt, CHEAP_SINGLE / p)), min(0.5, MOST_SINGLE * doubt)
+    margin = min(1.0, (SETTINGS.margin if metric.constant is not None else SETTINGS.margin_uneven) * math.sqrt(doubt))
+    least = (SETTINGS.fewest_per_variable * p + SETTINGS.fewest_more) / n
+    fewest, most = (
+        max(least, min(margin * doubt, SETTINGS.cheap_single / p)),
+        min(SETTINGS.most_share, SETTINGS.most_single * doubt),
+    )
     if layout is not None:
-        affordable = layout.rows_for_passes(n, PASSES_FOR_SINGLE) / n
+        affordable = layout.rows_for_passes(n, SETTINGS.passes_for_single) / n
         fewest, most = max(least, min(doubt, affordable)), max(least, min(most, affordable))
     room = problem.run.budget.clusters / (p * n)
-    most = max(most, min(0.5, FREE / n))
+    most = max(most, min(SETTINGS.most_share, SETTINGS.free / n))
     most, limit = max(least, min(most, room)), "memory" if room < most else "the cost of a solve"
     if not found.settled:
-        wanted = max(least, min(most, max(UNSETTLED * doubt, FREE / n)))
+        wanted = max(least, min(most, max(SETTINGS.unsettled * doubt, SETTINGS.free / n)))
         return view.width_below_ties(wanted), "steps that have not settled"
     cheap, dear = view.width(min(fewest, most)), view.width(most)
     if found.reach > dear:
@@ -276,7 +312,7 @@ def _near_distance(problem: PiecewiseLinear, metric: Metric, view: View, found: 
     )
 
 
-def _bins_and_planes(n_bins: int, n_single: float) -> tuple[int, int]:
+def bins_and_planes(n_bins: int, n_single: float) -> tuple[int, int]:
     """Bins and planes of each kind of rows where the optimum may be far, beside so many single rows of the kind.
 
     Bins of distance differ along one direction. A solution that is far from the point the bins were drawn at lies in
@@ -285,9 +321,9 @@ def _bins_and_planes(n_bins: int, n_single: float) -> tuple[int, int]:
     the single rows do.
     """
     n_planes = _bits(n_single)
-    if n_planes > _bits(n_bins) + FEW_SIDES:
-        return 1, min(MOST_SIDES, n_planes)
-    return n_bins, min(FEW_SIDES, _bits(n_single / n_bins))
+    if n_planes > _bits(n_bins) + SETTINGS.few_planes:
+        return 1, min(SETTINGS.most_planes, n_planes)
+    return n_bins, min(SETTINGS.few_planes, _bits(n_single / n_bins))
 
 
 def _bits(number: float) -> int:
