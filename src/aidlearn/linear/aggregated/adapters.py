@@ -106,7 +106,7 @@ def solve_by_liblinear(rows: HingeRows, point: Float | None, has_intercept: bool
 
 def _fitted(model: Any, X: Float, label: Float, weight: Float) -> None:
     with warnings.catch_warnings():
-        # Not having converged costs iterations of AID, not correctness.
+        # A solver that has not converged costs iterations of AID, not correctness.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(X, label, sample_weight=weight)
 
@@ -133,7 +133,7 @@ def _unfolded(rows: HingeRows, has_intercept: bool, name: str) -> tuple[Float, F
             "use solver='auto' for this model or these initial clusters."
         )
     label = np.sign(sign)
-    # These solvers are given dense rows: they are there to be compared with, not for many sparse ones.
+    # These solvers receive dense rows: they serve comparisons, not problems of many sparse rows.
     return rows.A.rows(np.arange(len(label)))[:, :-1] * label[:, None], label
 
 
@@ -141,8 +141,8 @@ def _unfolded(rows: HingeRows, has_intercept: bool, name: str) -> tuple[Float, F
 class _Frame:
     """Centred features of ordinary size.
 
-    ``(X - c) / t`` with ``C t^2`` is the same machine with t times its slopes and ``c'w`` more of an intercept. On rows
-    with a large common offset libsvm would not end.
+    ``(X - c) / t`` with ``C t^2`` is the same machine with t times the slopes and an intercept larger by ``c'w``. On
+    rows with a large common offset libsvm would not terminate.
     """
 
     centre: Float
@@ -162,14 +162,14 @@ class _Frame:
 
 
 def _usable(rows: HingeRows, found: Float, label: Float) -> Float:
-    """The hyperplane of a solver that was cut off, if it is better than the heavier label for all."""
+    """The hyperplane of a solver that ran out of time, if it is better than the heavier label for all rows."""
     heavier = np.where(rows.weight @ label < 0, -1.0, 1.0)
     constant = _constant(rows, heavier[None])
     return found if rows.value(found) <= rows.value(constant) else constant
 
 
 def _constant(rows: HingeRows, label: Float) -> Float:
-    """With one label only, the hyperplane that puts every row on its side."""
+    """The hyperplane that puts every row on its side if there is one label only."""
     point = np.zeros(rows.A.shape[1])
     point[-1] = label[0]
     return point

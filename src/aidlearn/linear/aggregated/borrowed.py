@@ -1,4 +1,4 @@
-"""Solvers of others that cannot be stopped, within a time limit: ever more steps, as long as another run may fit."""
+"""A time limit for solvers that cannot be stopped: runs of more and more steps, as long as another one fits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS = BorrowedSettings()
 
 @dataclass(frozen=True)
 class Attempt(Generic[Found]):
-    """What was found, and whether there was no time for more."""
+    """The result of the last run, and whether there was no time for another."""
 
     found: Found
     out_of_time: bool
@@ -37,7 +37,7 @@ class Attempt(Generic[Found]):
 def within(
     deadline: float, run: Callable[[int], tuple[Found, int]], first: int, most: int, unlimited: int | None = None
 ) -> Attempt[Found]:
-    """What the longest run has found that a deadline allows; ``run`` returns it with the steps it took.
+    """The result of the longest run that a deadline allows; ``run`` returns its result and the steps it took.
 
     A run that took fewer steps than it was allowed is finished. Without a deadline there is one run, of at most
     ``unlimited`` steps (``most`` by default; -1 is no limit to libsvm).

@@ -58,7 +58,7 @@ def power_of_two(size: float) -> float:
 
 
 class NearlyCollinear(ArithmeticError):
-    """Columns differ by so little that the rows should be had in other coordinates."""
+    """Columns are so nearly collinear that the rows should be computed in other coordinates."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class HingeRows:
     """The vector q (None: 0)."""
     constant: float = 0.0
     least_pivot: float = 0.0
-    """What others leave of a column, relative to it, below which a solver is to refuse (:class:`NearlyCollinear`)."""
+    """Part of a column that is not a combination of others, below which a solver raises :class:`NearlyCollinear`."""
 
     @classmethod
     def of_array(cls, A: Float, e: Float, weight: Float, tilt: Float, ridge: Float) -> HingeRows:
@@ -108,7 +108,7 @@ class HingeRows:
 
     @property
     def constrained(self) -> bool:
-        """Whether there is more than a sum of losses and a ridge."""
+        """Whether there are constraints or a linear term."""
         return self.linear is not None or self.n_soft < len(self.e)
 
     @cached_property
@@ -131,18 +131,18 @@ class HingeRows:
 
     @property
     def rounding(self) -> float:
-        """What rounding may do to a value: no solver can prove less of a gap."""
+        """Rounding error of a value: no solver can prove a smaller gap."""
         n = self.n_soft
         noise = self.noise[:n] if isinstance(self.noise, np.ndarray) else self.noise
         return float(self.weight[:n] @ (EPS * np.abs(self.e[:n]) + noise)) + EPS * abs(self.constant)
 
     def value(self, v: Float) -> float:
-        """The primal objective at v, whatever its violation of constraints."""
+        """The primal objective at v, regardless of constraints that it violates."""
         value = self.penalised_loss(v, self.margins(v))
         return value + self.constant + (0.0 if self.linear is None else float(self.linear @ v))
 
     def penalised_loss(self, v: Float, margins: Float) -> float:
-        """What no point has less than 0 of: the weighted losses at v and its penalty, given its margins."""
+        """The weighted losses and the penalty at v, given its margins; at least 0."""
         n = self.n_soft
         z, tilt = margins[:n], self.tilt[:n]
         loss = np.maximum((1 - tilt) * z, -tilt * z)
@@ -173,11 +173,11 @@ class Basis:
     weakest: float = 1.0
     """Smallest singular value (estimated) of the scaled rows, relative to the largest."""
     unit: float = 1.0
-    """Of margins: about their median at the origin."""
+    """Unit of margins: about their median at the origin."""
     mass: float = 1.0
-    """Of weights: about their median, or where a ridge holds the coordinates, what makes it about 1."""
+    """Unit of weights: about their median, or with a ridge the unit in which it is about 1."""
     row_units: Float | None = None
-    """What constraints are multiplied by, which makes them comparable with the other rows."""
+    """Factors of the constraints, which make them comparable with the other rows."""
 
     @classmethod
     def of(cls, rows: HingeRows, point: Float | None, has_intercept: bool) -> Basis:
@@ -205,7 +205,7 @@ class Basis:
         if n < K:
             given = rows.A.part(n, K)
             limits = given.centred(centre)
-            # What no other row tells of a variable its constraints do.
+            # A variable that occurs in no other row takes its scale from its constraints.
             sizes = limits.maxima()
             scale = np.where(scale > 0, scale, np.where(sizes > SETTINGS.nothing_left * given.maxima(), sizes, 0.0))
             inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
@@ -291,7 +291,7 @@ def _typical_margin(A: Matrix, e: Float, origin: Float) -> float:
 
 
 def ranked(values: Float, *parts: float) -> Any:
-    """The numbers that parts of the others lie below: quantiles without interpolation, in a tenth of the time."""
+    """Quantiles without interpolation, in a tenth of the time."""
     ranks = [int(part * (len(values) - 1)) for part in parts]
     found = np.partition(values, ranks)[ranks].tolist()
     return found[0] if len(parts) == 1 else found

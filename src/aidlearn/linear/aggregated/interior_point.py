@@ -92,7 +92,7 @@ class AggregatedSolution:
     certificate: Certificate
     verified: bool = False
     violation: float = 0.0
-    """Of the constraints, by the primal point."""
+    """Largest violation of a constraint by the primal point."""
     n_steps: int = 0
 
     @property
@@ -182,7 +182,7 @@ class _Newton:
         predicted = self.direction(0.0)
         S, Z = self.ahead(predicted, self.longest(predicted, 1.0))
         centred = mu * min((float(S @ Z) / (len(S) * mu)) ** 3, SETTINGS.most_centring)
-        del S, Z  # problems of many rows are to need no more memory than they must
+        del S, Z  # frees memory, of which problems of many rows need little else
         products = predicted.S
         products *= predicted.Z
         del predicted
@@ -258,7 +258,7 @@ def solve(
 
 
 def _snapped(rows: HingeRows, solution: AggregatedSolution) -> AggregatedSolution:
-    """The same with duals exactly at their bounds off the kink, where the proof hardly suffers.
+    """The solution with duals exactly at their bounds off the kink, if the bound hardly suffers.
 
     An interior point leaves every row a tiny dual; what counts as a support vector should not.
     """
@@ -281,13 +281,13 @@ class _Aim:
     """When iterations end."""
 
     gap: float
-    """Relative, that is wanted."""
+    """Relative gap that is wanted."""
     rounding: float
     deadline: float
     proven: bool
-    """Whether that gap is to be proven; otherwise the products of S and Z tell it."""
+    """Whether that gap is to be proven; otherwise it is estimated by the products of S and Z."""
     first: bool
-    """Whether no step was taken yet: a blocked one then tells that the point is too close to its bounds."""
+    """Whether no step was taken yet: a blocked step then means that the point is too close to its bounds."""
 
 
 def _iterate(
@@ -337,7 +337,7 @@ def _iterate(
 
 
 def _first_point(rows: HingeRows, w: Float, deadline: float) -> _Iterate:
-    """Where to begin: at w, or where its matrices would be large, close to the optimum by other means."""
+    """The starting point: at w, or at a warm start if Gram matrices are large."""
     if not worthwhile(rows):
         return _starting_point(rows, w, 1.0)
     warm = warm_start(rows, w, deadline)

@@ -41,6 +41,8 @@ SETTINGS = PolishSettings()
 
 @dataclass(frozen=True)
 class Polished:
+    """An exact solution on the guessed rows, and its certificate."""
+
     w: Float
     certificate: Certificate
 

@@ -7,7 +7,7 @@ With hinges rounded over a width h only rows within h / 2 of their kink have cur
 
 where B are these rows and q = A'(c s). As h shrinks, B shrinks to about as many rows as there are variables. The path
 of minimisers is piecewise linear in h, so each width begins with a step that keeps B; then steps are searched along
-until what they gain is small beside what the rounding costs. Nothing is proven here.
+until their gain is small compared with the cost of rounding. Nothing is proven here.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class WarmStart:
 
 
 def worthwhile(rows: HingeRows) -> bool:
-    """Whether Gram matrices of all rows are what an interior point would spend its time on."""
+    """Whether an interior point would spend most of its time on Gram matrices of all rows."""
     K, p = rows.A.shape
     if rows.constrained or not isinstance(rows.A, Dense):
         return False
@@ -114,12 +114,12 @@ class _Path:
         self.short = False
 
     def rounding_cost(self) -> float:
-        """What the value at the point exceeds that of the dual by, if that were feasible."""
+        """Difference between the value at the point and that of the dual, if that were feasible."""
         rows, part = self.rows, np.clip(0.5 + self.z / self.width, 0.0, 1.0)
         return float(rows.weight @ (np.maximum(self.z, 0.0) - part * self.z))
 
     def step(self, predict: bool) -> tuple[float, float, int]:
-        """One step; what its slope promised, its length, and the rows with curvature."""
+        """Take one step; the gain that its slope promised, its length, and the number of rows with curvature."""
         rows, z, width = self.rows, self.z, self.width
         part = 0.5 + z / width
         if not predict:

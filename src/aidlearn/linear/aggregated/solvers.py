@@ -101,7 +101,7 @@ def solve_by_highs(
 
 
 def _without_dust(rows: HingeRows, found: interior_point.AggregatedSolution) -> Float:
-    """The solution, or the one without slopes if that is no worse: an interior point never quite reaches 0."""
+    """The solution, or that without slopes if it is no worse: an interior point never quite reaches 0."""
     level = np.where(rows.free, found.w, 0.0)
     if rows.free.all() or rows.value(level) > found.value or rows.violation(level) > 0:
         return found.w
@@ -109,7 +109,7 @@ def _without_dust(rows: HingeRows, found: interior_point.AggregatedSolution) -> 
 
 
 def _solution(basis: Basis, w: Float, certificate: Certificate, verified: bool) -> Solution:
-    """What was found in the coordinates and units of a basis, in those of the problem."""
+    """A solution in the coordinates and units of a basis, converted to those of the problem."""
     bound = certificate.bound * basis.unit * basis.mass
     return Solution(basis.to_point(w), bound, verified, basis.to_dual(certificate.dual))
 

@@ -21,7 +21,7 @@ from aidlearn.numerics import Float
 
 
 def draw(problem: PiecewiseLinear, sharp: Sharpening, found: Reached) -> Start:
-    """Label all rows at a point as planned; the objective there comes with the same pass."""
+    """Label all rows at a point as planned; the same pass computes the objective there."""
     design, loss, n_regions = problem.design, problem.design.loss, problem.n_regions
     point, n = found.point, problem.run.n_entries
     view, metric = sharp.at(point), sharp.samples.metric
@@ -58,7 +58,7 @@ def draw(problem: PiecewiseLinear, sharp: Sharpening, found: Reached) -> Start:
 
 
 def all_single(problem: PiecewiseLinear, point: Float, objective: float | None = None) -> Start:
-    """Every row its own cluster, and a point close to the optimum; a pass more where its objective is not known."""
+    """Every row its own cluster, and a point close to the optimum; another pass if its objective is not known."""
     design = problem.design
     if objective is None:
         total: list[float] = []

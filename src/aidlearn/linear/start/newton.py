@@ -96,10 +96,10 @@ def local_model(
 
 
 def _thinned(leverage: Any, weight: Float, thin: int) -> tuple[NDArray[np.intp], Any]:
-    """About one of ``thin`` rows, and what each stands for.
+    """About one of ``thin`` rows, and the weight of each.
 
-    Rows are taken as often as they matter, half by their number and half by the square of their leverage: a level of a
-    hundred rows keeps its part of the matrix where every tenth row would leave it three or thirty.
+    Half of the rate is the same for all rows and half is proportional to the squared leverage: a level of a hundred
+    rows keeps its part of the matrix, where every tenth row would leave it three rows or thirty.
     """
     if np.ndim(leverage) == 0:
         return np.arange(0, len(weight), thin), 1.0
@@ -113,17 +113,17 @@ def _thinned(leverage: Any, weight: Float, thin: int) -> tuple[NDArray[np.intp],
 
 @dataclass
 class Damping:
-    """Levenberg term relative to the columns' norms on all entries."""
+    """Levenberg term, relative to the norms of the columns on all rows."""
 
     size: float = field(default_factory=lambda: SETTINGS.first_damping)
     least: float = field(default_factory=lambda: SETTINGS.least_damping)
 
     def more(self) -> None:
-        """After a step that was too long."""
+        """Increase the damping after a step that was too long."""
         self.size *= SETTINGS.damping_factor
 
     def less(self) -> None:
-        """After a good one."""
+        """Decrease the damping after a good step."""
         self.size = max(self.least, self.size / SETTINGS.damping_factor)
 
     @property
@@ -170,7 +170,7 @@ def newton_step(
 
 
 def _centred_gradient(design: Design, point: Float) -> Float:
-    """That of the quadratic and the linear term in centred coordinates, where a slope moves the intercept along."""
+    """Gradient of the quadratic and the linear term in centred coordinates, where a slope moves the intercept too."""
     gradient = design.penalty_gradient(point)
     if design.fit_intercept and design.linear is not None:
         gradient[:-1] -= design.centre * design.linear[-1]
@@ -185,7 +185,7 @@ def bounded_step(
     damping: Damping,
     metric: Metric,
 ) -> tuple[Float, float]:
-    """A Newton step and its length, damped until it stays where the smoothed model says something."""
+    """A Newton step and its length, damped until it is inside the trust region."""
     while True:
         step = newton_step(design, point, model, kappa, damping, metric)
         length = metric.length(step)
@@ -195,14 +195,14 @@ def bounded_step(
 
 
 def thinning(n_near: float, p: int, enough: float = 0.0) -> int:
-    """Every how many-th near row is enough for a Hessian within some ten percent (and at least ``enough`` rows)."""
+    """The k for which every k-th near row (and at least ``enough`` rows) makes a Hessian to within ten percent."""
     return max(1, int(n_near / max(SETTINGS.hessian_rows_per_variable * p, SETTINGS.hessian_rows, enough)))
 
 
 def quantile_width(nearness: Float, fraction: float) -> float:
     """Width (in leverages) within which a given fraction of the rows lies next to a kink."""
     rank = min(len(nearness) - 1, max(0, math.ceil(fraction * len(nearness)) - 1))
-    # Rows tied on a kink would make the width zero; no smoothing is not a smoothing.
+    # Rows tied on a kink would make the width zero.
     return max(float(np.partition(nearness, rank)[rank]), SETTINGS.least_width * float(nearness.mean()), 1e-150)
 
 
@@ -219,7 +219,7 @@ def uncertain_fraction(design: Design, z: Float, ratio: float) -> float:
 
 
 def at_quantile(design: Design, sample: Chunk, point: Float) -> Float:
-    """The same slopes with the intercept at the wanted quantile of the sample's residuals."""
+    """The point with its intercept moved to the wanted quantile of the sample's residuals."""
     if not design.fit_intercept or len(design.loss.kinks) != 1:
         return point
     shifted = point.copy()
@@ -256,7 +256,7 @@ def balanced_sample(design: Design, sample: Chunk, size: int) -> Chunk:
 def solved(
     design: Design, sample: Chunk, deadline: float = math.inf, n_jobs: int = 1, accuracy: float = 1e-3
 ) -> Solution:
-    """The model fitted to a sample by the aggregated solver, as far as it comes in time."""
+    """The model that the aggregated solver fits to a sample before the deadline."""
     sums = Sums.of(np.zeros((0, design.n_variables + 2)), [design.sums_alone(sample)])
     wanted = Accuracy(accuracy, deadline, duals=False)
     return solve_aggregated(design, sums, None, wanted, solve_by_interior_point, n_jobs)

@@ -59,7 +59,7 @@ def birch(problem: PiecewiseLinear) -> Start:
         tree = Birch(threshold=2.0 / np.sqrt(k), n_clusters=None, compute_labels=False)
         few = ((some - middle) / spread)[: SETTINGS.fewest_rows]
         if not _in_time(problem.run, lambda: tree.fit(few), len(some) / len(few)):
-            return points[:k]  # random centres: a tree takes longer than all the rest
+            return points[:k]  # random centres: the tree would take longer than the time left
         tree.fit((some - middle) / spread)
         return np.asarray(tree.subcluster_centers_) * spread + middle
 
@@ -127,7 +127,7 @@ def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
 
 
 def _in_time(run: Run, work: Callable[[], Any], times: float) -> bool:
-    """Whether the same on so many times the rows ends before the deadline; nothing is tried without one."""
+    """Whether ``times`` as much work ends before the deadline; without a deadline nothing is tried."""
     if math.isinf(run.deadline):
         return True
     began = time.monotonic()

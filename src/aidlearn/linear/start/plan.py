@@ -1,4 +1,4 @@
-"""What initial clusters a sharpened start draws: one policy, and the quantities that its choices follow from."""
+"""The plan of the initial clusters of a sharpened start, and the quantities that it follows from."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ class View:
         return quantile_width(self.nearness, fraction)
 
     def width_below_ties(self, fraction: float) -> float:
-        """The same, or less (negative: no row) where rows tied at that distance are many times as many.
+        """The distance of ``width``, or less (negative: no row) if many times as many rows are tied at it.
 
-        Those of a class that a constant predicts are all on their kink, where they fit every region: nothing is to be
-        had from a cluster for each.
+        The rows of a class that a constant predicts are all on their kink, where they fit every region: a cluster for
+        each of them gains nothing.
         """
         width = self.width(fraction)
         if self.share(width) <= SETTINGS.tied * fraction:
@@ -111,7 +111,7 @@ class View:
         return float(self.nearness[self.nearness < (1 - 1e-9) * width].max(initial=-1.0))
 
     def hollow(self, width: float) -> bool:
-        """Whether rows are much denser some way off than within a distance: near ones hardly say where a kink is."""
+        """Whether rows are much denser beyond a distance than within it: near rows hardly determine the optimum then."""
         return (
             self.share(SETTINGS.hollow_distance * width)
             > SETTINGS.hollow_distance * SETTINGS.hollow_density * self.share(width)
@@ -120,7 +120,7 @@ class View:
 
     @property
     def share_with_loss(self) -> float:
-        """Fraction of the rows beyond their last kink: those that a classifier gets wrong, or nearly."""
+        """Fraction of the rows beyond their last kink: those that a classifier gets wrong or nearly wrong."""
         return max(float(np.mean(self.z > self.design.loss.kinks[-1])), 1 / (1 + len(self.z)))
 
     def share(self, width: float) -> float:
@@ -130,22 +130,22 @@ class View:
 
 @dataclass(frozen=True)
 class Reached:
-    """Where Newton steps have ended."""
+    """The point that Newton steps have reached."""
 
     point: Float
     reach: float
     """Distance (in leverages) within which rows may still change sides."""
     settled: bool = True
-    """Whether steps became short by themselves: damped ones are short wherever the optimum is."""
+    """Whether steps became short without damping: damped steps are short wherever the optimum is."""
     objective: float | None = None
-    """Of the point, where it is known."""
+    """Objective at the point, if it is known."""
     fit_steps: int = 0
-    """That the solver took for a model of a sample (0: there is none)."""
+    """Steps of the solver for the model of a sample (0: there is none)."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Initial clusters, and what they follow from: shown as ``plan_`` of a model.
+    """Initial clusters and the quantities they follow from: the attribute ``plan_`` of a model.
 
     Costs are nanoseconds by the model of :mod:`aidlearn.linear.rows.columns`; only their ratios matter.
     """
@@ -153,37 +153,38 @@ class Plan:
     n_rows: int
     n_variables: int
     settled: bool
-    """Whether Newton steps became short by themselves, and all rows in doubt are single."""
+    """Whether Newton steps became short without damping, and all rows in doubt are single."""
     hollow: bool
     """Whether rows are so sparse next to their kinks that short steps mean nothing."""
     error: float
-    """Of the point: the distance, in leverages, within which rows may still change sides."""
+    """Error of the point: the distance, in leverages, within which rows may still change sides."""
     doubt: float
-    """Part of the rows that is in doubt at the optimum where leverages are even."""
+    """Share of the rows that are in doubt at the optimum if leverages are even."""
     pass_cost: float
-    """Of all rows in a pass."""
+    """Cost of a pass over all rows."""
     row_cost: float
-    """Of a single row in a step of the solver."""
+    """Cost of a single row in a step of the solver."""
     sum_cost: float
-    """Of a group there."""
+    """Cost of a group in a step of the solver."""
     near: float
     """Distance, in leverages, up to which rows are single."""
     n_single: float
-    """About how many these are; those that carry a coefficient, and all of a tiny class, come on top."""
+    """Approximate number of single rows, without those that carry a coefficient and those of a tiny class."""
     because: str
-    """What their number follows from."""
+    """Reason for their number."""
     n_bins: int
-    """Bins of distance of each kind of rows: by region and class."""
+    """Bins of distance of each kind of rows (a region and a class)."""
     n_planes: int
-    """Planes that part each bin."""
+    """Planes that split each bin."""
     n_column_groups: int
     """Groups of each kind by the rarest column of a row."""
     n_kinds: int
+    """Kinds of rows: regions times classes."""
     all_rows_cost: float
-    """Of the problem on all rows, from the steps that a rough fit to a sample took: it takes more, the fewer rows have
-    a loss (one to four times as many were seen)."""
+    """Cost of the problem on all rows, estimated from the steps of a rough fit to a sample. The fewer rows have a loss,
+    the more steps it takes (one to four times as many were seen)."""
     all_rows: bool
-    """Whether every row is its own cluster after all."""
+    """Whether the original problem is solved instead: every row is its own cluster."""
 
     @classmethod
     def of(cls, problem: PiecewiseLinear, metric: Metric, view: View, found: Reached) -> Plan:
@@ -237,16 +238,16 @@ class Plan:
 
     @property
     def n_groups(self) -> int:
-        """Groups at most."""
+        """Maximum number of groups."""
         return self.n_kinds * (self.n_bins * 2**self.n_planes + self.n_column_groups)
 
     @property
     def solve_cost(self) -> float:
-        """Of an aggregated problem of these clusters."""
+        """Cost of an aggregated problem of these clusters."""
         return SOLVER_STEPS * (self.n_single * self.row_cost + self.n_groups * self.sum_cost)
 
     def record(self) -> dict[str, Any]:
-        """All of it, by name; what was drawn, where every row is its own cluster after all."""
+        """The plan as a dictionary, with the clusters that were drawn if every row is its own cluster."""
         found = {
             **asdict(self),
             "n_single": round(self.n_single),
@@ -258,7 +259,7 @@ class Plan:
         return {**found, "n_single": self.n_rows, "n_groups": 0} if self.all_rows else found
 
     def by_column(self, design: Design) -> ByColumn | None:
-        """Groups of rare columns: where there are fewer than columns, those about as rare share one."""
+        """Groups of rare columns; if columns outnumber groups, those of about the same frequency share one."""
         if self.n_column_groups == 0:
             return None
         columns = rare_columns(design, self.n_rows, self.n_bins)
@@ -270,18 +271,18 @@ class Plan:
 def rare_columns(design: Design, n: int, n_bins: int) -> Any:
     """Sparse columns that are filled less than a bin, the rarest first.
 
-    In a bin such a column is diluted: its coefficient hardly moves the mean of any group, and the aggregated solution
-    takes it a hundred times too far. In a group of its own it meets all its rows. Columns of so few rows that all are
-    single need none.
+    In a bin such a column is diluted: its coefficient hardly moves the mean of any group, and the aggregated
+    solution makes it a hundred times too large. A group of its own contains all its rows. Columns whose rows are all single
+    need none.
     """
     return () if design.layout is None else design.layout.rarest_first(n, 1 / HEAVY, n / n_bins)
 
 
 def _near_distance(problem: PiecewiseLinear, metric: Metric, view: View, found: Reached) -> tuple[float, str]:
-    """Distance (in leverages) up to which rows stay alone: ``reach``, within what pays and what memory allows.
+    """Distance (in leverages) up to which rows stay single, with its reason.
 
-    Where steps have not settled nobody knows how far the optimum is, and another iteration costs a solve: many rows
-    stay alone. Beside the distance stands what it follows from.
+    It is ``reach``, within the limits of cost and memory. If steps have not settled, the distance of the optimum is
+    unknown and another iteration costs a solve: many rows stay single.
     """
     n, p = problem.run.n_entries, problem.design.n_variables
     rate = problem.procedure.initial_rate
@@ -313,12 +314,11 @@ def _near_distance(problem: PiecewiseLinear, metric: Metric, view: View, found: 
 
 
 def bins_and_planes(n_bins: int, n_single: float) -> tuple[int, int]:
-    """Bins and planes of each kind of rows where the optimum may be far, beside so many single rows of the kind.
+    """Numbers of bins and planes of each kind of rows if the optimum may be far, given its number of single rows.
 
-    Bins of distance differ along one direction. A solution that is far from the point the bins were drawn at lies in
-    another one, along which the means of bins are all alike: the aggregated problem does not see what it costs, and
-    its solution overshoots. Groups that differ in every direction hold it, as many as cost no more to solve for than
-    the single rows do.
+    Bins of distance differ along one direction. A solution far from the point of the bins lies in another direction,
+    along which the means of all bins are alike: its cost is missing from the aggregated problem, whose solution
+    overshoots. Groups that differ in every direction prevent that; there are at most as many as single rows.
     """
     n_planes = _bits(n_single)
     if n_planes > _bits(n_bins) + SETTINGS.few_planes:

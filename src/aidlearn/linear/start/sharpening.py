@@ -109,7 +109,7 @@ class Sharpening:
 
     @property
     def fitted_first(self) -> bool:
-        """Whether a model of the picked rows takes the place of Newton steps on samples, which lead nowhere soon."""
+        """Whether a model of the picked rows replaces Newton steps on samples, which converge slowly there."""
         return self.samples.by_leverage and self.design.loss.classifies
 
     def on_samples(self, point: Float | None) -> Float:
@@ -188,7 +188,7 @@ class Sharpening:
         length = unit = kappa
         gained, n_damped = math.inf, 0
         for remaining in reversed(range(steps)):
-            # The first steps of a sample that may have more: those after them have to gain.
+            # Steps on the smallest sample beyond the first ones have to gain.
             final = remaining == 0 or (
                 steps > SETTINGS.first_steps and remaining <= SETTINGS.more_steps and gained < SETTINGS.gains
             )
@@ -198,19 +198,19 @@ class Sharpening:
             trial = design.inside(point + design.step(step))
             view = self.at(trial)
             unit = view.width(view.fraction(smallest))
-            # What is left to go after this step, if the next one shrinks as this one did.
+            # Distance left after this step, if the next one shrinks as this one did.
             left = length * min(1.0, max(SETTINGS.least_contraction, length / previous))
-            # The last step after one that gained is taken unseen: what draws the clusters looks there anyway. Beside
-            # rare columns it may be anywhere, unless steps need no damping.
+            # The last step after one that gained is taken without evaluation: the pass that draws the clusters
+            # evaluates it. With rare columns it may be far off, unless steps need no damping.
             sure = not self.fitted_first or damping.relaxed
             unseen = final and (level.is_sample or (0 < gained < math.inf and sure))
             if damping.negligible and (left <= short * unit or unseen):
                 return Reached(trial, max(length, view.width(SETTINGS.unsure * view.fraction(smallest))))
             if final and steps > 1 and not level.is_sample:
-                break  # damped, and nobody would go on from there
+                break  # damped, and no step follows it
             previous = max(length, 1e-300)  # a step of no length: constraints leave no other
             error = max(smallest, error * SETTINGS.error_after_step)
-            # An undamped step leaves a fraction of its length to go, a damped one as much again.
+            # After an undamped step a fraction of its length is left, after a damped one as much again.
             width = max(view.width(view.fraction(error)), min(left if damping.negligible else length, kappa))
             n_damped += not damping.negligible
             there = self._model(level, trial, width, view.share(width))
@@ -229,7 +229,7 @@ class Sharpening:
         """The model at a point, where about a given fraction of the rows is near a kink."""
         design, metric, compiled, passes = self.design, self.samples.metric, level.run.compiled, passes_of(level.run)
         n = level.run.n_entries
-        # What a pass over the rows costs is worth having in the Hessian, too: sparse rows are hardly ever left out.
+        # A Hessian may cost as much as a pass over the rows: sparse rows are hardly ever left out.
         enough = 0.0 if design.layout is None else design.layout.rows_for_passes(n, 1, steps=1)
         thin = thinning(fraction * n, design.n_variables, enough)
         total = LocalModel(0.0, np.zeros(design.n_variables), [], 0.0)
@@ -246,5 +246,5 @@ class Sharpening:
         return total
 
     def note(self, n_rows: int, objective: float) -> None:
-        """Remember for plots what was evaluated."""
+        """Record an evaluation for plots."""
         self.steps.append(StartStep(n_rows, objective, time.monotonic(), self.run.n_passes))
