@@ -129,7 +129,7 @@ def test_columns_share_groups_where_sums_are_dear():
     problem = PiecewiseLinear(run, design, Procedure(SOLVERS["auto"], Band()))
     samples = Samples(run, design, np.random.default_rng(0))
     point = np.zeros(design.n_variables)
-    plan = Plan.of(problem, samples.metric, samples.at(design, point), Reached(point, 1.0, settled=False))
+    plan = Plan.of(problem, samples.at(design, point), Reached(point, 1.0, settled=False))
     by = plan.by_column(design)
     assert 0 < by.n_parts < len(columns)
     assert by.n_parts * plan.n_kinds * costs.sum <= 2 * max(plan.n_single, np.sqrt(401 * 20_000)) * costs.row

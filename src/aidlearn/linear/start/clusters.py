@@ -25,7 +25,7 @@ def draw(problem: PiecewiseLinear, sharp: Sharpening, found: Reached) -> Start:
     design, loss, n_regions = problem.design, problem.design.loss, problem.n_regions
     point, n = found.point, problem.run.n_entries
     view, metric = sharp.at(point), sharp.samples.metric
-    plan = Plan.of(problem, metric, view, found)
+    plan = Plan.of(problem, view, found)
     if plan.all_rows:
         return replace(all_single(problem, point, found.objective), steps=sharp.steps, plan=plan.record())
     split = Split(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from aidlearn.linear.model.design import Design
-from aidlearn.linear.model.leverage import HEAVY, Metric
+from aidlearn.linear.model.leverage import HEAVY
 from aidlearn.linear.passes.records import ByColumn
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.rows.columns import SOLVER_STEPS, Costs
@@ -28,33 +28,19 @@ class PlanSettings:
     near_of_all: float = 4.0
     """Rows in doubt, in sqrt(p n): if this exceeds n, aggregation cannot pay, and every row is single."""
     free: int = 1000
-    """Number of single rows whose cost is small compared with that of a start."""
+    """Number of rows up to which every row is single: their problem costs less than a start."""
     margin: float = 3.0
     """Newton steps end with an error of about (p/n)^(1/4) of the rows in doubt, times this factor for the worst
     coefficient."""
-    margin_uneven: float = 9.0
-    """The factor of ``margin`` where rows differ in leverage."""
-    fewest_per_variable: int = 5
-    """Guess. Least number of single rows per variable, to which ``fewest_more`` is added."""
-    fewest_more: int = 50
-    """Guess. See ``fewest_per_variable``."""
     most_single: float = 3.0
     """Maximum number of single rows, in sqrt(p n): K rows cost about K p / n passes to solve for."""
-    most_share: float = 0.5
-    """Guess. Maximum share of single rows."""
     unsettled: float = 1.5
     """Number of single rows, in sqrt(p n), where steps have not settled. Twice as many save an iteration about as often
     as not, and every solve takes twice as long."""
-    cheap_single: float = 5.0
-    """Single rows, in n / p, that cost no more than this number of passes."""
     passes_for_single: float = 10.0
     """Passes that the solution for sparse single rows may cost: about those of the start."""
     most_bins: int = 32
     """Guess. Maximum number of far clusters of a region: their rows seldom violate, and those that do split off."""
-    rows_per_bin: int = 4
-    """Guess. Least number of far rows of the viewed sample per bin."""
-    binned: float = 0.98
-    """Guess. Bins of equal width reach to this quantile of the distances."""
     sums_over_single: float = 2.0
     """Guess. Cost of the groups of rare columns, relative to the single rows: both are much cheaper than another
     iteration."""
@@ -111,7 +97,7 @@ class View:
         return float(self.nearness[self.nearness < (1 - 1e-9) * width].max(initial=-1.0))
 
     def hollow(self, width: float) -> bool:
-        """Whether rows are much denser beyond a distance than within it: near rows hardly determine the optimum then."""
+        """Whether rows are much denser beyond a distance than within it: near rows hardly determine the optimum."""
         return (
             self.share(SETTINGS.hollow_distance * width)
             > SETTINGS.hollow_distance * SETTINGS.hollow_density * self.share(width)
@@ -187,17 +173,17 @@ class Plan:
     """Whether the original problem is solved instead: every row is its own cluster."""
 
     @classmethod
-    def of(cls, problem: PiecewiseLinear, metric: Metric, view: View, found: Reached) -> Plan:
+    def of(cls, problem: PiecewiseLinear, view: View, found: Reached) -> Plan:
         """The plan for a problem at a point that steps have reached."""
         design, n, p = problem.design, problem.run.n_entries, problem.design.n_variables
         hollow = view.hollow(found.reach)
         if hollow:
             found = replace(found, settled=False)
-        near, because = _near_distance(problem, metric, view, found)
+        near, because = _near_distance(problem, view, found)
         if near < found.reach:
             found = replace(found, settled=False)  # not all rows in doubt are single
         n_far = int((view.nearness > near).sum())
-        n_bins, n_planes = max(1, min(SETTINGS.most_bins, p, n_far // SETTINGS.rows_per_bin)), 0
+        n_bins, n_planes = max(1, min(SETTINGS.most_bins, p, n_far)), 0
         n_kinds = problem.n_regions * (2 if design.loss.classifies else 1)
         costs, n_single = Costs.of(p, design.layout), n * view.share(near)
         paid = max(n_single, math.sqrt(p * n)) / n_kinds
@@ -232,9 +218,8 @@ class Plan:
         return plan
 
     def bins_per_distance(self, view: View) -> float:
-        """Bins of equal width reach to a high quantile of the distances of far rows."""
-        far = view.nearness[view.nearness > self.near]
-        return self.n_bins / max(float(np.quantile(far, SETTINGS.binned)) if len(far) else 1.0, 1e-300)
+        """Bins of equal width reach to the farthest row."""
+        return self.n_bins / max(float(view.nearness.max()), 1e-300)
 
     @property
     def n_groups(self) -> int:
@@ -272,13 +257,13 @@ def rare_columns(design: Design, n: int, n_bins: int) -> Any:
     """Sparse columns that are filled less than a bin, the rarest first.
 
     In a bin such a column is diluted: its coefficient hardly moves the mean of any group, and the aggregated
-    solution makes it a hundred times too large. A group of its own contains all its rows. Columns whose rows are all single
-    need none.
+    solution makes it a hundred times too large. A group of its own contains all its rows. Columns whose rows are
+    all single need none.
     """
     return () if design.layout is None else design.layout.rarest_first(n, 1 / HEAVY, n / n_bins)
 
 
-def _near_distance(problem: PiecewiseLinear, metric: Metric, view: View, found: Reached) -> tuple[float, str]:
+def _near_distance(problem: PiecewiseLinear, view: View, found: Reached) -> tuple[float, str]:
     """Distance (in leverages) up to which rows stay single, with its reason.
 
     It is ``reach``, within the limits of cost and memory. If steps have not settled, the distance of the optimum is
@@ -290,20 +275,15 @@ def _near_distance(problem: PiecewiseLinear, metric: Metric, view: View, found: 
         wanted = max(p + 1, rate * n - problem.n_regions * p) / n
         return view.width(wanted), "the initial rate"
     doubt, layout = math.sqrt(p / n), problem.design.layout
-    margin = min(1.0, (SETTINGS.margin if metric.constant is not None else SETTINGS.margin_uneven) * math.sqrt(doubt))
-    least = (SETTINGS.fewest_per_variable * p + SETTINGS.fewest_more) / n
-    fewest, most = (
-        max(least, min(margin * doubt, SETTINGS.cheap_single / p)),
-        min(SETTINGS.most_share, SETTINGS.most_single * doubt),
-    )
+    margin = min(1.0, SETTINGS.margin * math.sqrt(doubt))
+    least, room = p / n, problem.run.budget.clusters / (p * n)
+    fewest, most = margin * doubt, SETTINGS.most_single * doubt
     if layout is not None:
         affordable = layout.rows_for_passes(n, SETTINGS.passes_for_single) / n
-        fewest, most = max(least, min(doubt, affordable)), max(least, min(most, affordable))
-    room = problem.run.budget.clusters / (p * n)
-    most = max(most, min(SETTINGS.most_share, SETTINGS.free / n))
+        fewest, most = min(doubt, affordable), min(most, affordable)
     most, limit = max(least, min(most, room)), "memory" if room < most else "the cost of a solve"
     if not found.settled:
-        wanted = max(least, min(most, max(SETTINGS.unsettled * doubt, SETTINGS.free / n)))
+        wanted = min(most, SETTINGS.unsettled * doubt)
         return view.width_below_ties(wanted), "steps that have not settled"
     cheap, dear = view.width(min(fewest, most)), view.width(most)
     if found.reach > dear:
