@@ -62,10 +62,10 @@ def effects(rng: Rng, X: Any) -> NDArray[np.float64]:
     return (score - np.median(score)) / max(float(np.abs(score - np.median(score)).mean()), 1e-9)
 
 
-def case(number: int) -> tuple[Any, NDArray[np.float64], Any, str]:
-    """Data, a model for them, and a description."""
+def case(number: int, rows: tuple[int, int] = (12_000, 80_000)) -> tuple[Any, NDArray[np.float64], Any, str]:
+    """Data, a model for them, and a description; the number of rows is drawn between two limits."""
     rng = np.random.default_rng([7, number])
-    n = int(np.exp(rng.uniform(np.log(12_000), np.log(80_000))))
+    n = int(np.exp(rng.uniform(np.log(rows[0]), np.log(rows[1]))))
     words: list[str] = []
     X = table(rng, n, words)
     score = effects(rng, X)

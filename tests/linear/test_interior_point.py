@@ -1,5 +1,8 @@
 """The interior point against HiGHS, and its bounds when it is stopped early."""
 
+from dataclasses import replace
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -35,7 +38,9 @@ def test_value_and_bound_enclose_the_optimum(seed, n, p, tau):
 def test_bound_is_proven_however_early_the_solver_stops(seed, iterations):
     rows = instance(seed, 60, 4, 0.3)
     optimum = highs_quantile(rows.A.array[:, :-1], rows.e, 0.3, rows.weight)
-    found = interior_point.solve(rows, np.zeros(5), 1e-12, max_iterations=iterations)
+    few = replace(interior_point.SETTINGS, max_iterations=iterations)
+    with patch.object(interior_point, "SETTINGS", few):
+        found = interior_point.solve(rows, np.zeros(5), 1e-12)
     assert found.certificate.bound <= optimum * (1 + 1e-9)
     assert found.value >= optimum * (1 - 1e-9)
 
@@ -109,7 +114,7 @@ def test_a_start_next_to_its_bounds_costs_one_step(seed, monkeypatch):
 
     monkeypatch.setattr(interior_point._Newton, "corrected", watched)
     found = interior_point.solve(rows, 3 * rng.normal(size=p + 1), 1e-6)
-    assert taken[0] < interior_point.BLOCKED
+    assert taken[0] < interior_point.SETTINGS.blocked
     assert len(taken) <= 18  # 22 to 37 where the first steps crawl
     assert found.gap <= 1e-6 * found.value
 

@@ -5,6 +5,8 @@ Both are for large problems; here they are switched on for small ones, whose opt
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import optimize
@@ -18,7 +20,7 @@ from aidlearn.linear.rows.matrix import Dense
 
 @pytest.fixture(autouse=True)
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smoothing, "WORTHWHILE", 0.0)
+    monkeypatch.setattr(smoothing, "SETTINGS", replace(smoothing.SETTINGS, worthwhile=0.0))
     monkeypatch.setattr(matrix, "FEWEST_COLUMNS", 1)
 
 

@@ -17,7 +17,9 @@ from aidlearn.linear.model.losses import absolute, epsilon_insensitive, hinge, p
 from aidlearn.linear.passes.in_numpy import NUMPY
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
 from aidlearn.linear.start.newton import Damping, bounded_step, local_model, thinning
-from aidlearn.linear.start.sharpen import Band, _Sharpening, few_entries, largest_sample
+from aidlearn.linear.start.samples import Samples, largest_sample
+from aidlearn.linear.start.sharpen import Band, few_entries
+from aidlearn.linear.start.sharpening import Sharpening
 from oracles import highs_quantile
 
 LOSSES = {
@@ -120,7 +122,7 @@ def test_the_local_model_is_the_smoothed_objective(kind, storage):
 def test_sharpening_never_increases_the_objective(seed, kind, dummies):
     X, y = rows(seed, dummies=dummies)
     run, design = design_of(X, y, kind)
-    sharp = _Sharpening(run, design, np.random.default_rng(0))
+    sharp = Sharpening(Samples(run, design, np.random.default_rng(0)), run, design)
     before = sharp.on_samples(None)
     after = sharp.on_all_entries(before)
     assert objective(run, design, after.point) <= objective(run, design, before) * (1 + 1e-6)

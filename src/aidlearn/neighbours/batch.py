@@ -25,7 +25,8 @@ from aidlearn.linear.model.leverage import Metric, NormalEquations
 from aidlearn.linear.model.losses import Loss
 from aidlearn.linear.passes.choice import passes_of
 from aidlearn.linear.start.newton import quantile_width
-from aidlearn.linear.start.sharpen import few_entries, largest_sample
+from aidlearn.linear.start.samples import largest_sample
+from aidlearn.linear.start.sharpen import few_entries
 from aidlearn.neighbours.evaluation import Evaluating
 from aidlearn.neighbours.member import Near, Neighbour
 from aidlearn.neighbours.near_rows import Collecting, Corridor, Rows

@@ -27,7 +27,7 @@ from aidlearn.linear.model.aggregated_rows import aggregated_rows
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric
 from aidlearn.linear.passes.protocol import Passes
-from aidlearn.linear.start.newton import Damping, Model, bounded_step, local_model, thinning
+from aidlearn.linear.start.newton import Damping, LocalModel, bounded_step, local_model, thinning
 from aidlearn.neighbours.near_rows import picked, taken
 from aidlearn.numerics import Float, Int
 from aidlearn.trace import MOST_CLUSTERS, Profile
@@ -211,7 +211,7 @@ class Neighbour:
         few = width <= least and cost > allowed
         return width, few or design.l1 > 0
 
-    def _model(self, near: Near, point: Float, kappa: float, smooth: bool) -> Model:
+    def _model(self, near: Near, point: Float, kappa: float, smooth: bool) -> LocalModel:
         """The model at a point; with ``smooth`` its objective is that of the smoothed loss."""
         design = self.design
         sums = self.passes.local_sums(design, near.rows, point, near.leverage, kappa)

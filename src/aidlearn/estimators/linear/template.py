@@ -296,7 +296,7 @@ class LinearEstimator(AIDEstimator):
             )
         checkpoint = checkpoint_of(self, run.source.origin, moments.digest, number)
         if isinstance(start, Band) and number is None:
-            start.once = True
+            start.serve_once()
         problem = PiecewiseLinear(run, design, self._procedure(start))
         # Pictures are of the data as they are, and scaled rows are not.
         draw = None if self.standardize or not self._drawn else frame

@@ -21,10 +21,30 @@ from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import HingeRows, power_of_two
 from aidlearn.numerics import Float
 
-FIRST_STEPS, MOST_STEPS = 200, 10**9
-"""Steps of libsvm, each two rows, that a run under a time limit begins with, and that it may come to."""
-FIRST_EPOCHS, MOST_EPOCHS = 4, 10_000
-"""The same of liblinear, passes over all rows; the most are what scikit-learn's users give it."""
+
+@dataclass(frozen=True)
+class AdapterSettings:
+    """Numbers that libsvm and liblinear are called with."""
+
+    first_steps: int = 200
+    """Steps (of two rows) of the first run of libsvm under a time limit."""
+    most_steps: int = 10**9
+    """Steps of its last run under a time limit."""
+    first_epochs: int = 4
+    """Passes over all rows in the first run of liblinear under a time limit."""
+    most_epochs: int = 10_000
+    """Passes of its last run, and of a run without a time limit: a usual choice of scikit-learn's users."""
+    loosest: float = 1e-3
+    """Loosest tolerance: the default of libsvm."""
+    tightest: float = 1e-8
+    """Guess. Tightest tolerance of libsvm."""
+    tightest_liblinear: float = 1e-6
+    """Guess. Tightest tolerance of liblinear."""
+    intercept_scaling: float = 10.0
+    """Guess. Value of the column of liblinear's intercept, whose penalty it divides by 100."""
+
+
+SETTINGS = AdapterSettings()
 
 
 def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
@@ -32,7 +52,7 @@ def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, a
     X, label = _unfolded(rows, has_intercept, "libsvm")
     if len(np.unique(label)) < 2:
         return Solution(_constant(rows, label), 0.0)
-    tol = min(1e-3, max(accuracy.relative, 1e-8))
+    tol = min(SETTINGS.loosest, max(accuracy.relative, SETTINGS.tightest))
     frame = _Frame.of(X)
     largest = float(rows.weight.max())
     scaled = frame.apply(X)
@@ -42,7 +62,7 @@ def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, a
         _fitted(model, scaled, label, rows.weight / largest)
         return model, int(model.n_iter_.max())
 
-    reached = within(accuracy.deadline, run, FIRST_STEPS, MOST_STEPS, unlimited=-1)
+    reached = within(accuracy.deadline, run, SETTINGS.first_steps, SETTINGS.most_steps, unlimited=-1)
     model = reached.found
     dual = np.zeros(len(label))
     dual[model.support_] = np.abs(model.dual_coef_[0]) / frame.unit**2
@@ -67,15 +87,15 @@ def solve_by_liblinear(rows: HingeRows, point: Float | None, has_intercept: bool
             loss="hinge",
             dual=True,
             C=largest * frame.unit**2,
-            tol=min(1e-3, max(accuracy.relative, 1e-6)),
-            intercept_scaling=10.0,
+            tol=min(SETTINGS.loosest, max(accuracy.relative, SETTINGS.tightest_liblinear)),
+            intercept_scaling=SETTINGS.intercept_scaling,
             max_iter=epochs,
             random_state=0,
         )
         _fitted(model, scaled, label, rows.weight / largest)
         return model, int(model.n_iter_)
 
-    reached = within(accuracy.deadline, run, FIRST_EPOCHS, MOST_EPOCHS)
+    reached = within(accuracy.deadline, run, SETTINGS.first_epochs, SETTINGS.most_epochs)
     model = reached.found
     found = frame.to_point(model.coef_[0], model.intercept_[0])
     certificate = certify(rows, _dual_of(rows, found), found)
@@ -86,7 +106,7 @@ def solve_by_liblinear(rows: HingeRows, point: Float | None, has_intercept: bool
 
 def _fitted(model: Any, X: Float, label: Float, weight: Float) -> None:
     with warnings.catch_warnings():
-        # Not having converged costs iterations of AID, not correctness.
+        # A solver that has not converged costs iterations of AID, not correctness.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(X, label, sample_weight=weight)
 
@@ -113,7 +133,7 @@ def _unfolded(rows: HingeRows, has_intercept: bool, name: str) -> tuple[Float, F
             "use solver='auto' for this model or these initial clusters."
         )
     label = np.sign(sign)
-    # These solvers are given dense rows: they are there to be compared with, not for many sparse ones.
+    # These solvers receive dense rows: they serve comparisons, not problems of many sparse rows.
     return rows.A.rows(np.arange(len(label)))[:, :-1] * label[:, None], label
 
 
@@ -121,8 +141,8 @@ def _unfolded(rows: HingeRows, has_intercept: bool, name: str) -> tuple[Float, F
 class _Frame:
     """Centred features of ordinary size.
 
-    ``(X - c) / t`` with ``C t^2`` is the same machine with t times its slopes and ``c'w`` more of an intercept. On rows
-    with a large common offset libsvm would not end.
+    ``(X - c) / t`` with ``C t^2`` is the same machine with t times the slopes and an intercept larger by ``c'w``. On
+    rows with a large common offset libsvm would not terminate.
     """
 
     centre: Float
@@ -142,14 +162,14 @@ class _Frame:
 
 
 def _usable(rows: HingeRows, found: Float, label: Float) -> Float:
-    """The hyperplane of a solver that was cut off, if it is better than the heavier label for all."""
+    """The hyperplane of a solver that ran out of time, if it is better than the heavier label for all rows."""
     heavier = np.where(rows.weight @ label < 0, -1.0, 1.0)
     constant = _constant(rows, heavier[None])
     return found if rows.value(found) <= rows.value(constant) else constant
 
 
 def _constant(rows: HingeRows, label: Float) -> Float:
-    """With one label only, the hyperplane that puts every row on its side."""
+    """The hyperplane that puts every row on its side if there is one label only."""
     point = np.zeros(rows.A.shape[1])
     point[-1] = label[0]
     return point

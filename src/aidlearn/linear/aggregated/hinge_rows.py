@@ -30,15 +30,24 @@ from aidlearn.numerics import EPS as EPS
 from aidlearn.numerics import Float
 
 NO_INTERCEPT = 1e-14
-"""Up to this mean of signs (of at most 1) no cluster says anything about the intercept."""
+"""Mean of signs (of at most 1) up to which no cluster contains information about the intercept."""
 
 
-NOTHING_LEFT = 1e-14
-"""Part of its numbers up to which what centring leaves of a column is rounding."""
-ROUNDED = 1e-9
-"""Part of the larger margins below which others are rounding errors beside them."""
-LEAST_UNIT = 1e-4
-"""Of margins, relative to the room that constraints leave."""
+@dataclass(frozen=True)
+class BasisSettings:
+    """Numbers of the change of variables."""
+
+    nothing_left: float = 1e-14
+    """Size of a centred column, relative to the original one, up to which it is rounding."""
+    least_rms: float = 1e-4
+    """Guess. Least root mean square of a column, relative to its largest entry, that it is divided by."""
+    rounded: float = 1e-9
+    """Size of a margin, relative to the larger ones, below which it is rounding."""
+    least_unit: float = 1e-4
+    """Guess. Least unit of margins, relative to the room that constraints leave."""
+
+
+SETTINGS = BasisSettings()
 
 
 def power_of_two(size: float) -> float:
@@ -47,7 +56,7 @@ def power_of_two(size: float) -> float:
 
 
 class NearlyCollinear(ArithmeticError):
-    """Columns differ by so little that the rows should be had in other coordinates."""
+    """Columns are so nearly collinear that the rows should be computed in other coordinates."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ class HingeRows:
     """The vector q (None: 0)."""
     constant: float = 0.0
     least_pivot: float = 0.0
-    """What others leave of a column, relative to it, below which a solver is to refuse (:class:`NearlyCollinear`)."""
+    """Part of a column that is not a combination of others, below which a solver raises :class:`NearlyCollinear`."""
 
     @classmethod
     def of_array(cls, A: Float, e: Float, weight: Float, tilt: Float, ridge: Float) -> HingeRows:
@@ -97,7 +106,7 @@ class HingeRows:
 
     @property
     def constrained(self) -> bool:
-        """Whether there is more than a sum of losses and a ridge."""
+        """Whether there are constraints or a linear term."""
         return self.linear is not None or self.n_soft < len(self.e)
 
     @cached_property
@@ -120,18 +129,18 @@ class HingeRows:
 
     @property
     def rounding(self) -> float:
-        """What rounding may do to a value: no solver can prove less of a gap."""
+        """Rounding error of a value: no solver can prove a smaller gap."""
         n = self.n_soft
         noise = self.noise[:n] if isinstance(self.noise, np.ndarray) else self.noise
         return float(self.weight[:n] @ (EPS * np.abs(self.e[:n]) + noise)) + EPS * abs(self.constant)
 
     def value(self, v: Float) -> float:
-        """The primal objective at v, whatever its violation of constraints."""
+        """The primal objective at v, regardless of constraints that it violates."""
         value = self.penalised_loss(v, self.margins(v))
         return value + self.constant + (0.0 if self.linear is None else float(self.linear @ v))
 
     def penalised_loss(self, v: Float, margins: Float) -> float:
-        """What no point has less than 0 of: the weighted losses at v and its penalty, given its margins."""
+        """The weighted losses and the penalty at v, given its margins; at least 0."""
         n = self.n_soft
         z, tilt = margins[:n], self.tilt[:n]
         loss = np.maximum((1 - tilt) * z, -tilt * z)
@@ -162,11 +171,11 @@ class Basis:
     weakest: float = 1.0
     """Smallest singular value (estimated) of the scaled rows, relative to the largest."""
     unit: float = 1.0
-    """Of margins: about their median at the origin."""
+    """Unit of margins: about their median at the origin."""
     mass: float = 1.0
-    """Of weights: about their median, or where a ridge holds the coordinates, what makes it about 1."""
+    """Unit of weights: about their median, or with a ridge the unit in which it is about 1."""
     row_units: Float | None = None
-    """What constraints are multiplied by, which makes them comparable with the other rows."""
+    """Factors of the constraints, which make them comparable with the other rows."""
 
     @classmethod
     def of(cls, rows: HingeRows, point: Float | None, has_intercept: bool) -> Basis:
@@ -189,21 +198,21 @@ class Basis:
         safe = np.where(spread > 0, spread, 1.0)
         rms = np.sqrt(columns.weighted_squares(s, safe) / s.sum())
         # A column that centring has turned into rounding noise carries nothing: scale 0 fixes its variable.
-        scale = np.where(spread > NOTHING_LEFT * largest, safe * np.maximum(rms, 1e-4), 0.0)
+        scale = np.where(spread > SETTINGS.nothing_left * largest, safe * np.maximum(rms, SETTINGS.least_rms), 0.0)
         row_units = None
         if n < K:
             given = rows.A.part(n, K)
             limits = given.centred(centre)
-            # What no other row tells of a variable its constraints do.
+            # A variable that occurs in no other row takes its scale from its constraints.
             sizes = limits.maxima()
-            scale = np.where(scale > 0, scale, np.where(sizes > NOTHING_LEFT * given.maxima(), sizes, 0.0))
+            scale = np.where(scale > 0, scale, np.where(sizes > SETTINGS.nothing_left * given.maxima(), sizes, 0.0))
             inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
             sizes = abs(limits) @ inverse
             row_units = np.divide(1.0, sizes, out=np.ones_like(sizes), where=sizes > 0)
             columns = joined([columns, limits.scaled_rows(row_units)])
         if rows.linear is not None:
             pull, size = np.abs(rows.linear - centre * rows.linear[-1]), np.abs(rows.linear)
-            pulled = pull > NOTHING_LEFT * (size + np.abs(centre) * size[-1])
+            pulled = pull > SETTINGS.nothing_left * (size + np.abs(centre) * size[-1])
             scale = np.where(scale > 0, scale, pulled.astype(np.float64))
         weakest = 1.0
         if not rows.ridge.any():
@@ -214,7 +223,7 @@ class Basis:
         if rows.linear is not None and row_units is not None:
             # Where margins vanish, a linear term moves the point as far as constraints leave room.
             room = np.abs(rows.e[n:] - rows.A.part(n, K) @ origin) * row_units
-            unit = max(unit, power_of_two(LEAST_UNIT * float(np.median(room)))) if room.any() else unit
+            unit = max(unit, power_of_two(SETTINGS.least_unit * float(np.median(room)))) if room.any() else unit
         held = (rows.ridge > 0) & (scale > 0)
         if held.any():
             mass = unit * power_of_two(ranked(rows.ridge[held] / scale[held] / scale[held], 0.5))
@@ -275,12 +284,12 @@ def _typical_margin(A: Matrix, e: Float, origin: Float) -> float:
     size = size[size > 8 * EPS * (np.abs(e) + abs(A) @ np.abs(origin))]
     if len(size):
         # A point that puts most rows on their kink, up to errors of its own, leaves the others to measure by.
-        size = size[size >= ROUNDED * ranked(size, 0.9)]
+        size = size[size >= SETTINGS.rounded * ranked(size, 0.9)]
     return power_of_two(ranked(size, 0.5)) if len(size) else 1.0
 
 
 def ranked(values: Float, *parts: float) -> Any:
-    """The numbers that parts of the others lie below: quantiles without interpolation, in a tenth of the time."""
+    """Quantiles without interpolation, in a tenth of the time."""
     ranks = [int(part * (len(values) - 1)) for part in parts]
     found = np.partition(values, ranks)[ranks].tolist()
     return found[0] if len(parts) == 1 else found

@@ -25,46 +25,62 @@ from aidlearn.linear.aggregated.smoothing import warm_start, worthwhile
 from aidlearn.linear.rows.normal import Factor, Normal
 from aidlearn.numerics import Float
 
-MAX_ITERATIONS = 200
-"""Nearly separable classes take more than a hundred; what makes no progress ends long before."""
-STEP_TO_BOUNDARY = 0.995
-CORRECTIONS = 2
-"""Of a step, at most (Gondzio, 1996)."""
-LONGER, WORTHWHILE = 0.3, 0.1
-"""What a correction aims at beyond the step so far, and the part of it that makes another one worthwhile."""
-CENTRAL = 10.0
-"""Factor from the centre that products are led back to."""
-MOST_CENTRING = 0.15
-"""Part of the mean product that a step aims at, at most: where the path bends, predictions are blocked early, and would
-have every step aim at little less than the mean. Corrections do better. From 0.1 to 0.2 steps differ by a twentieth."""
-BLOCKED = 0.05
-"""Length of the first step of all below which it began too close to bounds."""
 TINY = 1e-200
-EXACT = 1e-10
-"""Accuracy asked for up to which an optimum is to be verified."""
-POLISHED_FROM = (1e-7, 1e-9)
-"""Relative gaps of an interior point from which polishing mostly finds the optimum, and nearly always."""
-CAUTIOUS = 100.0
-"""Multiple of the usual slack that a cautious attempt begins with."""
-CUT = 1e-3
-"""Of the largest part of a row in a Gram matrix: rows with less are left out of large matrices. A direction is then a
-little off; the residual of the dual equations, which every step starts from, takes up what it misses."""
-CUT_LESS = 1e-2
-"""Factor of it after a step that took less than half of what it should have off that residual."""
-VERIFIED = 1e-10
-"""Proven relative gap up to which an aggregated solution counts as optimal."""
-LEAST_SLACK = 0.1
-"""Of a constraint at the beginning, in the units of scaled rows."""
-NEXT_TO_BOUNDS = 1e-3
-"""Part of the mean margin below which the central path does not begin."""
-LEAST_MARGIN = 1e-2
-"""Of a problem with a linear term at the beginning, relative to the room of its constraints."""
-PROXIMAL = 1e-9
-"""Of the curvature that all rows together have, what holds a point beside constraints."""
-DIVERGED = 1e12
-"""Size of a scaled coordinate at which a problem falls without end."""
-FEASIBLE = 1e-9
-"""Violation of a constraint, in the units of scaled rows, up to which a point counts as feasible."""
+"""Floor of products and curvatures, against divisions of zero by zero."""
+
+
+@dataclass(frozen=True)
+class InteriorPointSettings:
+    """Numbers of the interior point and of its safeguards."""
+
+    max_iterations: int = 200
+    """Maximum number of steps. Nearly separable classes take more than a hundred; a solve without progress ends long
+    before."""
+    step_to_boundary: float = 0.995
+    """Part of the way to the nearest bound that a step takes."""
+    corrections: int = 2
+    """Maximum number of corrections of a step (Gondzio, 1996)."""
+    longer: float = 0.3
+    """Length beyond the present step that a correction aims at."""
+    worthwhile: float = 0.1
+    """Part of ``longer`` that a correction must gain to be accepted."""
+    central: float = 10.0
+    """Complementarity products are clipped to within this factor of their target (Gondzio, 1996)."""
+    most_centring: float = 0.15
+    """Maximum of the centring parameter. Where the path bends, predictions are blocked early, and Mehrotra's rule would
+    aim every step at little less than the mean product. Between 0.1 and 0.2 the number of steps varies by a
+    twentieth."""
+    blocked: float = 0.05
+    """A first step shorter than this started too close to the bounds: the solve starts again from a cautious point."""
+    polished_from: tuple[float, ...] = (1e-7, 1e-9)
+    """Relative gaps at which polishing is tried: it mostly finds the optimum from the first, nearly always from the
+    second."""
+    cautious: float = 100.0
+    """Multiple of the usual slack with which a cautious attempt starts."""
+    cut: float = 1e-3
+    """Rows whose part of a large Gram matrix is below this, relative to the largest, are left out of it. The direction
+    is then a little off; the dual residual, from which every step starts, makes up for it."""
+    cut_less: float = 1e-2
+    """Factor of ``cut`` after a step that removed less than half of the dual residual that it should have removed."""
+    verified: float = 1e-10
+    """Proven relative gap up to which an aggregated solution counts as optimal. A smaller accuracy asks for a verified
+    optimum."""
+    least_slack: float = 0.1
+    """Least slack of a constraint at the starting point, in the units of scaled rows."""
+    next_to_bounds: float = 1e-3
+    """Least mean of the products at the starting point, relative to the mean margin."""
+    least_margin: float = 1e-2
+    """Least mean of the products at the starting point of a problem with a linear term, relative to the room of its
+    constraints."""
+    proximal: float = 1e-9
+    """Proximal term of a constrained problem, relative to the curvature of all rows."""
+    diverged: float = 1e12
+    """Size of a scaled coordinate at which a problem counts as unbounded."""
+    feasible: float = 1e-9
+    """Violation of a constraint, in the units of scaled rows, up to which a point counts as feasible."""
+
+
+SETTINGS = InteriorPointSettings()
 
 
 @dataclass(frozen=True)
@@ -76,12 +92,12 @@ class AggregatedSolution:
     certificate: Certificate
     verified: bool = False
     violation: float = 0.0
-    """Of the constraints, by the primal point."""
+    """Largest violation of a constraint by the primal point."""
     n_steps: int = 0
 
     @property
     def gap(self) -> float:
-        return self.value - self.certificate.bound if self.violation <= FEASIBLE else math.inf
+        return self.value - self.certificate.bound if self.violation <= SETTINGS.feasible else math.inf
 
 
 @dataclass
@@ -114,7 +130,7 @@ class _Newton:
         self.linear = product if rows.linear is None else product + rows.linear
         self.coupled = bool(rows.ridge.any())
         # Where constraints alone know a direction, their barrier would push the point along it without end.
-        held = PROXIMAL * float(rows.weight[: self.n].sum()) if self.n < self.K else 0.0
+        held = SETTINGS.proximal * float(rows.weight[: self.n].sum()) if self.n < self.K else 0.0
         self.ridge = rows.ridge + held
 
     def move_to(self, it: _Iterate, cut: float) -> None:
@@ -165,8 +181,8 @@ class _Newton:
         """Mehrotra's direction: predict with no centring, then centre as much as the prediction needs."""
         predicted = self.direction(0.0)
         S, Z = self.ahead(predicted, self.longest(predicted, 1.0))
-        centred = mu * min((float(S @ Z) / (len(S) * mu)) ** 3, MOST_CENTRING)
-        del S, Z  # problems of many rows are to need no more memory than they must
+        centred = mu * min((float(S @ Z) / (len(S) * mu)) ** 3, SETTINGS.most_centring)
+        del S, Z  # frees memory, of which problems of many rows need little else
         products = predicted.S
         products *= predicted.Z
         del predicted
@@ -178,21 +194,21 @@ class _Newton:
         Products that a longer step would take far from their centre are led back to within a factor of it; each
         correction takes one more solution with the same factor.
         """
-        least, most = centred / CENTRAL, centred * CENTRAL
+        least, most = centred / SETTINGS.central, centred * SETTINGS.central
         step = self.direction(products)
-        reached = self.longest(step, STEP_TO_BOUNDARY)
-        for _ in range(CORRECTIONS):
-            if min(reached) > 1 - LONGER:
+        reached = self.longest(step, SETTINGS.step_to_boundary)
+        for _ in range(SETTINGS.corrections):
+            if min(reached) > 1 - SETTINGS.longer:
                 break
-            S, Z = self.ahead(step, (min(1.0, reached[0] + LONGER), min(1.0, reached[1] + LONGER)))
+            S, Z = self.ahead(step, (min(1.0, reached[0] + SETTINGS.longer), min(1.0, reached[1] + SETTINGS.longer)))
             there, change = np.multiply(S, Z, out=S), Z
             np.minimum(np.maximum(there, least, out=change), most, out=change)
             change -= there
             products += np.maximum(change, -most, out=change)
             del S, Z, there, change
             trial = self.direction(products)
-            further = self.longest(trial, STEP_TO_BOUNDARY)
-            if min(further) < min(reached) + WORTHWHILE * LONGER:
+            further = self.longest(trial, SETTINGS.step_to_boundary)
+            if min(further) < min(reached) + SETTINGS.worthwhile * SETTINGS.longer:
                 break
             step, reached = trial, further
         return step, reached
@@ -203,7 +219,6 @@ def solve(
     w: Float,
     relative: float,
     deadline: float = math.inf,
-    max_iterations: int = MAX_ITERATIONS,
     duals: bool = True,
 ) -> AggregatedSolution:
     """Minimise to a proven relative gap; ``relative = 0`` asks for an optimum verified up to rounding.
@@ -212,34 +227,38 @@ def solve(
     those off the kinks are exactly at their bounds.
     """
     rounding = rows.rounding
-    exact = relative < EXACT
+    exact = relative < SETTINGS.verified
     wanted = max(relative, 1e-13)
     best = _at(rows, w, trivial(rows))
-    it, cut = _first_point(rows, w, deadline), 0.0 if rows.constrained else CUT
+    it, cut = _first_point(rows, w, deadline), 0.0 if rows.constrained else SETTINGS.cut
     begun = worthwhile(rows)  # close to the optimum
     # A verified optimum is most cheaply had from a fair interior point, which needs no proof of its own; a cautious
     # last attempt starts far from every bound, where the first steps cannot be blocked.
-    for target, slack in (*((gap, 1.0) for gap in POLISHED_FROM if exact), (wanted, 1.0), (wanted, CAUTIOUS)):
+    for target, slack in (
+        *((gap, 1.0) for gap in SETTINGS.polished_from if exact),
+        (wanted, 1.0),
+        (wanted, SETTINGS.cautious),
+    ):
         if slack > 1:
             it, cut = replace(_starting_point(rows, best.w, slack), n_steps=it.n_steps), 0.0
         proven = target == wanted
-        best, it = _iterate(rows, it, best, cut, _Aim(target, rounding, deadline, max_iterations, proven, not begun))
+        best, it = _iterate(rows, it, best, cut, _Aim(target, rounding, deadline, proven, not begun))
         begun = True
         polished = polish(rows, best.w if proven else it.w, it.S[: len(rows.e)] + rows.lower) if exact else None
         if polished is not None:
             best = _better(best, _at(rows, polished.w, polished.certificate))
-        if best.gap <= (wanted if proven else VERIFIED) * abs(best.value) + rounding:
+        if best.gap <= (wanted if proven else SETTINGS.verified) * abs(best.value) + rounding:
             break
         if proven and time.monotonic() > deadline:
             break
-    best = replace(best, n_steps=it.n_steps, verified=exact and best.gap <= VERIFIED * abs(best.value))
+    best = replace(best, n_steps=it.n_steps, verified=exact and best.gap <= SETTINGS.verified * abs(best.value))
     if polished is not None and best.certificate is polished.certificate:
         return best  # off the kinks its duals are at their bounds
     return _snapped(rows, best) if duals and time.monotonic() <= deadline else best
 
 
 def _snapped(rows: HingeRows, solution: AggregatedSolution) -> AggregatedSolution:
-    """The same with duals exactly at their bounds off the kink, where the proof hardly suffers.
+    """The solution with duals exactly at their bounds off the kink, if the bound hardly suffers.
 
     An interior point leaves every row a tiny dual; what counts as a support vector should not.
     """
@@ -262,14 +281,13 @@ class _Aim:
     """When iterations end."""
 
     gap: float
-    """Relative, that is wanted."""
+    """Relative gap that is wanted."""
     rounding: float
     deadline: float
-    max_iterations: int
     proven: bool
-    """Whether that gap is to be proven; otherwise the products of S and Z tell it."""
+    """Whether that gap is to be proven; otherwise it is estimated by the products of S and Z."""
     first: bool
-    """Whether no step was taken yet: a blocked one then tells that the point is too close to its bounds."""
+    """Whether no step was taken yet: a blocked step then means that the point is too close to its bounds."""
 
 
 def _iterate(
@@ -281,11 +299,11 @@ def _iterate(
     least[:n] = least[K:] = EPS * EPS * rows.weight[:n]
     left = math.inf
     without_progress = 0
-    for iteration in range(aim.max_iterations):
+    for iteration in range(SETTINGS.max_iterations):
         complementarity = float(it.S @ it.Z)
-        last = iteration == aim.max_iterations - 1 or time.monotonic() > aim.deadline
+        last = iteration == SETTINGS.max_iterations - 1 or time.monotonic() > aim.deadline
         # Beside constraints the best may not be feasible yet, and have no value to compare with.
-        size = abs(best.value if best.violation <= FEASIBLE else rows.value(it.w))
+        size = abs(best.value if best.violation <= SETTINGS.feasible else rows.value(it.w))
         close = complementarity <= 2 * aim.gap * size + aim.rounding
         if close and not aim.proven:
             break
@@ -298,20 +316,20 @@ def _iterate(
         newton.move_to(it, cut)
         residual = float(np.maximum.reduce(np.abs(newton.dual_residual), initial=0.0))
         if residual > left:
-            cut *= CUT_LESS
+            cut *= SETTINGS.cut_less
         if newton.factor is None:
             break
         step, (primal, dual) = newton.corrected(complementarity / (K + n))
         # No length at all: the step is not finite.
-        if not (primal > 0 and dual > 0) or float(it.w @ it.w) > DIVERGED**2:
+        if not (primal > 0 and dual > 0) or float(it.w @ it.w) > SETTINGS.diverged**2:
             break
-        if iteration == 0 and aim.first and max(primal, dual) < BLOCKED:
-            it = replace(_starting_point(rows, it.w, CAUTIOUS), n_steps=1)
+        if iteration == 0 and aim.first and max(primal, dual) < SETTINGS.blocked:
+            it = replace(_starting_point(rows, it.w, SETTINGS.cautious), n_steps=1)
             continue
         left = (1 - 0.5 * dual) * residual
         if max(primal, dual) < 1e-3:
             without_progress += 1
-            cut *= CUT_LESS
+            cut *= SETTINGS.cut_less
         S, Z = newton.ahead(step, (primal, dual))
         S, Z = np.maximum(S, least, out=S), np.maximum(Z, TINY, out=Z)
         it = _Iterate(it.w + primal * step.w, S, Z, it.n_steps + 1)
@@ -319,7 +337,7 @@ def _iterate(
 
 
 def _first_point(rows: HingeRows, w: Float, deadline: float) -> _Iterate:
-    """Where to begin: at w, or where its matrices would be large, close to the optimum by other means."""
+    """The starting point: at w, or at a warm start if Gram matrices are large."""
     if not worthwhile(rows):
         return _starting_point(rows, w, 1.0)
     warm = warm_start(rows, w, deadline)
@@ -341,13 +359,13 @@ def _starting_point(rows: HingeRows, w: Float, slack: float, mu: float | None = 
     if n and rows.linear is not None:
         # Where every margin is 0 a linear term moves the point all the same, as far as constraints leave room.
         reach = float(np.abs(margins[n:]).mean()) if n < len(margins) else 1.0
-        mu = max(mu, LEAST_MARGIN * slack * (reach or 1.0) * float(s.mean()))
+        mu = max(mu, SETTINGS.least_margin * slack * (reach or 1.0) * float(s.mean()))
     size = np.minimum(np.abs(z) * s / mu, 1e12)
     with np.errstate(divide="ignore", invalid="ignore"):
         smaller = (size + 2 - np.sqrt(size**2 + 4)) / (2 * size)
     smaller = np.where(size < 1e-4, 0.5 - size / 8, np.where(size > 1e6, 1 / np.maximum(size, 1.0), smaller))
     u, v = np.where(z > 0, s * (1 - smaller), s * smaller), np.where(z > 0, s * smaller, s * (1 - smaller))
-    room = np.maximum(-margins[n:], LEAST_SLACK)
+    room = np.maximum(-margins[n:], SETTINGS.least_slack)
     S = np.concatenate([u, mu / room, v])
     Z = mu / S
     return _Iterate(w.copy(), S, np.maximum(Z, TINY, out=Z))
@@ -360,7 +378,7 @@ def _apart(rows: HingeRows, w: Float, margins: Float) -> float:
     than all margins together would put the first point next to its bounds.
     """
     size = float(rows.weight[: rows.n_soft] @ np.abs(margins[: rows.n_soft]))
-    return min(size, max(rows.penalised_loss(w, margins), NEXT_TO_BOUNDS * size))
+    return min(size, max(rows.penalised_loss(w, margins), SETTINGS.next_to_bounds * size))
 
 
 def _factor(normal: Normal, ridge: Float) -> Factor | None:
@@ -394,7 +412,7 @@ def _certified(rows: HingeRows, it: _Iterate, known: Certificate, target: float)
 
 def _better(one: AggregatedSolution, two: AggregatedSolution) -> AggregatedSolution:
     """The better primal (a feasible one before any other) with the better dual."""
-    ranks = [(max(found.violation - FEASIBLE, 0.0), found.value) for found in (one, two)]
+    ranks = [(max(found.violation - SETTINGS.feasible, 0.0), found.value) for found in (one, two)]
     primal = two if ranks[1] <= ranks[0] else one
     dual = two if two.certificate.bound >= one.certificate.bound else one
     return AggregatedSolution(primal.w, primal.value, dual.certificate, violation=primal.violation)

@@ -18,16 +18,31 @@ from aidlearn.linear.aggregated.certificate import Certificate, certify
 from aidlearn.linear.aggregated.hinge_rows import EPS, HingeRows
 from aidlearn.numerics import Float
 
-PROVEN = 1e-12
-"""Relative gap that a certificate need not be improved for."""
-ON_KINK = 1e-9
-"""Part of the largest margin within which rows count as on their kinks together."""
-BOX_STEPS = 30
-"""Of the solution inside the box: a dozen are the rule, and where they do not reach it rounding decides."""
+
+@dataclass(frozen=True)
+class PolishSettings:
+    """Numbers of the polishing step."""
+
+    proven: float = 1e-12
+    """Relative gap at which the certificate is not improved further."""
+    on_kink: float = 1e-9
+    """Distance from the kinks, relative to the largest margin, at which the guess of the rows on them is rejected."""
+    box_steps: int = 30
+    """Maximum number of steps to a solution inside the box. A dozen are the rule; where thirty do not reach it, only
+    rounding is left."""
+    kinks_per_variable: int = 4
+    """Guess. Polishing is not tried with more rows on their kinks than this number per variable plus ``more_kinks``."""
+    more_kinks: int = 50
+    """Guess. See ``kinks_per_variable``."""
+
+
+SETTINGS = PolishSettings()
 
 
 @dataclass(frozen=True)
 class Polished:
+    """An exact solution on the guessed rows, and its certificate."""
+
     w: Float
     certificate: Certificate
 
@@ -43,7 +58,7 @@ def polish(rows: HingeRows, w: Float, dual: Float) -> Polished | None:
         room[n:] /= max(float(room[n:].max()), np.finfo(float).tiny)
     on_kink = room > np.abs(z) / size
     n_kink, p = int(on_kink.sum()), len(w)
-    if n_kink == 0 or n_kink > 4 * p + 50:
+    if n_kink == 0 or n_kink > SETTINGS.kinks_per_variable * p + SETTINGS.more_kinks:
         return None
     fixed = np.where(z > 0, rows.upper, rows.lower)
     fixed[n:] = 0.0
@@ -62,12 +77,14 @@ def polish(rows: HingeRows, w: Float, dual: Float) -> Polished | None:
     new_w, kink_dual = w + unknown[:p], unknown[p:]
     lower, upper = rows.lower[on_kink], rows.upper[on_kink]
     if (kink_dual < lower).any() or (kink_dual > upper).any():
-        if np.abs(B @ unknown[:p] - z[on_kink]).max() > ON_KINK * size:
+        if np.abs(B @ unknown[:p] - z[on_kink]).max() > SETTINGS.on_kink * size:
             return None  # no point has all of them on their kinks: the guess is wrong
         # More rows on the kink than equations: any solution inside the box will do.
         wanted = rows.ridge * new_w - target
-        bounded = optimize.lsq_linear(B.T, wanted, (lower, upper), tol=1e-14, lsq_solver="exact", max_iter=BOX_STEPS)
+        bounded = optimize.lsq_linear(
+            B.T, wanted, (lower, upper), tol=1e-14, lsq_solver="exact", max_iter=SETTINGS.box_steps
+        )
         kink_dual = np.clip(bounded.x, lower, upper)
     fixed[on_kink] = kink_dual
     value = rows.value(new_w)
-    return Polished(new_w, certify(rows, fixed, new_w, enough=value - PROVEN * abs(value)))
+    return Polished(new_w, certify(rows, fixed, new_w, enough=value - SETTINGS.proven * abs(value)))

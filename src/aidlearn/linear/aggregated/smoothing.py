@@ -7,7 +7,7 @@ With hinges rounded over a width h only rows within h / 2 of their kink have cur
 
 where B are these rows and q = A'(c s). As h shrinks, B shrinks to about as many rows as there are variables. The path
 of minimisers is piecewise linear in h, so each width begins with a step that keeps B; then steps are searched along
-until what they gain is small beside what the rounding costs. Nothing is proven here.
+until their gain is small compared with the cost of rounding. Nothing is proven here.
 """
 
 from __future__ import annotations
@@ -25,24 +25,39 @@ from aidlearn.linear.rows.gram import weighted_gram
 from aidlearn.linear.rows.matrix import Dense
 from aidlearn.numerics import Float
 
-WORTHWHILE = 2e9
-"""Operations of a Gram matrix of all rows below which nothing is gained."""
-MANY_ROWS = 4
-"""Rows per variable below which B is hardly smaller than all rows."""
-MOST_STEPS = 40
-DIRECT = 2.5
-"""Rows per variable up to which a Gram matrix costs less than conjugate gradients."""
-CG_STEPS, CG_ACCURACY = 25, 0.1
-SHRINK = 0.3
-"""Of the width, from one to the next."""
-SETTLED = 0.5
-"""What a step gains, over what the rounding costs, when a width is done with."""
-FEW = 1.3
-"""Rows of B per variable from which the interior point does better: fewer leave directions without curvature."""
-RING, RING_WEIGHT = 1.0, 0.1
-"""Rows within this many widths beyond B that count a little after a short step, which they would have entered B in."""
-WIDEST_SHARE = 0.15
-"""Of the rows that the first width holds, at least."""
+
+@dataclass(frozen=True)
+class SmoothingSettings:
+    """Numbers of the smoothed Newton method."""
+
+    worthwhile: float = 2e9
+    """Operations of a Gram matrix of all rows below which a warm start gains nothing."""
+    many_rows: int = 4
+    """Rows per variable below which B is hardly smaller than the set of all rows."""
+    most_steps: int = 40
+    """Guess. Maximum number of Newton steps over all widths."""
+    direct: float = 2.5
+    """Rows per variable up to which a Gram matrix costs less than conjugate gradients."""
+    cg_steps: int = 25
+    """Guess. Maximum number of conjugate gradient steps."""
+    cg_accuracy: float = 0.1
+    """Guess. Residual of conjugate gradients, relative to the right-hand side."""
+    shrink: float = 0.3
+    """Guess. Factor from one width to the next."""
+    settled: float = 0.5
+    """Guess. Gain of a step, relative to the cost of rounding, below which a width is finished."""
+    few: float = 1.3
+    """Rows of B per variable at which the interior point takes over: fewer leave directions without curvature."""
+    ring: float = 1.0
+    """Distance beyond B, in widths, within which rows have some curvature after a short step, which was short because
+    they entered B."""
+    ring_weight: float = 0.1
+    """Guess. Curvature of these rows, relative to that of rows in B."""
+    widest_share: float = 0.15
+    """Guess. Least share of the rows that the first width holds."""
+
+
+SETTINGS = SmoothingSettings()
 
 
 @dataclass(frozen=True)
@@ -54,11 +69,11 @@ class WarmStart:
 
 
 def worthwhile(rows: HingeRows) -> bool:
-    """Whether Gram matrices of all rows are what an interior point would spend its time on."""
+    """Whether an interior point would spend most of its time on Gram matrices of all rows."""
     K, p = rows.A.shape
     if rows.constrained or not isinstance(rows.A, Dense):
         return False
-    return MANY_ROWS * p <= K and float(K) * p * p >= WORTHWHILE
+    return SETTINGS.many_rows * p <= K and float(K) * p * p >= SETTINGS.worthwhile
 
 
 def warm_start(rows: HingeRows, w: Float, deadline: float = math.inf) -> WarmStart:
@@ -66,18 +81,18 @@ def warm_start(rows: HingeRows, w: Float, deadline: float = math.inf) -> WarmSta
     path = _Path(rows, w)
     done = WarmStart(path.w.copy(), path.width)
     predict = False
-    for _ in range(MOST_STEPS):
+    for _ in range(SETTINGS.most_steps):
         if time.monotonic() > deadline:
             break
         gain, length, near = path.step(predict)
         cost = path.rounding_cost()
-        if predict or gain > SETTLED * cost or length < SHRINK:
+        if predict or gain > SETTINGS.settled * cost or length < SETTINGS.shrink:
             predict = False
             continue
         done = WarmStart(path.w.copy(), path.width)
-        if near <= FEW * len(w):
+        if near <= SETTINGS.few * len(w):
             break
-        path.width *= SHRINK
+        path.width *= SETTINGS.shrink
         predict = True
     return done
 
@@ -90,7 +105,7 @@ class _Path:
         self.rows, self.w, self.array = rows, w.copy(), rows.A.array
         K, p = self.array.shape
         self.z = rows.margins(w)
-        share = min(1.0, max(WIDEST_SHARE, DIRECT * p / K))
+        share = min(1.0, max(SETTINGS.widest_share, SETTINGS.direct * p / K))
         distance = np.abs(self.z)
         # A little more than twice the distance, so that rows all at the same one are inside.
         self.width = 2.2 * max(float(np.quantile(distance, share)), 1e-6 * float(distance.mean()), 1e-150)
@@ -99,12 +114,12 @@ class _Path:
         self.short = False
 
     def rounding_cost(self) -> float:
-        """What the value at the point exceeds that of the dual by, if that were feasible."""
+        """Difference between the value at the point and that of the dual, if that were feasible."""
         rows, part = self.rows, np.clip(0.5 + self.z / self.width, 0.0, 1.0)
         return float(rows.weight @ (np.maximum(self.z, 0.0) - part * self.z))
 
     def step(self, predict: bool) -> tuple[float, float, int]:
-        """One step; what its slope promised, its length, and the rows with curvature."""
+        """Take one step; the gain that its slope promised, its length, and the number of rows with curvature."""
         rows, z, width = self.rows, self.z, self.width
         part = 0.5 + z / width
         if not predict:
@@ -113,8 +128,8 @@ class _Path:
         gradient = rows.ridge * self.w - (rows.A.T @ (rows.weight * part) - self.linear)
         curvature = np.where(self.near, rows.weight / width, 0.0)
         if self.short and not predict:
-            ring = ~self.near & (np.abs(z) < (0.5 + RING) * width)
-            curvature[ring] = RING_WEIGHT * rows.weight[ring] / width
+            ring = ~self.near & (np.abs(z) < (0.5 + SETTINGS.ring) * width)
+            curvature[ring] = SETTINGS.ring_weight * rows.weight[ring] / width
         change = self._direction(gradient, curvature)
         moved = rows.A @ change
         length = self._search(change, moved)
@@ -129,7 +144,7 @@ class _Path:
         used = np.flatnonzero(curvature)
         D = curvature[used]
         most = len(used) > 0.7 * len(curvature)
-        if len(used) <= 2 * DIRECT * p:
+        if len(used) <= 2 * SETTINGS.direct * p:
             matrix = weighted_gram(self.array[used], D, self.rows.n_jobs)
             diagonal = matrix.diagonal() + ridge
             np.fill_diagonal(matrix, diagonal + 1e-10 * max(float(diagonal.max()), 1e-300))
@@ -183,8 +198,8 @@ def conjugate_gradients(times: Callable[[Float], Float], right: Float, diagonal:
     scaled = residual / diagonal
     direction = scaled.copy()
     square = float(residual @ scaled)
-    enough = CG_ACCURACY**2 * square
-    for _ in range(CG_STEPS):
+    enough = SETTINGS.cg_accuracy**2 * square
+    for _ in range(SETTINGS.cg_steps):
         if square <= enough:
             break
         image = times(direction)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import optimize
@@ -19,37 +19,50 @@ from aidlearn.numerics import Float
 
 AggregatedSolver = Callable[[HingeRows, Float | None, bool, Accuracy], Solution]
 
-SMALL = 500
-"""Up to this many rows the verified optimum costs next to nothing."""
+
+@dataclass(frozen=True)
+class SolverSettings:
+    """Numbers that decide how an aggregated problem is solved."""
+
+    small: int = 500
+    """Number of rows up to which the verified optimum costs next to nothing."""
+    grace: float = 0.05
+    """Seconds that a problem of at most ``small`` rows is given after the deadline, for a useful bound."""
+    hurried: float = 1e-3
+    """Relative gap that is asked for after the deadline, and above which HiGHS gives a second opinion."""
+    most_rows_for_highs: int = 20_000
+    """Guess. Maximum number of rows for a second opinion by HiGHS."""
+    seconds_of_highs: float = 5.0
+    """Time limit of a second opinion: with some nearly collinear columns HiGHS takes hours."""
+    largest_cost: float = 2.0**20
+    """Costs, in typical margins, are clipped at this size. HiGHS compares costs with 1e-7 and has ended the process at
+    1e12; the side of a row this far from its kink is known."""
 
 
-GRACE, HURRIED = 0.05, 1e-3
-"""Seconds that a problem of so few rows has in any case, for a bound that is worth them, and the accuracy of that."""
-MOST_ROWS_FOR_HIGHS = 20_000
-SECONDS_OF_HIGHS = 5.0
-"""For a second opinion: of some nearly collinear columns it has none in hours."""
-LARGEST_COST = 2.0**20
-"""In typical margins. HiGHS compares costs with 1e-7 and has ended the process at 1e12; a row further from its kink
-than this is on its side whatever the number."""
+SETTINGS = SolverSettings()
 
 
 def solve_by_interior_point(
-    rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy, small: int = SMALL
+    rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy, small: int | None = None
 ) -> Solution:
     """Solve around ``point`` in scaled coordinates; up to ``small`` rows to a verified optimum."""
+    small = SETTINGS.small if small is None else small
     basis, scaled = _scaled(rows, point, has_intercept)
     start = np.zeros(len(basis.scale)) if point is None else basis.to_coordinates(point)
     relative, deadline = accuracy.relative, accuracy.deadline
     if time.monotonic() > deadline:
-        relative, deadline = max(relative, HURRIED), deadline if len(rows.e) > small else time.monotonic() + GRACE
+        relative, deadline = (
+            max(relative, SETTINGS.hurried),
+            deadline if len(rows.e) > small else time.monotonic() + SETTINGS.grace,
+        )
     elif len(rows.e) <= small:
         relative = 0.0
     found = interior_point.solve(scaled, start, relative, deadline, duals=accuracy.duals)
-    unproven = found.gap > max(1e-3 * abs(found.value), scaled.rounding)
-    tractable = not rows.ridge.any() and len(rows.e) <= MOST_ROWS_FOR_HIGHS
+    unproven = found.gap > max(SETTINGS.hurried * abs(found.value), scaled.rounding)
+    tractable = not rows.ridge.any() and len(rows.e) <= SETTINGS.most_rows_for_highs
     if unproven and tractable and time.monotonic() < accuracy.deadline:
         # Nearly collinear columns: a simplex method keeps digits that normal equations lose.
-        other = solve_by_highs(rows, point, has_intercept, accuracy, SECONDS_OF_HIGHS)
+        other = solve_by_highs(rows, point, has_intercept, accuracy, SETTINGS.seconds_of_highs)
         if other.lower_bound > found.certificate.bound:
             return other
     solution = _solution(basis, _without_dust(scaled, found), found.certificate, found.verified)
@@ -70,7 +83,7 @@ def solve_by_highs(
         certificate = certify(scaled, np.where(scaled.e > 0, scaled.upper, scaled.lower), nothing)
         return _solution(basis, nothing, certificate, True)
     answer = optimize.linprog(
-        -np.clip(scaled.e, -LARGEST_COST, LARGEST_COST),
+        -np.clip(scaled.e, -SETTINGS.largest_cost, SETTINGS.largest_cost),
         A_eq=scaled.A.transposed(used),
         b_eq=np.zeros(int(used.sum())) if scaled.linear is None else scaled.linear[used],
         bounds=np.column_stack([scaled.lower, scaled.upper]),
@@ -83,12 +96,12 @@ def solve_by_highs(
     w[used] = -answer.eqlin.marginals
     certificate = certify(scaled, answer.x, w)
     value = scaled.value(w)
-    verified = value - certificate.bound <= interior_point.VERIFIED * abs(value)
+    verified = value - certificate.bound <= interior_point.SETTINGS.verified * abs(value)
     return _solution(basis, w, certificate, verified)
 
 
 def _without_dust(rows: HingeRows, found: interior_point.AggregatedSolution) -> Float:
-    """The solution, or the one without slopes if that is no worse: an interior point never quite reaches 0."""
+    """The solution, or that without slopes if it is no worse: an interior point never quite reaches 0."""
     level = np.where(rows.free, found.w, 0.0)
     if rows.free.all() or rows.value(level) > found.value or rows.violation(level) > 0:
         return found.w
@@ -96,7 +109,7 @@ def _without_dust(rows: HingeRows, found: interior_point.AggregatedSolution) -> 
 
 
 def _solution(basis: Basis, w: Float, certificate: Certificate, verified: bool) -> Solution:
-    """What was found in the coordinates and units of a basis, in those of the problem."""
+    """A solution in the coordinates and units of a basis, converted to those of the problem."""
     bound = certificate.bound * basis.unit * basis.mass
     return Solution(basis.to_point(w), bound, verified, basis.to_dual(certificate.dual))
 

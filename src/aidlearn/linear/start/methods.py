@@ -14,7 +14,7 @@ from aidlearn.linear.start.sharpen import Band
 from aidlearn.linear.start.user_labels import from_callable, from_labels
 
 PAPER = ("kmeans", "birch")
-"""The paper's own: with them go its rules of splitting."""
+"""The paper's own initial clusterings, which are used with its rules of splitting."""
 
 METHODS: dict[str, Callable[[], Callable[[PiecewiseLinear], Start]]] = {
     "auto": Band,

@@ -28,13 +28,37 @@ from aidlearn.linear.rows.matrix import Matrix
 from aidlearn.linear.start.within_region import step_within
 from aidlearn.numerics import Float, regularised_cholesky
 
-FIRST_DAMPING = 1e-2
-TRUST = 4.0
-"""Longest step in smoothing widths."""
+
+@dataclass(frozen=True)
+class NewtonSettings:
+    """Numbers of a damped Newton step on the smoothed loss."""
+
+    first_damping: float = 1e-2
+    """Damping of the first step, and the least one on samples, which contain little about rare columns: there the Gram
+    matrix of all rows keeps its weight. A short step with more damping does not mean that the optimum is close."""
+    least_damping: float = 1e-6
+    """Guess. Least damping on all rows."""
+    damping_factor: float = 10.0
+    """Guess. Factor of the damping after a step that was too long, and its inverse after a good one."""
+    most_damping: float = 1e6
+    """Guess. Damping at which a step is taken whatever its length."""
+    trust: float = 4.0
+    """Guess. Maximum length of a step, in smoothing widths."""
+    least_near: float = 1e-4
+    """Guess. Least share of rows near a kink, at the typical leverage sqrt(p / n), that the damping assumes."""
+    hessian_rows_per_variable: int = 40
+    """Rows per variable that determine a Hessian to within about ten percent."""
+    hessian_rows: int = 5000
+    """Guess. Least number of rows near a kink that a Hessian uses."""
+    least_width: float = 1e-6
+    """Guess. Least smoothing width, relative to the mean distance: rows tied on a kink would make it zero."""
+
+
+SETTINGS = NewtonSettings()
 
 
 @dataclass
-class Model:
+class LocalModel:
     """Sums over rows: true objective, minus gradient, and the rows that make up the Hessian."""
 
     objective: float
@@ -44,7 +68,7 @@ class Model:
     curvature: float
     _gram: GramSum = field(default_factory=GramSum)
 
-    def add(self, other: Model, n_jobs: int = 1) -> None:
+    def add(self, other: LocalModel, n_jobs: int = 1) -> None:
         """Add the model of the next chunk."""
         self.objective += other.objective
         self.forces = self.forces + other.forces
@@ -60,7 +84,7 @@ class Model:
 
 def local_model(
     design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int, passes: Passes = NUMPY
-) -> Model:
+) -> LocalModel:
     """The model of one chunk; the Hessian uses every ``thin``-th row near a kink."""
     near, curvature = sums.near, sums.curvature
     if thin > 1 and len(near):
@@ -69,14 +93,14 @@ def local_model(
         if len(near):
             curvature *= sums.total_curvature / curvature.sum()
     rows = passes.scaled_rows(design, chunk, near, np.sqrt(curvature))
-    return Model(sums.objective, design.centred_forces(sums.forces), [rows], sums.total_curvature)
+    return LocalModel(sums.objective, design.centred_forces(sums.forces), [rows], sums.total_curvature)
 
 
 def _thinned(leverage: Any, weight: Float, thin: int) -> tuple[NDArray[np.intp], Any]:
-    """About one of ``thin`` rows, and what each stands for.
+    """About one of ``thin`` rows, and the weight of each.
 
-    Rows are taken as often as they matter, half by their number and half by the square of their leverage: a level of a
-    hundred rows keeps its part of the matrix where every tenth row would leave it three or thirty.
+    Half of the rate is the same for all rows and half is proportional to the squared leverage: a level of a hundred
+    rows keeps its part of the matrix, where every tenth row would leave it three rows or thirty.
     """
     if np.ndim(leverage) == 0:
         return np.arange(0, len(weight), thin), 1.0
@@ -90,34 +114,34 @@ def _thinned(leverage: Any, weight: Float, thin: int) -> tuple[NDArray[np.intp],
 
 @dataclass
 class Damping:
-    """Levenberg term relative to the columns' norms on all entries."""
+    """Levenberg term, relative to the norms of the columns on all rows."""
 
-    size: float = FIRST_DAMPING
-    least: float = 1e-6
+    size: float = field(default_factory=lambda: SETTINGS.first_damping)
+    least: float = field(default_factory=lambda: SETTINGS.least_damping)
 
     def more(self) -> None:
-        """After a step that was too long."""
-        self.size *= 10
+        """Increase the damping after a step that was too long."""
+        self.size *= SETTINGS.damping_factor
 
     def less(self) -> None:
-        """After a good one."""
-        self.size = max(self.least, self.size / 10)
+        """Decrease the damping after a good step."""
+        self.size = max(self.least, self.size / SETTINGS.damping_factor)
 
     @property
     def negligible(self) -> bool:
         """Whether a short step means a close optimum rather than a damped step."""
-        return self.size <= FIRST_DAMPING
+        return self.size <= SETTINGS.first_damping
 
     @property
     def relaxed(self) -> bool:
         """Whether steps have been good so far."""
-        return self.size < FIRST_DAMPING
+        return self.size < SETTINGS.first_damping
 
 
 def newton_step(
     design: Design,
     point: Float,
-    model: Model,
+    model: LocalModel,
     kappa: float,
     damping: Damping,
     metric: Metric,
@@ -128,7 +152,7 @@ def newton_step(
     # The Gram matrix has every column, also those without a row near a kink.
     # As if at least a few rows in ten thousand were near a kink, at the typical leverage sqrt(p / n).
     typical = kappa * math.sqrt(len(point) / design.weight)
-    curvature = max(model.curvature, 1e-4 * design.loss.scale * design.weight / typical)
+    curvature = max(model.curvature, SETTINGS.least_near * design.loss.scale * design.weight / typical)
     hessian += (damping.size * curvature / design.weight) * metric.gram
     diagonal = np.diag_indices_from(hessian)
     design.add_quadratic(hessian)
@@ -147,7 +171,7 @@ def newton_step(
 
 
 def _centred_gradient(design: Design, point: Float) -> Float:
-    """That of the quadratic and the linear term in centred coordinates, where a slope moves the intercept along."""
+    """Gradient of the quadratic and the linear term in centred coordinates, where a slope moves the intercept too."""
     gradient = design.penalty_gradient(point)
     if design.fit_intercept and design.linear is not None:
         gradient[:-1] -= design.centre * design.linear[-1]
@@ -157,30 +181,30 @@ def _centred_gradient(design: Design, point: Float) -> Float:
 def bounded_step(
     design: Design,
     point: Float,
-    model: Model,
+    model: LocalModel,
     kappa: float,
     damping: Damping,
     metric: Metric,
 ) -> tuple[Float, float]:
-    """A Newton step and its length, damped until it stays where the smoothed model says something."""
+    """A Newton step and its length, damped until it is inside the trust region."""
     while True:
         step = newton_step(design, point, model, kappa, damping, metric)
         length = metric.length(step)
-        if length <= TRUST * kappa or damping.size >= 1e6:
+        if length <= SETTINGS.trust * kappa or damping.size >= SETTINGS.most_damping:
             return step, length
         damping.more()
 
 
 def thinning(n_near: float, p: int, enough: float = 0.0) -> int:
-    """Every how many-th near row is enough for a Hessian within some ten percent (and at least ``enough`` rows)."""
-    return max(1, int(n_near / max(40 * p, 5000, enough)))
+    """The k for which every k-th near row (and at least ``enough`` rows) makes a Hessian to within ten percent."""
+    return max(1, int(n_near / max(SETTINGS.hessian_rows_per_variable * p, SETTINGS.hessian_rows, enough)))
 
 
 def quantile_width(nearness: Float, fraction: float) -> float:
     """Width (in leverages) within which a given fraction of the rows lies next to a kink."""
     rank = min(len(nearness) - 1, max(0, math.ceil(fraction * len(nearness)) - 1))
-    # Rows tied on a kink would make the width zero; no smoothing is not a smoothing.
-    return max(float(np.partition(nearness, rank)[rank]), 1e-6 * float(nearness.mean()), 1e-150)
+    # Rows tied on a kink would make the width zero.
+    return max(float(np.partition(nearness, rank)[rank]), SETTINGS.least_width * float(nearness.mean()), 1e-150)
 
 
 def uncertain_fraction(design: Design, z: Float, ratio: float) -> float:
@@ -196,7 +220,7 @@ def uncertain_fraction(design: Design, z: Float, ratio: float) -> float:
 
 
 def at_quantile(design: Design, sample: Chunk, point: Float) -> Float:
-    """The same slopes with the intercept at the wanted quantile of the sample's residuals."""
+    """The point with its intercept moved to the wanted quantile of the sample's residuals."""
     if not design.fit_intercept or len(design.loss.kinks) != 1:
         return point
     shifted = point.copy()
@@ -233,7 +257,7 @@ def balanced_sample(design: Design, sample: Chunk, size: int) -> Chunk:
 def solved(
     design: Design, sample: Chunk, deadline: float = math.inf, n_jobs: int = 1, accuracy: float = 1e-3
 ) -> Solution:
-    """The model fitted to a sample by the aggregated solver, as far as it comes in time."""
+    """The model that the aggregated solver fits to a sample before the deadline."""
     sums = Sums.of(np.zeros((0, design.n_variables + 2)), [design.sums_alone(sample)])
     wanted = Accuracy(accuracy, deadline, duals=False)
     return solve_aggregated(design, sums, None, wanted, solve_by_interior_point, n_jobs)

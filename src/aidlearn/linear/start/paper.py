@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,17 +22,22 @@ from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.newton import solved
 from aidlearn.numerics import Float
 
-BIRCH_ROWS = 20_000
-"""Rows the BIRCH tree is grown from; all others join the nearest subcluster."""
 
-ROWS_PER_VARIABLE, FEWEST_ROWS = 10, 1000
-"""Of the sample that the first hyperplane is fitted to."""
+@dataclass(frozen=True)
+class PaperSettings:
+    """Numbers of the paper's initial clusterings, which it does not give."""
 
-NO_SPREAD = 1e-12
-"""Part of its mean below which the spread of a coordinate is rounding."""
+    birch_rows: int = 20_000
+    """Guess. Rows that the BIRCH tree is grown from; all others join the nearest subcluster."""
+    rows_per_variable: int = 10
+    """Guess. Rows per variable of the sample that the first hyperplane is fitted to."""
+    fewest_rows: int = 1000
+    """Guess. Least number of rows of that sample, and of those by which the time of all rows is estimated."""
+    no_spread: float = 1e-12
+    """Spread of a coordinate, relative to its mean, below which it is rounding."""
 
-TRIED = 1000
-"""Rows by which the time of all is estimated, where time is limited."""
+
+SETTINGS = PaperSettings()
 
 Centres = Callable[[Float, int], Float]
 
@@ -45,15 +51,15 @@ def birch(problem: PiecewiseLinear) -> Start:
     """BIRCH subclusters of (residual, y) instead of random centres."""
 
     def centres(points: Float, k: int) -> Float:
-        some = points[:BIRCH_ROWS]
+        some = points[: SETTINGS.birch_rows]
         # Centred, and a coordinate without spread (a constant y) left as it is: nothing is divided by almost zero.
         middle, spread = some.mean(axis=0), some.std(axis=0)
-        spread[spread <= NO_SPREAD * np.abs(middle)] = 1.0
+        spread[spread <= SETTINGS.no_spread * np.abs(middle)] = 1.0
         # k balls of this radius cover the bulk of standardised points.
         tree = Birch(threshold=2.0 / np.sqrt(k), n_clusters=None, compute_labels=False)
-        few = ((some - middle) / spread)[:TRIED]
+        few = ((some - middle) / spread)[: SETTINGS.fewest_rows]
         if not _in_time(problem.run, lambda: tree.fit(few), len(some) / len(few)):
-            return points[:k]  # random centres: a tree takes longer than all the rest
+            return points[:k]  # random centres: the tree would take longer than the time left
         tree.fit((some - middle) / spread)
         return np.asarray(tree.subcluster_centers_) * spread + middle
 
@@ -69,7 +75,7 @@ def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
     point = _sample_solution(problem, rng)
     if out_of_time(run):
         return problem.hurried_start(point)
-    drawn = rng.choice(n, min(n, max(k, BIRCH_ROWS)), replace=False)
+    drawn = rng.choice(n, min(n, max(k, SETTINGS.birch_rows)), replace=False)
     order = np.argsort(drawn)
     in_order = drawn[order]
     positions: list[Float] = []
@@ -105,7 +111,7 @@ def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
         trees[group] = (cKDTree(found), total)
         total += len(found)
 
-    few = shuffled[:TRIED, 1:]
+    few = shuffled[: SETTINGS.fewest_rows, 1:]
     if not _in_time(run, lambda: [tree.query(few) for tree, _ in trees.values()], n / len(few) / len(trees)):
         return problem.hurried_start(point)
 
@@ -121,7 +127,7 @@ def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
 
 
 def _in_time(run: Run, work: Callable[[], Any], times: float) -> bool:
-    """Whether the same on so many times the rows ends before the deadline; nothing is tried without one."""
+    """Whether ``times`` as much work ends before the deadline; without a deadline nothing is tried."""
     if math.isinf(run.deadline):
         return True
     began = time.monotonic()
@@ -134,6 +140,8 @@ def _in_time(run: Run, work: Callable[[], Any], times: float) -> bool:
 
 def _sample_solution(problem: PiecewiseLinear, rng: np.random.Generator) -> Float:
     """The model fitted to a small sample."""
-    step = max(1, problem.run.n_entries // max(ROWS_PER_VARIABLE * problem.design.n_variables, FEWEST_ROWS))
+    step = max(
+        1, problem.run.n_entries // max(SETTINGS.rows_per_variable * problem.design.n_variables, SETTINGS.fewest_rows)
+    )
     sample = problem.run.every(Systematic(step, int(rng.integers(step))))
     return np.asarray(solved(problem.design, sample, problem.run.deadline).point)

@@ -8,7 +8,7 @@ from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.problem import Start
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.clusters import all_single, draw
-from aidlearn.linear.start.sharpen import Band, _Level, _Sharpening, few_entries
+from aidlearn.linear.start.sharpen import Band, few_entries
 from aidlearn.numerics import Float
 
 
@@ -20,7 +20,7 @@ class Warm(Band):
         self._given = point
 
     def begin_at(self, point: Float | None) -> None:
-        """Where the next problem begins."""
+        """Start the next problem at a point (None: as :class:`Band`)."""
         self._given = point
 
     def __call__(self, problem: PiecewiseLinear) -> Start:
@@ -30,23 +30,10 @@ class Warm(Band):
             return super().__call__(problem)
         if few_entries(problem.run.n_entries, problem.design.n_variables):
             return all_single(problem, given)
-        if self._sharpening is None:
-            self._sharpening = _Sharpening(problem.run, problem.design, problem.procedure.generator())
-        sharp = self._sharpening
-        sharp.design, sharp.run, sharp.steps = problem.design, problem.run, []
-        try:
-            sampled = sharp.on_samples(given)
-            if _better(problem, given, sampled) is given:
-                # As good as all rows can tell: more steps would only walk around the optimum.
-                smallest = problem.design.n_variables / problem.design.effective
-                everything = _Level(sharp.run, sharp.leverages, is_sample=False)
-                found = sharp._descend(everything, given, smallest, smallest, 1)
-                sharp.leverages = everything.leverages
-            else:
-                found = sharp.on_all_entries(sampled)
-            return draw(problem, sharp, found)
-        finally:
-            del sharp.run  # as in Band
+        sharp = self.sharpening(problem)
+        sampled = sharp.on_samples(given)
+        is_best = _better(problem, given, sampled) is given
+        return draw(problem, sharp, sharp.at_optimum(given) if is_best else sharp.on_all_entries(sampled))
 
 
 def _better(problem: PiecewiseLinear, *points: Float) -> Float:

@@ -14,7 +14,7 @@ from aidlearn.linear.rows.matrix import Dense
 from aidlearn.numerics import Float, regularised_cholesky
 
 STEP_ACCURACY = 1e-6
-"""Accuracy of a Newton step within a region, relative to what the step gains."""
+"""Accuracy of a Newton step within a region, relative to its gain."""
 
 
 def step_within(design: Design, region: Region, hessian: Float, gradient: Float, point: Float) -> Float:

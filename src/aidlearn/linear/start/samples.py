@@ -1,0 +1,162 @@
+"""Samples of the rows of a fit and the metric of their leverages, shared by all problems on these rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aidlearn.data.passes.run import Run, Systematic
+from aidlearn.data.rows.chunk import Chunk, join
+from aidlearn.data.rows.memory import fewest_rows
+from aidlearn.linear.model.design import Design
+from aidlearn.linear.model.leverage import Metric, NormalEquations
+from aidlearn.linear.passes.choice import passes_of
+from aidlearn.linear.start.leverage_sample import ByLeverage
+from aidlearn.linear.start.plan import View
+from aidlearn.numerics import Float
+
+
+@dataclass(frozen=True)
+class SampleSettings:
+    """Numbers that decide the sizes of samples."""
+
+    view_rows: int = 10_000
+    """Guess. Rows that quantiles of distances are read from."""
+    ratio: int = 7
+    """Ratio between the sizes of nested samples: a step on the next one halves the error more than once."""
+    gram_flops: float = 2e9
+    """Guess. Operations that the Gram matrix of a sample may take."""
+    gram_rows: int = 20_000
+    """Guess. Gram matrices use at most this many rows: more do not improve them."""
+    picked: float = 3.0
+    """Guess. Rows picked by leverage, in sqrt(p n), where a systematic sample misses rare columns."""
+    rare_class: int = 5
+    """Guess. Rows per variable below which all rows of a class are in the sample, and single."""
+
+
+SETTINGS = SampleSettings()
+
+
+def largest_sample(run: Run, p: int, rng: np.random.Generator | None) -> Systematic:
+    """Step (a prime) and offset of the largest sample."""
+    n = run.n_entries
+    step = _prime_from(n // run.budget.sample_rows(n, p))
+    return Systematic(step, int((rng or np.random.default_rng()).integers(step)))
+
+
+def _prime_from(number: int) -> int:
+    """The smallest prime that is at least ``number``."""
+    candidate = max(2, number)
+    while any(candidate % factor == 0 for factor in range(2, math.isqrt(candidate) + 1)):
+        candidate += 1
+    return candidate
+
+
+class Samples:
+    """Nested samples, or rows picked by leverage, and the metric of the rows.
+
+    Samples are systematic (every k-th row, k prime). Periodic data could mislead them, which costs iterations,
+    never correctness.
+    """
+
+    metric: Metric
+    least_squares: Float
+    """The least squares solution on the rows of the metric."""
+    viewed_leverage: Float
+    n_largest: int
+    """Rows of the largest sample."""
+
+    def __init__(self, run: Run, design: Design, rng: np.random.Generator | None) -> None:
+        n, p = run.n_entries, design.n_variables
+        fewest = fewest_rows(n, p)
+        whole = run.sample(lambda: largest_sample(run, p, rng))
+        self._targets = whole.y.copy()
+        self.nested = [whole.weighing(design.weight)]
+        """Samples of growing size."""
+        while self.nested[0].n_entries > SETTINGS.ratio * fewest:
+            self.nested.insert(0, self.nested[0].select(slice(None, None, SETTINGS.ratio)).weighing(design.weight))
+        self._phase = float((rng or np.random.default_rng()).random())
+        self.leverages: list[Any] | None = None
+        """Leverages of all rows by chunk, once a pass has computed them."""
+        self.by_leverage = False
+        """Whether rows are picked by leverage: a sample misses rare columns, or steps on it do not settle."""
+        # A copy: it is read many times, and single rows of every page of the sample are slow to read.
+        self.viewed = whole.select(np.arange(0, whole.n_entries, max(1, whole.n_entries // SETTINGS.view_rows)))
+        affordable = max(fewest, min(SETTINGS.gram_rows, int(SETTINGS.gram_flops / p**2)))
+        few = whole.select(slice(None, None, max(1, whole.n_entries // affordable))).weighing(design.weight)
+        equations = NormalEquations.of(design, few, run.n_jobs)
+        if len(equations.unlike(design)):
+            self.pick(run, design, equations)
+            return
+        if rare := self.rare_class(run, design):
+            self.nested = [_with_class(run, design, whole, rare)]
+        self._measure(run, design, equations, few)
+
+    def _measure(self, run: Run, design: Design, equations: NormalEquations, few: Chunk | None = None) -> None:
+        """Set the metric of normal equations; one leverage serves all rows if those of ``few`` hardly differ."""
+        self.metric = Metric.of(design, equations.gram, run.n_jobs)
+        self.least_squares = design.step(self.metric.solve(equations.right))
+        if few is not None:
+            self.metric = self.metric.settled(design, few)
+        self.n_largest = self.nested[-1].n_entries
+        self.viewed_leverage = np.asarray(self.metric.leverage(design, self.viewed))
+
+    def pick(self, run: Run, design: Design, sampled: NormalEquations | None = None) -> None:
+        """Replace the samples by rows picked by leverage, and the metric by that of all rows.
+
+        A regression picks its rows in the pass for the normal equations, by the leverages of a sample. A classifier
+        takes another pass, for the leverages of each class.
+        """
+        p = design.n_variables
+        wanted = SETTINGS.picked * math.sqrt(p * run.n_entries)
+        size = min(wanted, max(self.nested[-1].n_entries, run.budget.sample / p))
+        picked: list[Chunk] = []
+        if sampled is not None and not design.loss.classifies:
+            rough = Metric.of(design, sampled.with_all_columns(design), run.n_jobs)
+            pick = ByLeverage(design, [rough], size, self._phase, passes_of(run))
+            equations = NormalEquations.of_all(design, run, pick, picked.append)
+        else:
+            classes = NormalEquations.of_classes(design, run)
+            metrics = [Metric.of(design, found.gram.copy(), run.n_jobs) for found in classes]
+            pick = ByLeverage(design, metrics, size, self._phase, passes_of(run))
+            run.map(lambda chunk, state: (pick(chunk), None), collect=picked.append)
+            equations = classes[0] + classes[1]
+        self.by_leverage = True
+        self.nested = [join(picked).weighing(design.weight)]  # smaller ones would mislead
+        self._measure(run, design, equations)
+
+    def free(self, run: Run) -> None:
+        """Free the memory of the samples after the last step on them; the viewed rows stay."""
+        self.nested = []
+        run.release_sample()
+
+    def rare_class(self, run: Run, design: Design) -> float:
+        """Sign of a class so rare that each of its rows counts more than a single row of the other (0: none)."""
+        sign, _ = design.loss.fold(self._targets)
+        if sign is None:
+            return 0.0
+        positive, p = float(np.mean(sign > 0)), design.n_variables
+        rows = min(positive, 1 - positive) * run.n_entries
+        room = min(run.budget.sample, run.budget.clusters) / p
+        return math.copysign(1.0, 0.5 - positive) if rows < min(SETTINGS.rare_class * p, room) else 0.0
+
+    def at(self, design: Design, point: Float) -> View:
+        """The viewed rows at a point."""
+        return View(design, design.margins(self.viewed, point), self.viewed_leverage)
+
+
+def _with_class(run: Run, design: Design, sample: Chunk, rare: float) -> Chunk:
+    """A sample with all rows of the rare class, of which it has hardly any itself."""
+    found: list[Chunk] = []
+
+    def pick(chunk: Chunk, state: object) -> tuple[Chunk, None]:
+        sign, _ = design.loss.fold(chunk.y)
+        return chunk.select(np.flatnonzero(sign == rare)), None
+
+    run.map(pick, collect=found.append)
+    sign, _ = design.loss.fold(sample.y)
+    weight = design.weight - sum(float(rows.weight.sum()) for rows in found)
+    return join([sample.select(np.flatnonzero(sign != rare)).weighing(weight), *found])
