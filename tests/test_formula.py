@@ -76,7 +76,7 @@ def test_transformations_are_formulaics(table):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("y ~ zz", "names 'zz', which is no column"),
+        ("y ~ zz", "names 'zz', which is not a column"),
         ("a + b", "names no target"),
         ("y ~ a +* b", "is no formula"),
         ("y ~ np.log(zz)", "cannot be computed"),
