@@ -73,7 +73,7 @@ def test_options_that_overrule(ran, flights):
     assert load_model("f.aid").coefficient_names_[:2] == ["distance", "month[10]"]
     assert ran("predict", "f.aid", "flights.csv", "-o", "p.csv").code == 0
     for options, words in (
-        (["--formula", "delay ~ np.log(distance)"], "says more than a list of columns"),
+        (["--formula", "delay ~ np.log(distance)"], "is more than a list of columns"),
         (["--formula", "delay ~ distance", "-t", "delay"], "leave --target out"),
         (["-t", "delay", "--numeric", "origin"], "Row 0 of flights.csv has the text"),
         (["-t", "delay", "--categorical", "zz"], "no column 'zz'"),
@@ -87,7 +87,7 @@ def test_options_that_overrule(ran, flights):
 def test_dates_and_names_of_rows_are_refused(ran, flights):
     flights.assign(day="2024-05-06").to_csv("dates.csv", index=False)
     done = ran("fit", "lad", "dates.csv", "-t", "delay", "-o", "m.aid")
-    assert "holds dates or times; make numbers of it" in done.err
+    assert "holds dates or times; convert it to numbers" in done.err
     flights.assign(name=[f"flight {k}" for k in range(len(flights))]).to_csv("names.csv", index=False)
     done = ran("fit", "lad", "names.csv", "-t", "delay", "-o", "m.aid")
     assert "3000 different texts in 3000 rows" in done.err

@@ -440,7 +440,7 @@ def test_bad_collections_are_refused(client, folder, data, frame):
     expect("dimension", fit, da.zeros(10), da.zeros(10))
     expect("one value per row", fit, array(folder), array(folder))
     expect("neither numbers nor texts", fit, da.zeros((10, 2), dtype=complex), da.zeros(10))
-    expect("is no table", fit, dask.delayed(np.zeros)((3, 2)), da.zeros(3))
+    expect("is not a table", fit, dask.delayed(np.zeros)((3, 2)), da.zeros(3))
     expect("only if X is one", fit, X, vector(y))
     expect("memory_limit is for files", open_source, frame, "y", memory_limit="1GB")
     expect("Dask collection", SVC().fit, array(folder), vector(y))
@@ -581,7 +581,7 @@ def test_errors_of_the_cluster_are_one_sentence(client, folder, data, monkeypatc
 
     source = open_source(array(folder), vector(y))
     monkeypatch.setattr(backends.Cluster, "_next", give_up)
-    with pytest.raises(RuntimeError, match="died 4 times, most often for want of memory"):
+    with pytest.raises(RuntimeError, match="died 4 times, most often for lack of memory"):
         LADRegressor().fit(source)
     monkeypatch.setattr(backends.Cluster, "_next", cancel)
     with pytest.raises(RuntimeError, match="were cancelled on the Dask cluster"):

@@ -89,7 +89,7 @@ def test_what_is_not_there(bucket, frame):
 
 
 def test_a_server_that_does_not_answer(bucket):
-    with pytest.raises(OSError, match=r"s3://other/t\.csv.* cannot be looked at: .*"):
+    with pytest.raises(OSError, match=r"s3://other/t\.csv.* cannot be listed: .*"):
         LADRegressor().fit(f"s3://other/t.csv?endpoint_override=127.0.0.1:{unused_port()}&scheme=http", "y")
 
 

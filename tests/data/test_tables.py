@@ -178,7 +178,7 @@ def test_reference_levels_and_named_factors():
         by_array.predict(sparse.csr_array(array))
     assert len(by_array.predict(array)) == N
     for given, words in (
-        (["zz"], "names 'zz', which is no column"),
+        (["zz"], "names 'zz', which is not a column"),
         ({"grade": "Q"}, "names 'Q' as the reference of column 'grade'"),
         ([True], "mask of 1 columns, X has 3"),
         ("all", "categorical_features must be"),
@@ -258,7 +258,7 @@ def test_rows_with_missing_cells_of_arrays():
 
 
 SENTENCES = {
-    "dates": (pd.DataFrame({"d": pd.to_datetime(["2024-01-01"] * 9)}), "holds dates or times; make numbers of it"),
+    "dates": (pd.DataFrame({"d": pd.to_datetime(["2024-01-01"] * 9)}), "holds dates or times; convert it to numbers"),
     "sparse": (
         pd.DataFrame({"d": pd.arrays.SparseArray(np.arange(9) % 2.0)}),
         r"holds a sparse array of pandas; hand over X\.sparse\.to_coo",
@@ -311,7 +311,7 @@ def test_files_that_can_be_nothing(tmp_path):
             open_source(path, *arguments, **options)
 
     (tmp_path / "strange.csv").write_text("a b y\n1 2 3\n4 5 6\n")
-    expect("one column only.*delimiter", tmp_path / "strange.csv", "y")
+    expect("only one column.*delimiter", tmp_path / "strange.csv", "y")
     assert open_source(tmp_path / "strange.csv", "y", delimiter=" ").n_attributes == 2
     late = "a,y\n" + "x,1\n" * 200_000 + "\xe9,2\n"
     (tmp_path / "late.csv").write_bytes(late.encode("latin-1"))
@@ -320,7 +320,7 @@ def test_files_that_can_be_nothing(tmp_path):
     expect("encoding must be one that Python knows", tmp_path / "late.csv", "y", encoding="no such")
     (tmp_path / "dates.csv").write_text("d,y\n2024-01-01,1\n2024-01-02,2\n")
     expect("holds dates or times", tmp_path / "dates.csv", "y")
-    expect("nothing fits this pattern", str(tmp_path / "*.pq"), "y")
+    expect("nothing matches this pattern", str(tmp_path / "*.pq"), "y")
     expect("There is no file", "memory://nowhere/t.parquet", "y")
     expect("cannot be opened|does not know", "nosuchscheme://a/b.parquet", "y")
     (tmp_path / "nothing").mkdir()

@@ -353,7 +353,9 @@ def test_a_kernel_beyond_float64_is_refused(kernel, gamma):
 @pytest.mark.parametrize("machine", [SVC, LinearSVC])
 def test_dates_are_named_as_what_they_are(machine):
     days = np.array([date(2024, 1, 1 + k % 3) for k in range(30)], dtype=object)
-    with pytest.raises(ValueError, match="The target holds dates, which are no classes: make texts or whole numbers"):
+    with pytest.raises(
+        ValueError, match="The target holds dates, which are not classes: convert them to texts or whole numbers"
+    ):
         machine().fit(np.arange(60.0).reshape(30, 2), days)
 
 

@@ -173,7 +173,7 @@ def bad_cell(X, value):
         (lambda X, y, w: (X[:, 0], y, w), "Expected 2D array"),
         (lambda X, y, w: (X[:0], y[:0], w), "minimum of 1"),
         (lambda X, y, w: (pd.DataFrame({"a": [[1]] * len(y)}), y, w), r"column 0 \('a'\) of X holds lists"),
-        (lambda X, y, w: (pd.DataFrame({"a": ["x"] * len(y)}), y, w), "has one level only"),
+        (lambda X, y, w: (pd.DataFrame({"a": ["x"] * len(y)}), y, w), "has only one level"),
         (lambda X, y, w: (X, ["a"] * len(y), w), "y must be numeric"),
     ],
 )

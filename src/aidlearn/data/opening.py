@@ -1,4 +1,4 @@
-"""One door to data that stay where they are: files of any size and collections on a cluster."""
+"""Opening of data that are not loaded: files of any size and collections on a cluster."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def open_source(
     weight : str or int, optional
         Column (or .npy file, or Dask collection) of sample weights.
     categorical_features : "from_dtype", list, mask, dict or None
-        Columns that are factors, as in the estimators, whose own rules go before these.
+        Columns that are factors, as in the estimators, whose own rules take precedence.
     missing : {"error", "drop", "level"}
         What missing cells do, as in the estimators.
     one_hot : str, sequence of str, or dict
-        Further columns that are factors, beside those by type; a dict gives their reference levels.
+        Columns that are factors in addition to those by type; a dict gives their reference levels.
     numeric : sequence
         Columns that are numbers, whatever their type.
     delimiter, encoding : str, optional
-        Of CSV files, where they are not recognised.
+        Delimiter and encoding of CSV files, if they are not recognised.
     memory_limit : float or str, optional
         Memory that a fit may take, in bytes or as in "2GB", beyond what the process holds already: samples and first
         clusters are made to fit, several classes are fitted in groups if need be, and data for which even that is
@@ -76,7 +76,7 @@ def open_source(
     Returns
     -------
     DataSource
-        To be given to ``fit``.
+        The data for ``fit``.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def open_rows(
     delimiter: str | None = None,
     encoding: str | None = None,
 ) -> FileSource:
-    """The rows of a file without a target, encoded as a model has it."""
+    """The rows of a file without a target, encoded by the recipe of a model."""
     from aidlearn.data.tables.parquet import TableFiles
 
     text = {"delimiter": delimiter, "encoding": encoding}
@@ -193,10 +193,8 @@ def _with_rules(source: FileSource, rules: Rules, intercept: bool) -> FileSource
     return encoded
 
 
-def _origin(
-    path: Any, target: Any, columns: Any, weight: Any, rules: Rules, text: dict[str, Any]
-) -> dict[str, Any] | None:
-    """Arguments that open the same data again, from any folder; None where words cannot say them."""
+def _origin(path: Any, target: Any, columns: Any, weight: Any, rules: Rules, text: dict[str, Any]) -> dict[str, Any]:
+    """Arguments that open the same data again, from any folder."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, (str, os.PathLike)):
@@ -228,12 +226,12 @@ def _origin(
 
 
 def is_elsewhere(X: Any) -> bool:
-    """Whether ``X`` says where the rows are rather than holding them: paths, a Dask collection, a stream."""
+    """Whether ``X`` refers to rows rather than holding them: paths, a Dask collection, a stream."""
     return is_paths(X) or is_dask(X) or is_stream(X)
 
 
 def column_names(path: Any, delimiter: str | None = None, encoding: str | None = None) -> list[str]:
-    """Names of the columns of table files, without reading their rows; none of other files."""
+    """Names of the columns of table files, without reading their rows; empty for other files."""
     places = find_places(path)
     kind = places[0].kind
     if kind not in ("parquet", "csv"):

@@ -26,20 +26,20 @@ TYPE = "$"
 FRAME = fields(Frame)
 CSR = ("data", "indices", "indptr")
 TEXTS: dict[str, Any] = {"date": date, "datetime": datetime, "time": time, "decimal": Decimal}
-"""What tables hold beside numbers and texts, written as text."""
+"""Numbers that JSON cannot hold, written as text."""
 PLAIN_KINDS = "biufcSUmM"
 """Kinds of NumPy arrays that are written as they are."""
 
 
 class EncodingError(ValueError):
-    """A value that has no place in a file, or a description that names none."""
+    """A value that a file cannot hold, or a description that is not valid."""
 
 
 def encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
     """The value for JSON; its arrays are added to ``arrays`` under names that start with ``name``."""
     if isinstance(value, np.ndarray):
         return _encode_array(value, name, arrays)
-    if isinstance(value, np.generic):  # before float, of which np.float64 is one
+    if isinstance(value, np.generic):  # before float, because np.float64 is a float
         arrays[name] = np.asarray(value)
         return {TYPE: "number", "name": name}
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -84,7 +84,7 @@ def encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return {TYPE: "LinearConstraint", "parts": stored}
     if isinstance(value, bytes):
         return {TYPE: "bytes", "value": value.hex()}
-    raise EncodingError(f"{name} is a {type(value).__name__}, which has no place in a file")
+    raise EncodingError(f"{name} is a {type(value).__name__}, which a file cannot hold")
 
 
 def _encode_array(value: NDArray[Any], name: str, arrays: dict[str, NDArray[Any]]) -> Any:
@@ -92,7 +92,7 @@ def _encode_array(value: NDArray[Any], name: str, arrays: dict[str, NDArray[Any]
         arrays[name] = value
         return {TYPE: "array", "name": name}
     if value.dtype.kind != "O":
-        raise EncodingError(f"{name} is an array of {value.dtype}, which has no place in a file")
+        raise EncodingError(f"{name} is an array of {value.dtype}, which a file cannot hold")
     items = encode(value.ravel().tolist(), name, arrays)
     return {TYPE: "objects", "shape": list(value.shape), "items": items}
 
@@ -125,9 +125,9 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         if kind == "StartStep":
             return StartStep(**_exactly(value["value"], fields(StartStep)))
         if kind == "Recipe":
-            kinds = value.get("kinds") or [None] * len(value["columns"])  # files of earlier versions have none
+            kinds = value.get("kinds") or [None] * len(value["columns"])  # files of earlier versions have no kind
             if not all(kind is None or kind in READ_AS for kind in kinds):
-                raise EncodingError("a column of a table was read as something that no column is")
+                raise EncodingError("a column of a table has an unknown kind")
             columns = tuple(
                 Column(str(name), _levels(levels), ref, kind)
                 for (name, levels, ref), kind in zip(value["columns"], kinds, strict=True)
@@ -151,7 +151,7 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
             rows = tuple(arrays[f"{value['name']}.{part}"] for part in CSR)
             form = sparse.csr_array if kind == "csr_array" else sparse.csr_matrix
             matrix = form(rows, shape=tuple(value["shape"]))
-            matrix.check_format(full_check=True)  # numbers of columns that are none would be read as memory
+            matrix.check_format(full_check=True)  # invalid column indices would be read as memory addresses
             return matrix
     except KeyError as error:
         raise EncodingError(f"{error} is missing in a value of type {kind!r}") from None
@@ -164,7 +164,7 @@ def _listed(levels: tuple[str, ...] | None) -> list[str] | None:
 
 def _levels(levels: list[Any] | None) -> tuple[str, ...] | None:
     if levels is not None and not all(isinstance(level, str) for level in levels):
-        raise EncodingError("a factor has a level that is no text")
+        raise EncodingError("a factor has a level that is not a text")
     return None if levels is None else tuple(levels)
 
 
@@ -177,7 +177,7 @@ def _from_text(kind: str, text: Any) -> Any:
 
 def _key(key: Any) -> Any:
     if isinstance(key, (list, dict, np.ndarray)):
-        raise EncodingError("a table has a key that is no text or number")
+        raise EncodingError("a table has a key that is neither text nor number")
     return key
 
 

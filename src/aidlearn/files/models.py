@@ -29,7 +29,7 @@ from aidlearn.files.encoding import TYPE, EncodingError, decode, encode
 KIND, VERSION = "aidlearn model", 3
 
 NOT_SAVED = ("callbacks", "checkpoint")
-"""Parameters of a fit on its machine: a loaded model has their defaults."""
+"""Parameters that are not saved; a loaded model has their defaults."""
 
 
 def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
         kernel = {"name": given["kernel"], "degree": given["degree"], "coef0": float(given["coef0"]), "centre": None}
         content["private"] = {**kernel, **private}
     if content["estimator"] == "SVC":
-        # How many rows there were decides only how kernel values are computed.
+        # The number of rows only determines how kernel values are computed.
         fitted["shape_fit_"] = encode((0, fitted["n_features_in_"]), "shape_fit_", {})
         content["private"]["offsets"] = fitted["intercept_"]
     return content
@@ -66,11 +66,11 @@ def _from_version_2(content: dict[str, Any]) -> dict[str, Any]:
 
 
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_version_1, 2: _from_version_2}
-"""How the content of a file of version k becomes that of version k + 1."""
+"""Functions that convert the content of a file of version k to version k + 1."""
 
 
 class ModelFileError(ValueError):
-    """A model that cannot be saved or a file that cannot be loaded, and why."""
+    """The reason why a model cannot be saved or a file cannot be loaded."""
 
 
 def save_model(model: Any, path: str | os.PathLike[str], *, training: Mapping[str, Any] | None = None) -> None:
@@ -119,7 +119,7 @@ def save_model(model: Any, path: str | os.PathLike[str], *, training: Mapping[st
 
 
 def check_can_be_saved(model: Any, training: Mapping[str, Any] | None = None, classes: Any = ()) -> None:
-    """Refuse before a fit what would keep its model from being saved: parameters, facts, labels of classes."""
+    """Refuse before a fit what would prevent its model from being saved: parameters, facts, class labels."""
     _described(model, training, {})
     try:
         encode(list(classes), "classes_", {})
@@ -198,7 +198,7 @@ def _described(model: Any, training: Mapping[str, Any] | None, arrays: dict[str,
 
 
 def environment() -> dict[str, str]:
-    """Versions that results may depend on in the last digits."""
+    """Versions on which the last digits of results may depend."""
     import aidlearn
 
     return {
@@ -212,12 +212,12 @@ def environment() -> dict[str, str]:
 
 
 def environment_of(model: Any) -> dict[str, str]:
-    """The environment that a loaded model was saved in; of any other model this one."""
+    """The environment in which a loaded model was saved; the current one for other models."""
     return getattr(model, "_environment", None) or environment()
 
 
 def _parameters(model: Any, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters that are values."""
+    """Parameters that a file can hold."""
     given = model.get_params(deep=False)
     if callable(given.get("kernel")) or any(callable(value) for value in state.values()):
         raise ModelFileError(
@@ -251,7 +251,7 @@ def _restored(content: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     model = IN_FILES[name].estimator(**values["parameters"])
     wrong = [key for key in values["fitted"] if not key.endswith("_") or key.startswith("_")]
     if wrong:
-        raise EncodingError(f"{wrong[0]!r} is no fitted attribute")
+        raise EncodingError(f"{wrong[0]!r} is not a fitted attribute")
     for key, value in values["fitted"].items():
         setattr(model, key, value)
     stored = IN_FILES[name].file_state
@@ -265,7 +265,7 @@ def _restored(content: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
 
 
 def _check_complete(model: Any, linear: bool, arrays: Mapping[str, Any]) -> None:
-    """Name the first attribute that predictions or the certificate would miss."""
+    """Refuse a model without an attribute that predictions or the certificate need."""
     needed = ["n_features_in_", "intercept_", "objective_", "lower_bound_", "gap_", "status_", "history_"]
     needed += ["classes_"] if IN_FILES[type(model).__name__].classifies else []
     needed += ["coef_"] if linear else []
@@ -276,7 +276,7 @@ def _check_complete(model: Any, linear: bool, arrays: Mapping[str, Any]) -> None
 
 
 def _check_shapes(model: Any, largest: int) -> None:
-    """Predict one row and look at the certificate: arrays of a wrong shape or type are noticed here."""
+    """Predict one row and read the certificate, to find arrays of a wrong shape or type."""
     n = model.n_features_in_
     if not isinstance(n, (int, np.integer)) or n < 1:
         raise EncodingError(f"n_features_in_ is {n!r}")
@@ -305,7 +305,7 @@ def _check_shapes(model: Any, largest: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            if recipe is None:  # rows of a table with factors are made by the recipe, whose width was looked at
+            if recipe is None:  # a recipe makes the rows of a table with factors; its width was checked
                 model.predict(row)
             fits_of(model)
         except (ArithmeticError, MemoryError, RecursionError) as error:

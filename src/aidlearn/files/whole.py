@@ -1,4 +1,4 @@
-"""Files that are either the old ones or the whole new ones, whatever happens."""
+"""Atomic writing: a file is either the old one or the complete new one, whatever happens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file under a temporary name beside ``path``, which takes its place when the block ends well."""
+    """A temporary file in the folder of ``path`` that replaces it when the block ends without an error."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.writing")
     try:
         with open(temporary, "wb") as file:

@@ -1,4 +1,4 @@
-"""Where the tasks of a Dask pass run: on a cluster behind a client, or with Dask's schedulers on this machine."""
+"""Backends of Dask passes: the cluster of a client, or Dask's schedulers on this machine."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ class Local(DaskBackend):
     def results(self, tasks: Sequence[Any]) -> Iterator[Any]:
         import dask
 
-        # They are done: what is left is to take them out.
+        # The tasks are done; only their results are fetched.
         return iter(dask.compute(*tasks, scheduler="synchronous"))
 
     def keeps(self, n_bytes: float) -> bool:
-        """Never: that would be to load the data here."""
+        """Never: that would load the data into this process."""
         return False
 
 
@@ -105,7 +105,7 @@ class Cluster(DaskBackend):
         futures = [futures_of(task)[0] for task in tasks]
         ready: queue.Queue[Any] = queue.Queue()
 
-        # A thread gathers, because a gather ends by itself only when there are workers.
+        # A thread gathers, because a gather without workers never ends.
         def gather() -> None:
             position = 0
             try:
@@ -135,7 +135,7 @@ class Cluster(DaskBackend):
                 self.client.cancel(futures, force=True)
 
     def _next(self, ready: queue.Queue[Any]) -> Any:
-        """The next result; an error if the workers stay away or do nothing, and a word while they take long."""
+        """The next result; a warning while workers are slow, an error if there are none or they are idle."""
         alone_since: float | None = None
         watch = _Watch(time.monotonic())
         while True:
@@ -150,11 +150,11 @@ class Cluster(DaskBackend):
             if time.monotonic() - alone_since > SETTINGS.without_workers:
                 raise RuntimeError(
                     f"The Dask cluster has had no worker for {SETTINGS.without_workers:.0f} seconds; "
-                    "start workers and fit again (with checkpoint=... a fit goes on where it was)."
+                    "start workers and fit again (with checkpoint=... a fit continues where it was)."
                 )
 
     def _running(self) -> int:
-        """Tasks that workers have been given and have not finished, of any client."""
+        """Number of unfinished tasks of any client on the workers."""
         try:
             return sum(len(tasks) for tasks in self.client.processing().values())
         except Exception as error:
@@ -169,13 +169,13 @@ class Cluster(DaskBackend):
         return not all(limits) or n_bytes <= SETTINGS.kept_share * sum(limits)
 
     def _explained(self, error: BaseException) -> BaseException:
-        """Errors of the cluster in one sentence; those that a task raised as they are."""
+        """An error of the cluster as one sentence; an error raised by a task is unchanged."""
         from distributed import KilledWorker
         from distributed.comm import CommClosedError
 
         if isinstance(error, KilledWorker):
             return RuntimeError(
-                f"The workers that ran a task died {error.args[2] + 1} times, most often for want of memory: "
+                f"The workers that ran a task died {error.args[2] + 1} times, most often for lack of memory: "
                 "give them more (the worker logs say why they died), or cut the collection into smaller partitions."
             )
         lost = (concurrent.futures.CancelledError, LoopCancelledError, CommClosedError, TimeoutError)
@@ -184,7 +184,7 @@ class Cluster(DaskBackend):
                 return RuntimeError("The tasks of the fit were cancelled on the Dask cluster; fit again.")
             return RuntimeError(
                 "The connection to the Dask scheduler was lost; start it again, connect a new client and fit again "
-                "(with checkpoint=... a fit goes on where it was)."
+                "(with checkpoint=... a fit continues where it was)."
             )
         if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("aidlearn"):
             return RuntimeError("The Dask workers cannot import aidlearn: install it on each of them.")
@@ -193,7 +193,7 @@ class Cluster(DaskBackend):
 
 @dataclass
 class _Watch:
-    """Looks on while no result comes: slow workers are told of, those that have nothing to do are an error."""
+    """Watches workers that give no result: a warning if they are slow, an error if they are idle."""
 
     began: float
     told: float = 0.0
@@ -215,12 +215,12 @@ class _Watch:
 
 
 def _is_own(error: BaseException) -> bool:
-    """Whether an error comes from a task and so speaks for itself."""
+    """Whether an error was raised by a task and needs no explanation."""
     return isinstance(error, (ValueError, TypeError))
 
 
 def find_backend() -> DaskBackend:
-    """What Dask would use now: the client if there is one, else its schedulers on this machine."""
+    """The backend that Dask would use now: the client if there is one, else its local schedulers."""
     import dask
 
     chosen = dask.config.get("scheduler", None)
@@ -235,8 +235,10 @@ def find_backend() -> DaskBackend:
             if "asynchronous" in str(error):
                 raise
     if chosen in ("processes", "multiprocessing"):
-        # It would send rows and labels between processes in every pass: a hundred times the time of threads, which
-        # passes need no interpreter lock for. Results do not depend on it.
-        logger.info("Dask's scheduler %r would send all rows around in every pass: threads are used.", chosen)
+        # It would send rows and labels between processes in every pass, which takes a hundred times as long as
+        # threads. Passes release the interpreter lock, and results do not depend on the scheduler.
+        logger.info(
+            "Dask's scheduler %r would send all rows between processes in every pass: threads are used.", chosen
+        )
         return Local("threads")
     return Local()

@@ -1,4 +1,4 @@
-"""From Dask collections to rows: which partitions hold them, and how a partition becomes numbers."""
+"""Partitions of Dask collections, and how they become rows of numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def kind_of(collection: Any) -> str:
     for name, kind in (("Array", "array"), ("DataFrame", "frame"), ("Series", "series")):
         if name in names:
             return kind
-    raise ValueError(f"A Dask {type(collection).__name__} is no table of rows; give a Dask array, DataFrame or Series.")
+    raise ValueError(
+        f"A Dask {type(collection).__name__} is not a table of rows; give a Dask array, DataFrame or Series."
+    )
 
 
 @dataclass
@@ -36,13 +38,13 @@ class DaskPartitions:
 
     backend: Backend
     what: str
-    """Its name in messages."""
+    """Name of the collection in messages."""
     parts: list[Any]
     """One task for each partition."""
     lengths: Int
     """Rows of each partition."""
     as_given: bool = True
-    """Whether these are the partitions that the user sees (Dask may join small ones when it reads few columns)."""
+    """Whether these are the user's partitions (Dask may join small ones when it reads few columns)."""
     _pieces: dict[tuple[int, int, int], Any] = field(default_factory=dict)
 
     @cached_property
@@ -68,7 +70,7 @@ class DaskPartitions:
         return pieces
 
     def _piece(self, part: int, low: int, high: int) -> Any:
-        """A task of its own, so that what moves between workers is the piece and not the partition."""
+        """The task of a piece, so that workers exchange the piece and not the whole partition."""
         key = (part, low, high)
         if key not in self._pieces:
             n = int(self.lengths[part])
@@ -89,7 +91,7 @@ def cut(part: Any, low: int, high: int, expected: int, name: str) -> Any:
 
 
 def partitions_of(collection: Any, what: str, columns: Sequence[Any] | None, backend: Backend) -> DaskPartitions:
-    """The partitions of a collection, and their lengths (computed where the collection does not know them)."""
+    """The partitions of a collection, and their lengths (computed if the collection does not know them)."""
     kind = kind_of(collection)
     if kind == "array":
         if collection.ndim == 2 and collection.numblocks[1] > 1:
@@ -118,7 +120,7 @@ class DaskMatrix:
     columns: tuple[int, ...] | None
     dtype: str
     recipe: Recipe | None = None
-    """How columns become numbers, where some are factors."""
+    """Recipe of the columns, if some are factors."""
 
     def __call__(self, pieces: Sequence[Any]) -> Any:
         parts = [self._one(piece) for piece in pieces]
@@ -149,13 +151,13 @@ class DaskMatrix:
 
 
 def levels_of(part: Any, matrix: DaskMatrix, factors: Sequence[int]) -> dict[int, LevelsFound]:
-    """The levels of the factors of a partition; runs where it is."""
+    """The levels of the factors of a partition; runs on its worker."""
     columns = matrix.inputs(part)
     return {j: columns.levels(j, lambda numbers: None) for j in factors}
 
 
 def complete_part(part: Any) -> Any:
-    """The rows of a partition without missing cells; runs where it is."""
+    """The rows of a partition without missing cells; runs on its worker."""
     if hasattr(part, "iloc"):
         return part[part.notna().all(axis=1)]
     return part[~np.isnan(part).any(axis=1)]
@@ -204,7 +206,7 @@ class DaskVector:
 
 
 def _joined(parts: list[NDArray[Any]], dtype: str) -> NDArray[Any]:
-    """Pieces in one C-ordered array; a single one that is so already is not copied."""
+    """Pieces as one C-ordered array; a single C-ordered piece is not copied."""
     if len(parts) == 1:
         return np.require(parts[0], dtype=dtype, requirements=["C", "A"])
     out = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=dtype)
@@ -224,9 +226,9 @@ class DaskLayout:
     dtype: str
     target_is_number: bool
     outline: TableOutline
-    """Of the columns of X."""
+    """Outline of the columns of X."""
     labels: list[Any] | None = None
-    """What the chosen columns are called in the collection (None for arrays)."""
+    """Names of the needed columns in the collection (None for arrays)."""
 
     @classmethod
     def of(cls, X: Any, target: Any, columns: Sequence[Any] | None, weight: Any) -> DaskLayout:
@@ -271,7 +273,7 @@ def _check_blocks(X: Any) -> None:
 
 
 def check_vector(collection: Any, what: str, texts: bool) -> bool:
-    """Refuse what is not one value per row; whether the values are numbers."""
+    """Check that there is one value per row, and return whether the values are numbers."""
     kind = kind_of(collection)
     if collection.ndim > 2 or (collection.ndim == 2 and collection.shape[1] != 1):
         raise ValueError(f"{what} must have one value per row, got a Dask {type(collection).__name__} of more columns.")

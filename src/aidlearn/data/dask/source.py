@@ -55,16 +55,16 @@ SETTINGS = TaskSettings()
 
 
 class Outline(DataSource):
-    """What is known of a source where its rows are: shape and names, no rows."""
+    """Shape and names of a source without its rows, as workers receive it."""
 
     def __init__(self, n_entries: int, inputs: list[str], starts: Int | None, encoding: Recipe | None = None) -> None:
         self.n_entries, self.inputs, self.starts, self.encoding = n_entries, inputs, starts, encoding
-        """Names of the columns of the input; first row of each partition, where that is known."""
+        """Names of the input columns, and the first row of each partition if known."""
         self.names = inputs if encoding is None else encoding.names
         self.n_attributes, self.is_sparse = len(self.names), encoding is not None and encoding.is_sparse
 
     def chunk(self, k: int) -> Chunk:
-        raise RuntimeError("This is the outline of a source; its rows are elsewhere.")
+        raise RuntimeError("This outline of a source has no rows.")
 
     def column_name(self, column: int) -> str:
         column = column if self.encoding is None else self.encoding.input_of(column)
@@ -91,7 +91,7 @@ class DaskSource(Outline):
     n_jobs : int
         Threads on this machine (for work on samples).
     rules : Rules
-        Which columns are factors, and what becomes of missing cells; an estimator's own rules go before.
+        Which columns are factors, and what becomes of missing cells; an estimator's own rules take precedence.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class DaskSource(Outline):
         self.named = layout.labels is not None and all(isinstance(label, str) for label in layout.labels)
         self._target_is_number = layout.target_is_number
         self._vectors: list[tuple[DaskPartitions | None, Any] | None] = []
-        """How target and weight are taken, and out of which partitions, where these are not those of X."""
+        """How target and weight are extracted, and from which partitions if not from those of X."""
         for value, place, what in ((target, layout.target, "y"), (weight, layout.weight, "sample_weight")):
             if value is None:
                 self._vectors.append(None)
@@ -134,7 +134,7 @@ class DaskSource(Outline):
             self.__dict__.update(vars(first))
 
     def encoded(self, rules: Rules, intercept: bool) -> DataSource:
-        """The same rows with factors as an estimator wants them; levels are found where the rows are."""
+        """The same rows with factors encoded by the rules of an estimator; workers find the levels."""
         rules, outline = rules.over(self.rules), self._outline
         factors = rules.factors(outline.names, outline.kinds, outline.where)
         refuse_columns(outline, factors)
@@ -175,7 +175,7 @@ class DaskSource(Outline):
 
     @cached_property
     def _batches(self) -> Batches:
-        """The rows of this fit; tasks are made when they are first asked for."""
+        """Tasks of the rows, made when they are first needed."""
         takes: list[tuple[DaskPartitions, Any] | None] = [(self._main, self._matrix)]
         takes += [None if take is None else (take[0] or self._main, take[1]) for take in self._vectors]
         stored = len(self.inputs or []) * 1.5 if self.is_sparse else self.n_attributes
@@ -221,19 +221,19 @@ class DaskSource(Outline):
         return remote_target_counts(self._backend, self._batches)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pass function may hold the source; what travels is its outline."""
+        """Pickle only the outline: a pass function may refer to the source."""
         return Outline, (self.n_entries, self.inputs, self.starts, self.encoding)
 
 
 def _assemble(X: list[Any], target: list[Any] | None, weight: list[Any] | None, shapes: Sealed) -> StoredRows:
-    """The rows of one task out of pieces of partitions; runs where these are."""
+    """The rows of one task from pieces of partitions; runs on a worker."""
     rows, *vectors = shapes.content
     y, s = (None if take is None else take(part) for take, part in zip(vectors, (target, weight), strict=True))
     return StoredRows(rows(X), y, s)
 
 
 def _scan(part: Any, plan: Sealed) -> Sealed:
-    """The levels of a partition's factors; runs where it is."""
+    """The levels of a partition's factors; runs on its worker."""
     return Sealed(levels_of(part, *plan.content))
 
 
@@ -251,7 +251,7 @@ def _is_name(value: Any) -> bool:
 
 
 def _as_dask(values: Any, what: str, lengths: Int) -> Any:
-    """Values in memory beside a collection, cut as it is."""
+    """Values in memory as a Dask array with the partitions of a collection."""
     import dask.array as da
 
     refuse_lossy(values, what, whole=False)
@@ -269,9 +269,9 @@ def lazy_scores(
     like: NDArray[Any],
     recipe: Recipe | None = None,
 ) -> Any:
-    """``decide(X coef' + intercept)`` as a Dask array, computed block by block when it is asked for.
+    """``decide(X coef' + intercept)`` as a Dask array, computed lazily block by block.
 
-    ``like`` is what ``decide`` gives for no rows: its type and its columns.
+    ``like`` is the result of ``decide`` for no rows, which gives type and columns.
     """
     import dask.array as da
     from dask import delayed

@@ -1,4 +1,4 @@
-"""What the cells of a table mean: factors and their levels, numbers, missing cells, and where a cell is.
+"""Meaning of the cells of a table: factors and their levels, numbers, missing cells, and files.
 
 A :class:`~aidlearn.data.encoding.recipe.Recipe` says how columns become attributes. This room knows no source and no
 fit.

@@ -1,4 +1,4 @@
-"""What a CSV file looks like: its encoding, the character between cells and the decimal mark, from its first bytes."""
+"""The dialect of a CSV file, recognised from its first bytes: encoding, delimiter and decimal mark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import islice
 from aidlearn.data.encoding.places import FilePlace
 
 LOOKED_AT = 1 << 18
-"""Bytes of a file that are looked at."""
+"""Guess. Bytes from which the dialect is recognised."""
 SEPARATORS = (",", ";", "\t", "|")
 WITH_COMMA, WITH_POINT = re.compile(r"[+-]?\d+,\d+"), re.compile(r"[+-]?\d*\.\d+")
 
@@ -27,7 +27,7 @@ class Dialect:
 
     @classmethod
     def of(cls, place: FilePlace, delimiter: str | None = None, encoding: str | None = None) -> Dialect:
-        """The dialect of a file, unless it was said."""
+        """Recognise the dialect of a file, unless delimiter or encoding are given."""
         if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
             raise ValueError(f"delimiter must be one character between cells such as ';' or a tab, got {delimiter!r}.")
         with place.stream() as stream:
@@ -38,7 +38,7 @@ class Dialect:
         except LookupError:
             raise ValueError(f"encoding must be one that Python knows, got {encoding!r}.") from None
         lines = text.lstrip("\ufeff").splitlines()
-        lines = lines[:-1] if len(data) == LOOKED_AT else lines  # the last may be cut
+        lines = lines[:-1] if len(data) == LOOKED_AT else lines  # the last line may be incomplete
         if delimiter is None:
             delimiter = "\t" if place.suffix == ".tsv" else _delimiter(lines)
         return cls(found, delimiter, "," if delimiter != "," and _has_decimal_commas(lines, delimiter) else ".")
@@ -50,13 +50,13 @@ def _encoding(data: bytes) -> str:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(data)
     except UnicodeDecodeError:
-        # Texts of Western Europe: Windows has letters where latin-1 has control characters.
+        # Western European text: cp1252 has letters where latin-1 has control characters.
         return "cp1252" if re.search(rb"[\x80-\x9f]", data) else "latin-1"
     return "utf-8"
 
 
 def _delimiter(lines: list[str]) -> str:
-    """What cuts the header into the most cells; a comma if nothing does."""
+    """The delimiter that splits the header into the most cells; a comma if none does."""
     header = next((line for line in lines if line.strip()), "")
     cells = {mark: len(next(csv.reader([header], delimiter=mark), [])) for mark in SEPARATORS}
     return max(SEPARATORS, key=lambda mark: (cells[mark], mark == ","))
@@ -68,11 +68,11 @@ def _has_decimal_commas(lines: list[str], delimiter: str) -> bool:
 
 
 SEPARATED = re.compile(r"[+-]?\d{1,3}(?:([,.' \u00a0\u202f])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
-"""A number with separators of thousands."""
+"""A number with thousands separators."""
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number as files hold them."""
+    """Whether Python reads a text as a number."""
     try:
         float(text)
     except ValueError:
@@ -81,6 +81,6 @@ def is_number(text: str) -> bool:
 
 
 def are_separated(texts: Iterable[str]) -> bool:
-    """Whether all texts are numbers, of which some have separators of thousands."""
+    """Whether all texts are numbers, some of them with thousands separators."""
     others = [text for text in texts if not is_number(text)]
     return len(others) > 0 and all(SEPARATED.fullmatch(text.strip()) for text in others)

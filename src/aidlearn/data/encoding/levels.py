@@ -28,28 +28,28 @@ MOST_LEVELS = 100_000
 
 @dataclass
 class LevelsFound:
-    """The levels of one column, as they come."""
+    """The levels of one column, collected part by part."""
 
     kind: str = "text"
     texts: dict[str, int] = field(default_factory=dict)
-    """Each level and its number in the order of appearance."""
+    """Number of each level, in order of appearance."""
     missing_row: int | None = None
-    """The first row without one."""
+    """The first row with a missing cell."""
     n_missing: int = 0
     inside: set[str] = field(default_factory=set)
     """Kinds of the values of categories."""
 
     @property
     def read_as(self) -> str:
-        """What a text file has to be read as for the same levels."""
+        """The kind as which a text file is read for the same levels."""
         if self.kind != "category":
             return self.kind
         return next(iter(self.inside)) if len(self.inside) == 1 else "text"
 
     def add(self, values: Sequence[Any], codes: NDArray[Any], first_row: int) -> NDArray[np.int32]:
-        """Levels of some rows; returns the number of each row's level, -1 of a missing one."""
+        """Add the levels of some rows and return the number of each row's level (-1: missing)."""
         absent = np.flatnonzero(codes < 0)
-        # A dictionary may hold values that no row has.
+        # A dictionary may hold unused values.
         used = np.bincount(codes[codes >= 0], minlength=len(values)) > 0
         if len(absent) and self.missing_row is None:
             self.missing_row = first_row + int(absent[0])
@@ -74,12 +74,12 @@ def _value_kind(value: Any) -> str:
 
 @dataclass(frozen=True)
 class TableOutline:
-    """What a table looks like before its columns have become numbers."""
+    """Names and kinds of the columns of a table before it is encoded."""
 
     names: list[Any]
     kinds: list[str]
     where: str
-    """What it is called in messages."""
+    """Name of the table in messages."""
 
 
 def make_recipe(
@@ -111,7 +111,7 @@ def make_recipe(
         columns.append(Column(str(name), levels, left_out, found[k].read_as))
     recipe = Recipe(tuple(columns), rules.missing, rules.unknown)
     if recipe.n_attributes == 0:
-        raise ValueError(f"Every column of {outline.where} has one level only: there is nothing to fit to.")
+        raise ValueError(f"Every column of {outline.where} has only one level: there is nothing to fit.")
     return recipe
 
 
@@ -123,9 +123,7 @@ def _levels(
     levels = sorted(found.texts) if found.kind != "boolean" else ["False", "True"]
     absent = [MISSING_LEVEL] if found.missing_row is not None and rules.missing == "level" else []
     if MISSING_LEVEL in levels and absent:
-        raise ValueError(
-            f"Column {name!r} of {where} has a level called {MISSING_LEVEL!r} and missing cells beside it."
-        )
+        raise ValueError(f"Column {name!r} of {where} has a level called {MISSING_LEVEL!r} and also has missing cells.")
     if not levels and not absent:
         raise ValueError(f"Column {name!r} of {where} has no level: all its cells are missing.")
     by_itself = rules.by_dtype and name not in rules.also
@@ -134,8 +132,8 @@ def _levels(
         n = f"more than {MOST_LEVELS}" if many else str(len(levels))
         raise TextColumn(
             name,
-            f"Column {name!r} of {where} holds {n} different texts in {n_rows} rows, not numbers: that is a name of "
-            "rows, not a category. Leave it out, or make categories or numbers of it.",
+            f"Column {name!r} of {where} holds {n} different texts in {n_rows} rows, not numbers: it looks like a "
+            "row identifier. Leave it out, or convert it to categories or numbers.",
         )
     if by_itself and found.kind == "text" and are_separated(levels):
         strange = next(level for level in levels if not is_number(level))
@@ -151,14 +149,14 @@ def _levels(
             raise TextColumn(
                 name,
                 f"Column {name!r} of {where} holds numbers and {len(levels) - numbers} other text(s), such as "
-                f"{strange!r}: mend these cells, or if it is a category, name it in categorical_features.",
+                f"{strange!r}: correct these cells, or if it is a category, name it in categorical_features.",
             )
     return tuple(levels + absent)
 
 
 REFUSED = {
-    "date": "dates or times; make numbers of it (days since a day, the hour) or categories (month, weekday), or leave "
-    "it out",
+    "date": "dates or times; convert it to numbers (days since a date, the hour) or categories (month, weekday), or "
+    "leave it out",
     "list": "lists or records; make a column of each of their parts, or leave it out",
     "binary": "bytes; decode them to texts, or leave it out",
     "object": "Python objects; convert it to numbers or texts, or leave it out",
@@ -168,7 +166,7 @@ REFUSED = {
 
 
 def refuse_columns(outline: TableOutline, factors: Mapping[int, Any], holds: Sequence[str] | None = None) -> None:
-    """One clear error for the first column that can become neither numbers nor levels."""
+    """Raise an error for the first column that can become neither numbers nor levels."""
     for k, (name, kind) in enumerate(zip(outline.names, outline.kinds, strict=True)):
         shown = f"column {k} ({str(name)!r}) of {outline.where}"
         if kind in REFUSED:

@@ -1,4 +1,4 @@
-"""Where files are: paths, lists of them, patterns, folders (partitioned ones too), and file systems beyond the disk."""
+"""Locations of files: paths, lists, patterns, (partitioned) folders, and remote file systems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXTENSIONS = {
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""What Hive, Spark and pyarrow call the folder of rows whose key is missing."""
+"""Name that Hive, Spark and pyarrow give to the folder of rows with a missing key."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class FilePlace:
 
     path: str
     shown: str
-    """What it is called in messages."""
+    """Name of the file in messages."""
     system: Any = field(default=None, compare=False)
-    """Of pyarrow; None for the disk."""
+    """File system of pyarrow; None for the local disk."""
     keys: tuple[tuple[str, str | None], ...] = ()
-    """Columns that its folder stands for, as in ``year=2024/``."""
+    """Columns encoded in the folders of the path, as in ``year=2024/``."""
 
     def __str__(self) -> str:
         return self.shown
@@ -47,7 +47,7 @@ class FilePlace:
 
     @property
     def suffix(self) -> str:
-        """The extension that says what the file holds."""
+        """The extension of the format, without that of a compression."""
         pure = PurePosixPath(self.path)
         return PurePosixPath(pure.stem).suffix.lower() if self.compression else pure.suffix.lower()
 
@@ -56,11 +56,11 @@ class FilePlace:
         return EXTENSIONS.get(self.suffix)
 
     def file(self) -> Any:
-        """What pyarrow can read at any place."""
+        """The file as pyarrow opens it for random access."""
         return self.path if self.system is None else self.system.open_input_file(self.path)
 
     def stream(self) -> Any:
-        """The bytes in their order, decompressed."""
+        """The decompressed bytes as a stream."""
         import pyarrow as pa
 
         raw = (
@@ -69,7 +69,7 @@ class FilePlace:
         return pa.CompressedInputStream(raw, self.compression) if self.compression else raw
 
     def stamp(self) -> tuple[Any, ...] | None:
-        """What changes when the file does; None if it is gone."""
+        """Size and time of the last change; None if the file is missing."""
         if self.system is None:
             try:
                 status = os.stat(self.path)
@@ -90,7 +90,7 @@ def is_paths(X: Any) -> bool:
 
 
 def find_places(given: Any) -> list[FilePlace]:
-    """The files that a path, a pattern, a folder or a list of these stands for."""
+    """The files of a path, a pattern, a folder, or a list of these."""
     if not is_path(given):
         return [place for one in given for place in find_places(one)]
     text = os.fspath(given)
@@ -108,13 +108,13 @@ def find_places(given: Any) -> list[FilePlace]:
     if has_magic(text):
         found = sorted(name for name in glob(text, recursive=True) if os.path.isfile(name))
         if not found:
-            raise FileNotFoundError(f"There is no file {text}: nothing fits this pattern.")
+            raise FileNotFoundError(f"There is no file {text}: nothing matches this pattern.")
         return [_in_folder(name, name, None) for name in found]
     raise FileNotFoundError(f"There is no file {given}.")
 
 
 def _in_folder(path: str, relative: str, system: Any, shown: str | None = None) -> FilePlace:
-    """A file with the keys of the folders that it lies in."""
+    """A file with the keys of its folders."""
     keys: list[tuple[str, str | None]] = []
     for part in PurePosixPath(relative).parts[:-1]:
         name, equals, value = part.partition("=")
@@ -124,9 +124,9 @@ def _in_folder(path: str, relative: str, system: Any, shown: str | None = None) 
 
 
 def _tables(names: Sequence[str], folder: str) -> list[str]:
-    """Files of tables among those of a folder, in the order of their names: Parquet, or else CSV.
+    """Table files among those of a folder, in the order of their names: Parquet, or else CSV.
 
-    Names that begin with . or _ are notes of other programs.
+    Names that begin with . or _ are metadata of other programs.
     """
     plain = [name for name in names if not any(part[0] in "._" for part in PurePosixPath(name).parts)]
     for kind in ("parquet", "csv"):
@@ -137,7 +137,7 @@ def _tables(names: Sequence[str], folder: str) -> list[str]:
 
 
 def _elsewhere(uri: str) -> list[FilePlace]:
-    """Files behind an address such as ``s3://bucket/folder``: by pyarrow where it knows the scheme, else by fsspec."""
+    """Files of an address such as ``s3://bucket/folder``, by pyarrow if it knows the scheme, else by fsspec."""
     from pyarrow import fs
 
     start = uri.partition("://")[0] + "://"
@@ -147,7 +147,7 @@ def _elsewhere(uri: str) -> list[FilePlace]:
         inside = _listed(system, fs.FileSelector(folder, allow_not_found=True, recursive=True), uri)
         fitting = sorted(info.path for info in inside if info.is_file and PurePosixPath(info.path).match(path))
         if not fitting:
-            raise FileNotFoundError(f"There is no file {uri}: nothing fits this pattern.")
+            raise FileNotFoundError(f"There is no file {uri}: nothing matches this pattern.")
         return [_in_folder(name, name, system, start + name) for name in fitting]
     info = _listed(system, path, uri)
     if info.type == fs.FileType.Directory:
@@ -161,11 +161,11 @@ def _elsewhere(uri: str) -> list[FilePlace]:
 
 
 def _listed(system: Any, what: Any, uri: str) -> Any:
-    """What a file system says of a path or a folder; an error of a line where it does not answer."""
+    """Information on a path or a folder of a file system; an error of one line if it does not answer."""
     try:
         return system.get_file_info(what)
     except OSError as error:
-        raise OSError(f"{uri} cannot be looked at: {_line(error)}") from None
+        raise OSError(f"{uri} cannot be listed: {_line(error)}") from None
 
 
 def _system(uri: str) -> tuple[Any, str]:

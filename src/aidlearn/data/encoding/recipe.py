@@ -1,4 +1,4 @@
-"""How the columns of a table become those of a model: numbers as they are, factors as one column for each level.
+"""Recipes: how the columns of a table become those of a model, numbers unchanged and factors as indicators.
 
 A factor is a column of texts, categories or truth values, or one that was named as a factor. It is held as codes; rows
 become numbers a chunk at a time, sparse where levels are many. The recipe is made once, before the first pass, and
@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from aidlearn.numerics import Float
 
 MISSING_LEVEL = "(missing)"
-"""The level of missing cells, with ``missing="level"``; the last one, whatever the others are called."""
+"""The level of missing cells with ``missing="level"``; always the last level."""
 NO_COLUMN, UNKNOWN = -1, -2
 """Positions of the reference level, and of a level that the fit has not seen."""
 SHOWN = 8
-"""Levels in a message."""
+"""Maximum number of levels that a message lists."""
 READ_AS = ("number", "text", "boolean")
-"""What a model remembers that its columns were read as."""
+"""Kinds of columns that a model records."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Column:
 
     name: str
     levels: tuple[str, ...] | None = None
-    """Of a factor, in the order of texts; None of numbers."""
+    """Sorted levels of a factor; None for a column of numbers."""
     reference: str | None = None
-    """The level that has no column of its own, where one is left out."""
+    """The level without a column of its own, if there is one."""
     kind: str | None = None
-    """What the fit read it as: number, text or boolean (a category is what its values are); None in older files."""
+    """Kind that the fit read: number, text or boolean (for categories, that of the values); None in older files."""
 
     @property
     def own_levels(self) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Columns of the input, and what to do with cells that the fit has not seen."""
+    """Columns of the input, and the rules for missing cells and unknown levels."""
 
     columns: tuple[Column, ...]
     missing: str = "error"
@@ -65,12 +65,12 @@ class Recipe:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the columns of the model: ``distance``, ``origin[LAS]``."""
+        """Names of the columns of the model, such as ``distance`` and ``origin[LAS]``."""
         return [name for column in self.columns for name in column.names]
 
     @cached_property
     def firsts(self) -> NDArray[np.int64]:
-        """Of every column of the input, its first one in the model; and their number."""
+        """Position in the model of the first column of each input column; last, the number of columns."""
         return np.concatenate([[0], np.cumsum([column.width for column in self.columns])]).astype(np.int64)
 
     @property
@@ -79,7 +79,7 @@ class Recipe:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether rows are kept sparse: where more than half of their cells are zero."""
+        """Whether rows are sparse: if more than half of their cells are zero."""
         return self.n_attributes > 2 * len(self.columns)
 
     @property
@@ -88,7 +88,7 @@ class Recipe:
 
     @property
     def references(self) -> dict[str, str | None]:
-        """The factors and their reference levels, as sources are told them."""
+        """Reference level of each factor."""
         return {factor.name: factor.reference for factor in self.factors}
 
     @property
@@ -103,12 +103,12 @@ class Recipe:
     def positions(
         self, column: Column, values: Sequence[Any], codes: NDArray[Any], row_name: Callable[[int], str]
     ) -> NDArray[np.int32]:
-        """Of every row, which of the columns of a factor is 1.
+        """Which of the columns of a factor is 1 in each row.
 
         Parameters
         ----------
-        values, codes : the rows as a dictionary of values and the number of each row's, -1 of a missing one.
-        row_name : what a row is called in messages.
+        values, codes : the different values, and the position of each row's value among them (-1: missing).
+        row_name : names a row in messages.
         """
         assert column.levels is not None
         known = {level: k for k, level in enumerate(column.own_levels)}
@@ -129,7 +129,7 @@ class Recipe:
             level = MISSING_LEVEL if codes[row] < 0 else level_text(values[codes[row]])
             raise ValueError(
                 f"Column {column.name!r} has the level {level!r} at row {row_name(row)}, which the model was not "
-                f"fitted to; it knows {listed_levels(column.levels)}. unknown='reference' takes it for the reference "
+                f"fitted to; it knows {listed_levels(column.levels)}. unknown='reference' treats it as the reference "
                 "level."
             )
         return found
@@ -137,7 +137,7 @@ class Recipe:
     def rows(self, parts: Sequence[NDArray[Any]], into: Float | None = None) -> Any:
         """Columns of some rows as one matrix: numbers, and positions of the levels of factors.
 
-        A dense array (``into`` the first rows of one that is given), or a CSR matrix.
+        A dense array (written into the first rows of ``into`` if given), or a CSR matrix.
         """
         n = len(parts[0])
         if self.is_sparse:
@@ -155,7 +155,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class EncodedRows:
-    """Rows whose columns are those of the model already, and the recipe that made them."""
+    """Rows that are encoded already, and the recipe that encoded them."""
 
     X: Any
     recipe: Recipe
@@ -166,7 +166,7 @@ class EncodedRows:
 
 
 def level_text(value: Any) -> str:
-    """A level as text, the same whatever kind of table it comes from: 2 and 2.0 are "2"."""
+    """A level as text, the same from every kind of table: 2 and 2.0 are "2"."""
     if isinstance(value, str):
         return value
     if isinstance(value, (bool, np.bool_)):

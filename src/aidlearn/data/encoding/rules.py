@@ -18,20 +18,20 @@ FACTOR_KINDS = ("text", "category", "boolean")
 
 @dataclass(frozen=True)
 class Rules:
-    """What an estimator or a source is told about the columns of tables."""
+    """Rules of an estimator or a source for the columns of tables."""
 
     categorical: Any = FROM_DTYPE
     missing: str = "error"
     unknown: str = "error"
     also: Mapping[Any, Any] = field(default_factory=dict)
-    """Further factors, beside those by type, and their reference levels (None: the first)."""
+    """Factors in addition to those by type, and their reference levels (None: the first level)."""
     numeric: Sequence[Any] = ()
     """Columns that are numbers, whatever their type."""
     unlabelled: bool = False
-    """Whether a row without a target is one without a label, which ``missing="drop"`` keeps."""
+    """Whether a row without a target is unlabelled, so that ``missing="drop"`` keeps it."""
 
     def check(self) -> None:
-        """One clear error for a value that is none."""
+        """Raise an error for a value that is not allowed."""
         for name, value, choices in (
             ("missing", self.missing, MISSING_RULES),
             ("unknown", self.unknown, UNKNOWN_RULES),
@@ -51,7 +51,7 @@ class Rules:
         return isinstance(self.categorical, str)
 
     def over(self, other: Rules) -> Rules:
-        """These rules; where they say nothing, the others."""
+        """These rules, completed by the other rules where they have defaults."""
         plain = Rules()
         return Rules(
             other.categorical if self.by_dtype else self.categorical,
@@ -63,7 +63,7 @@ class Rules:
         )
 
     def named_factors(self, names: Sequence[Any]) -> list[int]:
-        """Positions of the columns that are factors because they were named; names of other columns are passed over."""
+        """Positions of the columns that are named as factors; unknown names are ignored."""
         given = self.also if self.by_dtype else self.categorical
         listed: list[Any] = [] if given is None else list(given)
         if not self.by_dtype and listed and all(isinstance(value, (bool, np.bool_)) for value in listed):
@@ -71,7 +71,7 @@ class Rules:
         return [k for k in (_place(names, name) for name in listed) if k is not None]
 
     def factors(self, names: Sequence[Any], kinds: Sequence[str], where: str) -> dict[int, str | None]:
-        """Which columns are factors, by position, and the reference level that was asked for."""
+        """Positions of the factors, and their requested reference levels."""
         if self.by_dtype:
             found: dict[int, str | None] = {k: None for k, kind in enumerate(kinds) if kind in FACTOR_KINDS}
             for name, level in self.also.items():
@@ -108,4 +108,4 @@ def _position(names: Sequence[Any], name: Any, where: str) -> int:
     if found is not None:
         return found
     shown = listed_levels([str(known) for known in names])
-    raise ValueError(f"categorical_features names {name!r}, which is no column of {where}; its columns are {shown}.")
+    raise ValueError(f"categorical_features names {name!r}, which is not a column of {where}; its columns are {shown}.")

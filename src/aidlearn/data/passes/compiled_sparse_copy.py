@@ -1,4 +1,4 @@
-"""The numbers of a dense block that are not zero, as CSR rows, in one read of the block."""
+"""CSR rows of the nonzero numbers of a dense block, in one read of the block."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from aidlearn.data.rows.compiled import compiled, plain
 
 GROUP = 8
-"""Cells that are looked at together: where all are zero, which one test tells, none is looked at alone."""
+"""Cells that are tested together: one test skips them all if they are zero."""
 
 
 @compiled
 def _store(X, bits, data, indices, indptr):
-    """Number of the cells stored, or -1 where they may be more than there is room for."""
+    """Store the nonzero cells and return their number, or -1 if they may exceed the room."""
     n, m = X.shape
     whole = m // GROUP * GROUP
     room, at = data.shape[0], 0
@@ -28,7 +28,7 @@ def _store(X, bits, data, indices, indptr):
                 found |= bits[i, j]
             if found:
                 for j in range(left, left + GROUP):
-                    # Always written, and kept where it is not zero: a branch would be guessed wrongly too often.
+                    # Written always, kept if nonzero: a branch would be mispredicted too often.
                     data[at], indices[at] = X[i, j], j
                     at += X[i, j] != 0
         for j in range(whole, m):
@@ -39,6 +39,6 @@ def _store(X, bits, data, indices, indptr):
 
 
 def store(block: Any, data: Any, indices: Any, indptr: Any) -> int:
-    """Write the numbers, columns and bounds of the rows of a C-ordered block; -1 where there is no room for them."""
+    """Write numbers, columns and bounds of the rows of a C-ordered block; return -1 if there is no room."""
     X = plain(block)
     return int(_store(X, X.view(np.int32 if X.itemsize == 4 else np.int64), data, indices, indptr))

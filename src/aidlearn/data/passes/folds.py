@@ -1,4 +1,4 @@
-"""Folds of cross-validation as weights: rows stay where they are, and those a fold leaves out weigh nothing."""
+"""Folds of cross-validation as weights: a row that a fold leaves out has weight 0."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from aidlearn.numerics import Float
 
 @dataclass(frozen=True)
 class Folds(Weights):
-    """Which rows each fold trains and is tested on; the replicate after the last fold is that of all rows."""
+    """Training and test rows of each fold; the replicate after the last fold trains on all rows."""
 
     training: NDArray[np.bool_]
-    """Folds x rows."""
+    """Mask (folds x rows) of the training rows."""
     testing: NDArray[np.bool_]
     codes: NDArray[np.integer] | None = None
-    """Class of each row, where classes have factors."""
+    """Class of each row, if classes have weights."""
     factors: Float | None = None
-    """Of the classes in each fold, and last in all rows."""
+    """Weights of the classes in each fold, and last in all rows."""
 
     @classmethod
     def of(cls, splits: Iterable[tuple[Any, Any]], n_rows: int) -> Folds:
-        """From the rows (numbers or truth values) of each fold."""
+        """Folds from the indices or masks of their rows."""
         training: list[NDArray[np.bool_]] = []
         testing: list[NDArray[np.bool_]] = []
         for train, test in splits:
@@ -46,7 +46,7 @@ class Folds(Weights):
         return cls(np.array(training), np.array(testing))
 
     def weighing(self, weight: Float) -> Folds:
-        """The same, if every fold has a row with weight to train on, and one of them one to test on."""
+        """Check that every fold trains on a row of positive weight, and that some fold tests on one."""
         for fold, mask in enumerate(self.training):
             if not weight[mask].any():
                 raise ValueError(
@@ -62,7 +62,7 @@ class Folds(Weights):
 
     @property
     def digest(self) -> str:
-        """Tells folds apart."""
+        """Digest of the folds."""
         parts = np.packbits(self.training), np.packbits(self.testing)
         return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()[:16]
 

@@ -1,9 +1,9 @@
-"""Badly conditioned columns in better coordinates: without offsets, and nearly collinear ones replaced.
+"""Badly conditioned columns in better coordinates: offsets are removed, nearly collinear columns replaced.
 
-Sums of columns around 1e9 lose the digits of what varies, and of two columns that differ by 1e-9 normal equations see
-one. In coordinates ``(x - centre) T - level`` nothing is lost: differences are taken row by row, in extended precision,
-before anything is summed. A linear model of these columns is one of the others, whose coefficients are large and
-rounded: :meth:`Mixing.to_original`.
+Sums of columns around 1e9 lose the digits that vary, and normal equations cannot separate columns that differ by 1e-9.
+In coordinates ``(x - centre) T - level`` nothing is lost: differences are taken row by row, in extended precision,
+before anything is summed. A linear model of these columns is one of the original columns, whose coefficients are large
+and rounded: :meth:`Mixing.to_original`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from aidlearn.numerics import Float
 
 EXTENDED = np.longdouble
 WEAK = 1e-4
-"""What others leave of a column, relative to its spread, from which it is as good as any."""
+"""Guess. Residual of a column on the others, relative to its spread, above which it is not weak."""
 DEPENDENT = 5e-15
-"""The same, over the root of the number of columns, up to which nothing is left but rounding."""
+"""Guess. Relative residual, divided by the root of the number of columns, up to which it is rounding error."""
 OFFSET = 1e5
-"""Mean over spread of a column from which sums are about its mean."""
+"""Guess. Ratio of mean to spread above which a column is centred."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Mixing:
 
     by_row: ClassVar[bool] = False
     centre: Float
-    """Taken from each column; 0 for those that stay as they are."""
+    """Offset subtracted from each column; 0 if the column is unchanged."""
     weak: NDArray[np.intp]
-    """Columns that are replaced."""
+    """Columns that are replaced by their residuals."""
     T: Any
-    """Columns x replaced ones, extended precision."""
+    """Matrix (columns x replaced columns) in extended precision."""
     level: Any
-    """Taken from the replaced ones, for their mean to be about 0."""
+    """Offsets subtracted from the replaced columns, so that their mean is about 0."""
 
     def __call__(self, chunk: Chunk) -> Chunk:
         moved = np.flatnonzero(self.centre)
@@ -57,7 +57,7 @@ class Mixing:
         return np.asarray((block - self.centre[used]) @ self.T[used] - self.level, dtype=np.float64)
 
     def _sparse(self, X: Any, moved: NDArray[np.intp]) -> Any:
-        """Columns with an offset, and those that hardly differ from them, have a number in every row."""
+        """Sparse rows; centred and replaced columns have a number in every row."""
         columns = sparse.csc_array(X, dtype=np.float64)
         parts = [columns[:, [j]] for j in range(columns.shape[1])]
         for j in moved:
@@ -68,7 +68,7 @@ class Mixing:
         return sparse.hstack(parts, format="csr")
 
     def to_original(self, points: Float, fit_intercept: bool) -> Float:
-        """Points of a model of the mixed columns as points of one of the original columns, rounded."""
+        """Convert points from the mixed to the original columns, rounded to float64."""
         found = np.asarray(points, dtype=EXTENDED)
         m = len(self.centre)
         of_weak = found[:, self.weak]
@@ -78,13 +78,13 @@ class Mixing:
         slopes = slopes.astype(np.float64).astype(EXTENDED)
         if not fit_intercept:
             return np.asarray(slopes, dtype=np.float64)
-        # With the slopes as they are rounded: the intercept makes up for the mean of what rounding has changed.
+        # Uses the rounded slopes, so that the intercept absorbs the mean of their rounding errors.
         level = found[:, m] - slopes @ self.centre - of_weak @ self.level
         return np.asarray(np.column_stack([slopes, level]), dtype=np.float64)
 
 
 def centring(mean: Float, deviation: Float) -> Mixing | None:
-    """Offsets alone, if there are any that matter."""
+    """The mixing that removes large offsets; None if there are none."""
     far = (deviation > 0) & (np.abs(mean) > OFFSET * deviation)
     if not far.any():
         return None
@@ -96,16 +96,16 @@ def centring(mean: Float, deviation: Float) -> Mixing | None:
 
 @dataclass(frozen=True)
 class _Pivots:
-    """A pivoted QR decomposition of a sample, columns of little worth last."""
+    """A pivoted QR decomposition of a sample, weak columns last."""
 
     centre: Float
     X: Any
-    """The sample less the centre, extended precision."""
+    """The centred sample in extended precision."""
     size: Float
     triangle: Float
     order: NDArray[np.intp]
     pivots: Float
-    """What others leave of each, relative to its spread."""
+    """Residual of each column on those before it, relative to its spread."""
 
     @property
     def n_strong(self) -> int:
@@ -133,7 +133,7 @@ class _Pivots:
 
 
 def leaving_out(sample: Chunk, mean: Float, deviation: Float, fit_intercept: bool) -> Mixing | None:
-    """The columns without those of which others leave little in a sample; None where there are none."""
+    """The mixing that drops columns that are nearly collinear in a sample; None if there are none."""
     found = _Pivots.of(sample, mean, deviation, fit_intercept)
     if found is None or found.n_strong == len(found.order):
         return None
@@ -142,10 +142,10 @@ def leaving_out(sample: Chunk, mean: Float, deviation: Float, fit_intercept: boo
 
 
 def orthogonalising(sample: Chunk, mean: Float, deviation: Float, fit_intercept: bool) -> Mixing | None:
-    """Replace columns of which others leave little in a sample; None where there are none.
+    """The mixing that replaces columns that are nearly collinear in a sample; None if there are none.
 
-    A pivoted QR decomposition has strong columns first, ``X_S = Q_S R_SS``. A weak one is ``x_k = X_S R_SS^-1 R_Sk``
-    plus multiples of what is left of weak ones before it, plus what is left of it.
+    A pivoted QR decomposition has strong columns first, ``X_S = Q_S R_SS``. A weak column is ``x_k = X_S R_SS^-1 R_Sk``
+    plus multiples of the residuals of weak columns before it, plus its own residual.
     """
     found = _Pivots.of(sample, mean, deviation, fit_intercept)
     if found is None or found.n_used == found.n_strong:
@@ -163,7 +163,7 @@ def orthogonalising(sample: Chunk, mean: Float, deviation: Float, fit_intercept:
         column[j] = 1
         column[strong] -= of_strong.astype(EXTENDED) * (size[j] / size[strong])
         for i in range(k):
-            # T of an earlier one gives what is left of it, at unit spread and with the sign of its pivot.
+            # The earlier column of T gives a residual of unit spread with the sign of its pivot.
             before = triangle[n_strong + i]
             share = before[at] * np.sign(before[n_strong + i]) * size[j] / np.sqrt(len(X))
             column -= T[:, i] * EXTENDED(share)

@@ -18,7 +18,7 @@ from aidlearn.data.rows.loading import uninterrupted
 from aidlearn.numerics import Float
 
 SMALLEST_SQUARES = 1e-290
-"""Sum of squares below which a column that is not zero has lost its digits."""
+"""Sum of squares below which the squares of a nonzero column underflow."""
 
 
 @dataclass(frozen=True)
@@ -34,25 +34,24 @@ class Moments:
     squares: Float
     """Weighted sum of squares of each column about its mean; 0 exactly if the column is constant."""
     raw_squares: Float
-    """The same about zero."""
+    """Weighted sum of squares of each column about zero."""
     targets: Float
     """Targets of about ten thousand entries."""
     digest: str = ""
-    """Of every chunk, if it was asked for: other rows, or the same in another order, have another one."""
+    """Digest of all rows in their order; empty unless requested."""
     density: Float | None = None
-    """Part of each column that is stored, where rows are sparse and worth compiled passes."""
+    """Share of stored cells of each column, if rows are sparse and passes are compiled."""
     exclusive: range = range(0)
-    """The longest range of sparse columns of which no row has two: the levels of a factor, maybe."""
+    """Longest range of sparse columns of which no row stores two, such as the levels of a factor."""
     n_entries: int = 0
     factors: Float | None = None
-    """What columns were multiplied by, where they are standardised."""
+    """Factors that the columns were multiplied by, if they are standardised."""
 
 
 def inspect(run: Run, centred: bool = True, digest: bool = False) -> Moments:
     """Validate all entries and measure the columns, in one pass.
 
-    ``centred`` says that columns will be centred (there is an intercept): then one that hardly varies is looked at
-    again.
+    With ``centred`` (the model has an intercept) columns that hardly vary are measured again about their mean.
     """
     hashed = hashlib.sha256()
     source = run.source
@@ -137,9 +136,9 @@ class ChunkSums:
     target_squares: float
     least_weight: float
     sums: Float
-    """Of ``s x``."""
+    """Sum of ``s x``."""
     squares: Float
-    """Of ``s x^2``."""
+    """Sum of ``s x^2``."""
     unweighted_squares: Float
 
 
@@ -147,12 +146,12 @@ class ChunkSums:
 class _ChunkMoments:
     sums: ChunkSums
     targets: Float
-    """Some of them."""
+    """Targets of every ``step``-th entry."""
     seal: bytes
     stored: Float | None
-    """Cells of each column that are stored."""
+    """Number of stored cells of each column."""
     before: NDArray[np.int64] | None
-    """Largest column that a row with this one has before it, or -1."""
+    """Largest column stored before this one in any row, or -1."""
 
 
 def _measured_by(run: Run) -> Callable[[Chunk], ChunkSums]:
@@ -181,7 +180,7 @@ def _measured(chunk: Chunk) -> ChunkSums:
 
 
 def _stored(compiled: bool, chunk: Chunk) -> tuple[Float, NDArray[np.int64]] | tuple[None, None]:
-    """Cells of each column that are stored, and the largest column before it in a row, of sparse rows."""
+    """Number of stored cells of each column, and the largest column before it in a row, for sparse rows."""
     if not (compiled and sparse.issparse(chunk.X)):
         return None, None
     stored = np.bincount(chunk.X.indices, minlength=chunk.X.shape[1]).astype(np.float64)
@@ -191,7 +190,7 @@ def _stored(compiled: bool, chunk: Chunk) -> tuple[Float, NDArray[np.int64]] | t
 
 
 def longest_exclusive(before: NDArray[np.int64]) -> range:
-    """The longest range of columns of which no row has two.
+    """The longest range of columns of which no row stores two.
 
     A range from ``first`` on is exclusive up to the first column j with ``before[j] >= first``.
     """
@@ -213,7 +212,7 @@ def _seal(chunk: Chunk) -> bytes:
 
 
 def _spread(run: Run, columns: NDArray[np.intp], mean: Float) -> Float:
-    """Squares about the mean of columns that hardly vary; 0 for those that do not vary at all."""
+    """Sums of squares about the mean of columns that hardly vary; 0 for constant columns."""
     squares = np.zeros(len(columns))
     low, high = np.full(len(columns), np.inf), np.full(len(columns), -np.inf)
 
@@ -261,11 +260,11 @@ class CheckedRows(NamedTuple):
     y: Float
     weight: Float
     digest: str
-    """Of all of these, if it was asked for."""
+    """Digest of the rows; empty unless requested."""
 
 
 def checked_rows(run: Run, digest: bool = False) -> CheckedRows:
-    """Rows of a source in memory, looked at in one pass."""
+    """Rows of a source in memory, validated in one pass."""
     moments = inspect(run, centred=False, digest=digest)
     source = run.source
     if isinstance(source, ArraySource):

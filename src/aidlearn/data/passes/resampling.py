@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from aidlearn.numerics import Float
 
 BLOCK = 2048
-"""Rows whose numbers come from one state of the generator: few enough that chunks seldom need a part of one only."""
+"""Rows of one state of the generator: few, so that chunks seldom need only a part of a block."""
 COUNTS = 1
-"""Stream of the numbers of draws in each block, apart from those of rows."""
+"""Stream of the numbers of draws per block, separate from the streams of rows."""
 
 
 class Generators:
-    """Generators by seed, replicate and block: one object in as many states (making new ones takes longer)."""
+    """Generators by seed, replicate and block: one object whose state is set, which is faster than a new one."""
 
     def __init__(self, seed: int) -> None:
         self._bits = np.random.Philox(key=0)
@@ -32,7 +32,7 @@ class Generators:
         self._seed = seed
 
     def __call__(self, replicate: int, block: int, stream: int = 0) -> np.random.Generator:
-        """The generator at the beginning of a block of a replicate; until the next call."""
+        """The generator at the beginning of a block of a replicate, valid until the next call."""
         inner = self._state["state"]
         inner["key"][:] = self._seed, replicate
         inner["counter"][:] = 0, 0, block, stream
@@ -69,7 +69,7 @@ class _ByBlock(Weights):
         """The factors of all rows of a block (of :data:`BLOCK` rows, also where there are fewer)."""
 
     def __call__(self, start: int, stop: int, replicates: Sequence[int]) -> Float:
-        generators = Generators(self.seed)  # of this thread
+        generators = Generators(self.seed)  # one per thread
         out = np.empty((len(replicates), stop - start))
         for block in range(start // BLOCK, -(-stop // BLOCK)):
             first, last = max(start, block * BLOCK), min(stop, (block + 1) * BLOCK)

@@ -31,7 +31,7 @@ class _Request:
 
 
 class _Abandoned(BaseException):
-    """Ends the threads of the other fits when one has failed or the user has interrupted."""
+    """Ends the threads of the other fits after a failure or an interrupt."""
 
 
 class _Member(Run):
@@ -51,7 +51,7 @@ class _Member(Run):
     ) -> list[Any]:
         self._count.n_passes += 1
         function = self.on_changed(function)
-        if self._group.closed:  # the fits have ended: what comes after them waits for nobody
+        if self._group.closed:  # the other fits have ended
             return self._group.run.map(function, states, collect)
         return self._group.wait_for(_Request(function, states, collect))
 
@@ -80,7 +80,7 @@ class _Group:
         self.failure: BaseException | None = None
 
     def wait_for(self, request: _Request) -> list[Any]:
-        """Called by a fit: hand in a pass and sleep until it has been made."""
+        """Submit a pass of a fit and sleep until it has been made."""
         with self.changed:
             self.waiting.append(request)
             self.changed.notify_all()

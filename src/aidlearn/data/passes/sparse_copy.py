@@ -1,7 +1,7 @@
-"""Dense rows in memory that are mostly zeros, such as tables of dummies: they are kept as sparse ones for a fit.
+"""Sparse copies of dense rows in memory that are mostly zeros, such as tables of dummies.
 
-A pass then reads the numbers that are there and no zeros, and what the solvers make of single rows stays sparse (see
-docs/sparse.md). The rows are those of the CSR matrix of the same cells, so results are too, bit by bit.
+A pass then skips the zeros, and matrices of single rows stay sparse in the solvers (see docs/sparse.md). The rows are
+those of the CSR matrix of the same cells, and results are bitwise those of that matrix.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class SparseCopySettings:
     block_cells: int = 1 << 15
     """Cells that are put into C order at a time: 256 KB of float64, which fit into a cache."""
     table_cells: int = 1 << 19
-    """Cells of a table that are read at a time: more than ``block_cells``, as each read takes a call per column."""
+    """Cells of a table that are read at a time, more than ``block_cells`` because a read takes a call per column."""
 
 
 SETTINGS = SparseCopySettings()
 
 
 class SparseRows(ArraySource):
-    """Rows of a source in memory, handed out as CSR; ``X`` is the array that was given, None of a table.
+    """Rows of a source in memory as CSR; ``X`` is the dense array, None if the source is a table.
 
     Parameters
     ----------
     source : ArraySource or TableSource
-        Of dense rows.
+        Dense rows.
     density : float
-        Share of its cells that are not zero, as far as it is known.
+        Estimated share of nonzero cells.
     n_jobs : int
         Threads that read it.
     """
@@ -85,7 +85,7 @@ class SparseRows(ArraySource):
         rows, dtype = self._rows_at_once(stop - start), np.float64 if self.X is None else self.X.dtype
         room = int(SETTINGS.slack * density * (stop - start) * m) + m
         while True:
-            # Of the room, only what is written to takes memory.
+            # Only pages that are written to take memory.
             data, indices = np.empty(room, dtype=dtype), np.empty(room, dtype=INDEX)
             indptr = np.zeros(stop - start + 1, dtype=INDEX)
             stored = 0
@@ -103,7 +103,7 @@ class SparseRows(ArraySource):
 
     def _rows_at_once(self, n: int) -> int:
         if self.X is not None and self.X.flags.c_contiguous:
-            return n  # as they are
+            return n  # no copy is needed
         return max(1, (SETTINGS.table_cells if self.X is None else SETTINGS.block_cells) // self.n_attributes)
 
     def _dense(self, start: int, stop: int) -> Any:
@@ -128,13 +128,13 @@ class SparseRows(ArraySource):
 
 
 def density_of(source: Any) -> float:
-    """Share of the cells of a source in memory that are not zero, by rows from all of its parts."""
+    """Share of nonzero cells of a source in memory, from a stratified sample of rows."""
     n, m = source.n_entries, source.n_attributes
     together = 1 if isinstance(source, ArraySource) else SETTINGS.rows_together
     bounds = (
         np.arange(SETTINGS.sampled_rows // together + 1) * (n - together + 1) // (SETTINGS.sampled_rows // together)
     )
-    # Not every k-th row: rows may come in turns.
+    # Random within strata rather than every k-th row: rows may be periodic.
     rows = np.random.default_rng(0).integers(bounds[:-1], np.maximum(bounds[1:], bounds[:-1] + 1))
     if isinstance(source, ArraySource):
         found = int(np.count_nonzero(source.X[rows]))
@@ -144,20 +144,20 @@ def density_of(source: Any) -> float:
 
 
 def pays(m: int, itemsize: int, density: float) -> bool:
-    """Whether sparse rows of so many columns take little memory and fits of them less time than dense ones."""
+    """Whether sparse rows take little memory and their fits less time than those of dense rows."""
     numbers = density * m
     memory = numbers * (itemsize + INDEX.itemsize) + INDEX.itemsize
     return memory <= SETTINGS.most_memory * m * itemsize and SETTINGS.row_cells + SETTINGS.number_cells * numbers <= m
 
 
 def without_zeros(source: DataSource, n_jobs: int | None = None) -> DataSource:
-    """The same rows, as sparse ones where the source is a large array or table in memory that is mostly zeros.
+    """The source, or a sparse copy of it if it is a large array or table in memory that is mostly zeros.
 
     Parameters
     ----------
     source : DataSource
     n_jobs : int, optional
-        Threads; what the source was opened with by default.
+        Threads; by default those of the source.
     """
     if isinstance(source, KeptRows):
         inside = without_zeros(source.source, n_jobs)
@@ -165,7 +165,7 @@ def without_zeros(source: DataSource, n_jobs: int | None = None) -> DataSource:
     if type(source) not in (ArraySource, TableSource) or source.is_sparse or source.encoding is not None:
         return source
     m = source.n_attributes
-    # A few columns never pay; and chunks have to be within the numbers that an index can hold.
+    # A few columns never pay, and a chunk may not exceed what an index can count.
     if m < SETTINGS.row_cells or not worth_compiling(source) or chunk_rows(m, True) * m > np.iinfo(INDEX).max:
         return source
     itemsize = source.X.itemsize if isinstance(source, ArraySource) else 8

@@ -15,7 +15,7 @@ from aidlearn.data.rows.threads import n_threads, spread
 from aidlearn.numerics import Float, Int
 
 FETCHED_AT_ONCE = 1 << 20
-"""Numbers that one thread copies as fast as several."""
+"""Guess. Number of cells up to which one thread copies as fast as several."""
 
 
 class ArraySource(DataSource):
@@ -33,26 +33,26 @@ class ArraySource(DataSource):
         stop = min(start + self.rows_per_chunk, self.n_entries)
         if not self.is_sparse:
             return self.rows(start, stop)
-        # Making a view of sparse rows takes scipy as long as a pass over some thousands of them.
+        # A view of sparse rows takes scipy as long as a pass over thousands of them.
         found = self._chunks.get(k)
         if found is None or found.stop != stop:
             found = self._chunks[k] = self.rows(start, stop)
         return found
 
     def rows(self, start: int, stop: int) -> Chunk:
-        """Any consecutive rows."""
+        """The rows ``start:stop``."""
         rows = slice(start, stop)
         X = csr_rows(self.X, start, stop) if self.is_sparse else self.X[rows]
-        # Weights of 1 are one number for all rows, and those of a chunk an array as any other.
+        # Weights of 1 may be one broadcast number; those of a chunk are a contiguous array.
         return Chunk(start, stop, X, self.y[rows], np.ascontiguousarray(self.weight[rows]))
 
     def every(self, step: int, offset: int) -> Chunk:
-        # By numbers: products with a view of every k-th row differ in their last bits from those with a copy.
+        # By index: products with a strided view differ in their last bits from those with a copy.
         rows = np.arange(offset, self.n_entries, step)
         return Chunk(0, len(rows), self._rows(rows), self.y[rows], self.weight[rows])
 
     def _rows(self, rows: Int) -> Any:
-        """Copies of rows; of many, by all threads: each row is a wait for memory."""
+        """Copies of rows, made by all threads if there are many: each row is a cache miss."""
         X, n_jobs = self.X, n_threads(self.n_jobs)
         if n_jobs == 1 or self.is_sparse or len(rows) * X.shape[1] < FETCHED_AT_ONCE or not X.flags.c_contiguous:
             return X[rows]
@@ -94,14 +94,14 @@ def homogeneous(table: Any) -> Any | None:
 def to_csr(X: Any) -> Any:
     """Any sparse matrix as CSR with float64 or float32 data (CSR input is not copied)."""
     csr = sparse.csr_array(X) if X.format != "csr" else X
-    # Compiled code reads what these point at.
+    # Compiled code reads memory at these indices without checks.
     bounds, stored = csr.indptr, min(len(csr.indices), len(csr.data))
     if len(bounds) != csr.shape[0] + 1 or bounds[0] != 0 or bounds[-1] > stored or (bounds[1:] < bounds[:-1]).any():
-        raise ValueError(f"X is a damaged sparse matrix: its indptr does not cut {stored} numbers into rows.")
+        raise ValueError(f"X is a damaged sparse matrix: its indptr does not split {stored} numbers into rows.")
     if csr.nnz and not (csr.indices.min() >= 0 and csr.indices.max() < csr.shape[1]):
         raise ValueError(f"X is a damaged sparse matrix: it has column indices outside 0 to {csr.shape[1] - 1}.")
     refuse_lossy(csr.data, "X", first=None)
-    if not csr.has_canonical_format:  # several values in one cell, or cells out of order
+    if not csr.has_canonical_format:  # duplicate or unsorted cells
         csr = csr.copy()
         csr.sum_duplicates()
     return csr if csr.dtype in (np.float32, np.float64) else csr.astype(np.float64)

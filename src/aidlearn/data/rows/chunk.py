@@ -1,4 +1,4 @@
-"""Consecutive entries in memory: what a pass is handed (paper, section 1: the data are never needed at once)."""
+"""Chunks of consecutive entries, which passes work on (paper, section 1: the data are never needed at once)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from aidlearn.numerics import Float
 CHUNK_ELEMENTS = 1 << 19
 """Numbers in one chunk: 4 MB of float64. Larger ones gain a few percent and cost memory for every thread."""
 FEWEST_ROWS = 256
-"""Rows of a chunk at least: each costs some calls, however wide its rows are."""
+"""Guess. Minimum number of rows of a chunk: a chunk costs some calls, however wide its rows are."""
 
 
 SPARSE_COLUMNS = 16
-"""Columns that a sparse row counts as at most. Fewer rows in a chunk cost more calls than arithmetic: with 64, three
+"""Maximum number of columns that a sparse row counts for. Small chunks cost more calls than arithmetic: with 64, three
 million rows with six numbers each took half as long again."""
 SPARSE_NUMBERS = 100
-"""That a sparse row holds at most, as far as memory is planned."""
+"""Guess. Numbers of a sparse row for which memory is planned."""
 
 
 def chunk_rows(n_attributes: int, is_sparse: bool = False) -> int:
-    """Rows of one chunk; it depends on the number of columns only, so every source of a kind cuts alike."""
+    """Number of rows of a chunk; it depends only on the columns, so that all sources are cut alike."""
     n_attributes = min(n_attributes, SPARSE_COLUMNS) if is_sparse else n_attributes
     return max(FEWEST_ROWS, CHUNK_ELEMENTS // max(1, n_attributes))
 
@@ -39,10 +39,10 @@ class Chunk:
     stop: int
     X: Any
     y: NDArray[Any]
-    """As it is stored where a source hands the chunk out, as numbers where a run does."""
+    """Target as stored in chunks of a source, as numbers in chunks of a run."""
     weight: Float
     labels: NDArray[np.int32] | None = None
-    """Cluster of each entry, where a check hands the chunk to a problem."""
+    """Cluster of each entry, in the check of a problem."""
 
     @property
     def n_entries(self) -> int:
@@ -70,8 +70,8 @@ class Chunk:
         return Chunk(0, len(y), self.X[rows], y, self.weight[rows])
 
     def every(self, step: int, offset: int) -> Chunk:
-        """The entries whose number among all is ``offset, offset + step, ...``."""
-        # By numbers, not by a slice: a view would keep the whole chunk.
+        """The entries with the numbers ``offset, offset + step, ...`` among all entries."""
+        # By index, not by a slice: a view would keep the whole chunk in memory.
         return self.select(np.arange((offset - self.start) % step, self.n_entries, step))
 
     def scaled(self, factors: Float) -> Chunk:
@@ -82,7 +82,7 @@ class Chunk:
         return replace(self, X=np.multiply(self.X, factors, dtype=np.float64))
 
     def weighing(self, total: float) -> Chunk:
-        """The same entries with weights that sum to ``total``; equal ones, where none has any weight."""
+        """The same entries with weights that sum to ``total``; equal weights if all are 0."""
         weight = self.weight if self.weight.any() else np.ones(self.n_entries)
         return replace(self, weight=weight * (total / weight.sum()))
 

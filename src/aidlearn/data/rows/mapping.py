@@ -1,4 +1,4 @@
-"""How a function is mapped over the chunks of a source: here by threads of this process."""
+"""Functions mapped over the chunks of a source by threads of this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PassFunction = Callable[[Chunk, Any], tuple[Any, Any]]
 """``value, state = function(chunk, state)``: the value is folded, the state stays with its chunk."""
 
 MOST_CHUNKS_AT_ONCE = 64
-"""Of one thread: more would leave the others without work at the end of a pass."""
+"""Guess. Maximum number of chunks of a batch: larger batches leave threads idle at the end of a pass."""
 
 
 class Passes(ABC):
@@ -32,7 +32,7 @@ class Passes(ABC):
         """``function(chunk, state)`` of every chunk, in chunk order."""
 
     def map_states(self, function: Callable[[Any], Any], states: Sequence[Any]) -> Iterator[Any]:
-        """``function(state)`` of every chunk in order, without its entries (states may be elsewhere, as entries)."""
+        """``function(state)`` of every chunk in order, without its entries (states may be remote, as entries)."""
         return map(function, states)
 
 
@@ -58,7 +58,7 @@ class ThreadedPasses(Passes):
         def work(batch: list[tuple[int, Callable[[], Chunk]]]) -> list[tuple[Any, Any]]:
             return [function(targets.code(load()), states[k]) for k, load in batch]
 
-        # The same threads in every pass: what the memory of a thread that ended held may never be used again.
+        # The same threads in every pass: allocators may never reuse the memory of a thread that has ended.
         threads = pool(self.n_jobs, "passes")
         try:
             while True:

@@ -1,4 +1,4 @@
-"""Amounts of memory as users write them, and what a fit makes of them."""
+"""Memory limits: how users write them, and how a fit keeps to them."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ def parse_bytes(name: str, value: Any) -> float:
 
 @dataclass(frozen=True)
 class Budget:
-    """Numbers (of 8 bytes) that a fit may hold of what it can choose the size of."""
+    """Maximum sizes, in numbers of 8 bytes, of what a fit can choose the size of."""
 
     sample: float = 1 << 25
-    """In the largest sample of rows."""
+    """Size of the largest sample of rows."""
     clusters: float = math.inf
-    """In the sums of the first clusters."""
+    """Size of the sums of the first clusters."""
     later: float = math.inf
-    """In those of all clusters once the sample has gone; splits that take more end a fit."""
+    """Size of the sums of all clusters after the sample is freed; a split that needs more ends the fit."""
     near: float = math.inf
-    """In the near rows of neighbouring problems, with the weights of those that are solved together."""
+    """Size of the near rows of neighbouring problems, with the weights of those solved together."""
 
     def of_members(self, n_members: int, p: int) -> Budget:
-        """The same for one of several models that are fitted at once; each may hold what it needs at least."""
+        """The budget of one of several models that are fitted at once, at least what each of them needs."""
         least = p * fewest_clusters(p)
         clusters, later = (max(number / n_members, least) for number in (self.clusters, self.later))
         return Budget(self.sample, clusters, later, self.near / n_members)
 
     def near_rows(self, m: int, n_weights: int = 1) -> float:
-        """Near rows of m columns with so many weights."""
+        """Maximum number of near rows of m columns with ``n_weights`` weights each."""
         return self.near / (m + 2 + n_weights)
 
     def sample_rows(self, n: int, p: int) -> int:
-        """Rows of the largest sample: a twelfth of them, but no more than fit, and no fewer than a start needs."""
+        """Rows of the largest sample: a twelfth of all, at most what fits, and at least what a start needs."""
         return max(fewest_rows(n, p), min(n // 12, int(self.sample / p)))
 
 
@@ -86,20 +86,20 @@ SETTINGS = MemorySettings()
 
 @dataclass(frozen=True)
 class Need:
-    """What a fit holds at most, in bytes beyond what the process holds when it begins (see the page on scaling)."""
+    """Peak memory of a fit in bytes beyond that of the process when it begins (see the page on scaling)."""
 
     n: int
     m: int
     chunk_rows: int
     n_jobs: int
     reading: float
-    """Of the buffers that a file is read with."""
+    """Bytes of the buffers that a file is read with."""
     stored: float
-    """Numbers of 8 bytes that a row of a chunk holds."""
+    """Numbers of 8 bytes of a row of a chunk."""
 
     @classmethod
     def of(cls, source: DataSource, n_jobs: int) -> Need:
-        # A stored number of a sparse row has its column beside it.
+        # A stored number of a sparse row also has a column index.
         stored = source.n_attributes + 1.0
         if source.is_sparse:
             stored = min(stored, SPARSE_NUMBERS)
@@ -110,20 +110,20 @@ class Need:
 
     @property
     def fixed(self) -> float:
-        """Whatever the size of samples and clusters."""
+        """Bytes that do not depend on the sizes of samples and clusters."""
         p = self.m + 1
         chunk = 8.0 * min(self.n, self.chunk_rows) * self.stored
         newton = 16.0 * max(40 * p, 5000) * p + 64.0 * p * p
         return SETTINGS.row_bytes * self.n + chunk * (6 + 3 * self.n_jobs) + newton + self.reading
 
     def least(self) -> float:
-        """With the smallest sample and the fewest clusters."""
+        """Bytes with the smallest sample and the fewest clusters."""
         p = self.m + 1
         sample, clusters = fewest_rows(self.n, p), min(self.n, fewest_clusters(p))
         return self.fixed + 8 * p * (SETTINGS.sample_copies * sample + SETTINGS.cluster_copies * clusters)
 
     def budget(self, limit: float) -> Budget:
-        """Half of what is left goes to the sample, half to the first clusters, and all of it to those that follow."""
+        """Budget under a limit: half of the rest for the sample, half for the first clusters, all for later ones."""
         left = max(limit - self.fixed, 0.0) / 2 / 8
         later = max(2 * left / SETTINGS.cluster_copies, (self.m + 1) * fewest_clusters(self.m + 1))
         # Neighbouring problems have near rows in place of clusters and labels.
@@ -131,11 +131,11 @@ class Need:
         return Budget(min(Budget.sample, left / SETTINGS.sample_copies), left / SETTINGS.cluster_copies, later, near)
 
     def spare(self, limit: float) -> float:
-        """Bytes for what a fit keeps once its samples, clusters and labels are gone."""
+        """Bytes for results of a fit after its samples, clusters and labels are freed."""
         return max(limit - self.fixed + SETTINGS.row_bytes * self.n, 0.0)
 
     def classes_at_once(self, limit: float) -> int:
-        """Models of classes that can be fitted in the same passes."""
+        """Number of classes whose models can be fitted in the same passes."""
         spare = limit - self.least()
         return 1 + max(
             0,
@@ -144,7 +144,7 @@ class Need:
 
 
 def check_limit(source: DataSource, named: str = "") -> None:
-    """Refuse a memory limit that no fit of the source can keep to, with the amount needed."""
+    """Refuse a memory limit that is too low for the source; the error states the amount needed."""
     assert source.memory_limit is not None
     threads = n_threads(source.n_jobs)
     need = Need.of(source, threads)

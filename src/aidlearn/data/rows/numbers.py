@@ -1,4 +1,4 @@
-"""What float64 cannot hold is refused in a sentence: long whole numbers, masked values, dates, complex numbers."""
+"""Refusal of values that float64 cannot hold: long whole numbers, masked values, dates, complex numbers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 LARGEST_WHOLE = 2**53
-"""Up to here float64 holds every whole number."""
+"""Bound up to which float64 holds every whole number."""
 LONG = ("Int64", "UInt64", "Int128", "UInt128")
-"""Types of columns with whole numbers beyond it."""
+"""Types of columns that may hold larger whole numbers."""
 DATES = ("Datetime", "Date", "Duration", "Time")
 HELD_DATES = "dates or times; convert it to numbers, such as days since a date"
 
 
 def refuse_lossy(values: Any, what: str, first: int | None = 0, whole: bool = True) -> None:
-    """One clear error for values that lose digits or meaning as float64.
+    """Raise an error for values that lose digits or meaning as float64.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def _array(values: Any) -> NDArray[Any]:
         return np.asarray(values.data) if values.format in ("csr", "csc", "coo") else np.asarray(values.tocoo().data)
     try:
         return np.asarray(values)
-    except (TypeError, ValueError):  # rows of different lengths, which whoever converts them refuses
+    except (TypeError, ValueError):  # rows of different lengths are refused when they are converted
         return np.empty(0)
 
 

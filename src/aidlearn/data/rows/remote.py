@@ -1,7 +1,7 @@
-"""Passes over rows that live elsewhere, whatever runs the tasks there (see :mod:`aidlearn.data.dask.backend` for Dask).
+"""Passes over rows on other machines, independent of what runs the tasks (:mod:`aidlearn.data.dask.backend` for Dask).
 
-A pass sends its function out once and runs it where the rows are; what comes back are the values it folds. Labels
-stay behind as results of tasks, so rows and labels of a lost worker are computed again from the tasks that made them.
+A pass sends its function once and runs it where the rows are; only the values to be folded come back. Labels remain
+there as results of tasks, so rows and labels of a lost worker are computed again from the tasks that made them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aidlearn.numerics import Float
 
 
 class Backend(ABC):
-    """Runs tasks where the rows are. What a task is, only the backend knows."""
+    """Runs tasks where the rows are. Tasks are opaque objects of the backend."""
 
     n_threads: int
 
@@ -36,34 +36,34 @@ class Backend(ABC):
 
     @abstractmethod
     def key(self, task: Any) -> str:
-        """What tells a task from all others."""
+        """Unique key of a task."""
 
     @abstractmethod
     def start(self, tasks: Sequence[Any], ours: bool = True) -> list[Any]:
-        """The same tasks, running or done: what they give is kept as long as they are.
+        """Start tasks; their results are kept as long as the tasks that are returned.
 
-        ``ours`` says that they hold what a pass sends and not the user's data, so their size is as it must be.
+        ``ours`` marks tasks that hold what a pass sends and not the user's data: their size needs no warning.
         """
 
     @abstractmethod
     def results(self, tasks: Sequence[Any]) -> Iterator[Any]:
-        """What started tasks give, in their order."""
+        """Results of started tasks, in order."""
 
     @abstractmethod
     def keeps(self, n_bytes: float) -> bool:
         """Whether data of this size are kept between passes."""
 
     def sent(self, function: Any) -> Any:
-        """A function as a task of its own: it is sent once, and again if the worker that had it is lost."""
+        """A function as a task: it is sent once, and again if its worker is lost."""
         import cloudpickle
 
         return self.task(SentFunction, cloudpickle.dumps(function))
 
 
 class Sealed:
-    """Something that travels as one pickle.
+    """An object that is sent as one pickle.
 
-    Buffers that are sent beside a pickle arrive at any address, and products with unaligned arrays differ in their
+    Buffers that are sent outside a pickle arrive at any address, and products with unaligned arrays differ in their
     last bits. Arrays inside a pickle are copied when it is read, and so are aligned.
     """
 
@@ -76,7 +76,7 @@ class Sealed:
         return _unsealed, (cloudpickle.dumps(self.content), self.n_bytes)
 
     def __sizeof__(self) -> int:
-        """What a scheduler takes as the size of a result."""
+        """Size of the result as the scheduler sees it."""
         return 64 + self.n_bytes
 
 
@@ -85,7 +85,7 @@ def _unsealed(data: bytes, n_bytes: int) -> Sealed:
 
 
 class SentFunction:
-    """A pass function as it travels: its bytes, from which each process loads it once."""
+    """A pass function as pickled bytes, from which each process loads it once."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -114,7 +114,7 @@ class StoredRows:
     weight: NDArray[Any] | None
 
     def __sizeof__(self) -> int:
-        """What a scheduler takes as the size of a result, to leave it where it is."""
+        """Size of the result as the scheduler sees it, so that it is left on its worker."""
         return 64 + _n_bytes([self.X, self.target, self.weight])
 
 
@@ -131,20 +131,20 @@ class CodedTargets:
 
 @dataclass(frozen=True)
 class Batches:
-    """Tasks that give the rows (:class:`StoredRows`), each those of some consecutive chunks."""
+    """Tasks whose results are the rows (:class:`StoredRows`) of consecutive chunks."""
 
     tasks: list[Any]
     first_rows: list[int]
-    """Of each task."""
+    """First row of each task."""
     n_chunks: int
-    """Of one task (the last may have fewer)."""
+    """Chunks of a task (the last may have fewer)."""
     rows_per_chunk: int
     kept: bool
-    """Whether they are started already, and stay where they are."""
+    """Whether the tasks are started and their results kept between passes."""
 
 
 class RemoteState:
-    """The state of one chunk, which stays where the chunk is: the result of a task, and the place in it."""
+    """The state of a chunk, which stays with the chunk: a task, and the position in its result."""
 
     __slots__ = ("path", "task")
 
@@ -161,7 +161,7 @@ class RemoteState:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a task finds a state among the results it is given."""
+    """Position of a state among the results that a task receives."""
 
     result: int
     path: tuple[int, ...]
@@ -203,7 +203,7 @@ class RemotePasses(Passes):
         return self._coded
 
     def _answers(self, answers: list[Any]) -> Iterator[tuple[Any, Any]]:
-        """Values in chunk order, as they come; states as what they are kept by."""
+        """Yield values in chunk order as they arrive, with references to the states."""
         backend = self._backend
         values = [backend.task(_part, answer, 0) for answer in answers]
         states = [backend.task(_part, answer, 1) for answer in answers]
@@ -214,13 +214,13 @@ class RemotePasses(Passes):
                 yield value, RemoteState(state, (k,))
 
     def _located(self, states: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Where the states of a task's chunks are among the results it will be given, and these results."""
+        """Positions of the states of a task's chunks among the results that it receives, and these results."""
         given: dict[str, tuple[int, Any]] = {}
         places = [self._place(state, given) for state in states]
         return places, [task for _, task in given.values()]
 
     def _place(self, state: Any, given: dict[str, tuple[int, Any]]) -> Any:
-        # No closure that calls itself: such a cycle would hold tasks until the garbage collector comes by.
+        # Not a recursive closure: such a cycle would hold tasks until the garbage collector runs.
         if isinstance(state, RemoteState):
             number, _ = given.setdefault(self._backend.key(state.task), (len(given), state.task))
             return _Place(number, state.path)
@@ -233,7 +233,7 @@ def remote_target_counts(backend: Backend, batches: Batches) -> Iterator[TargetC
     return (sealed.content for sealed in backend.results(backend.start(counts)))
 
 
-# Tasks: these run where the rows are.
+# The functions below run as tasks, where the rows are.
 
 
 def _code(coding: SentFunction, rows: StoredRows) -> CodedTargets:

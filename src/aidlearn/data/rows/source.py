@@ -1,4 +1,4 @@
-"""Where the entries live: a source describes its rows and reads them chunk by chunk; it never changes.
+"""Sources: a source describes its rows and reads them chunk by chunk; it never changes.
 
 What belongs to one fit (passes, threads, samples, progress, memory) is a :class:`~aidlearn.data.passes.run.Run`.
 """
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class DataSource(ABC):
     """Entries cut into chunks.
 
-    Subclasses say how many entries and attributes there are and how to read chunk ``k``; the targets of a chunk are
-    as they are stored (numbers, or class labels of any kind).
+    Subclasses define the numbers of entries and attributes and how to read chunk ``k``; the targets of a chunk are as
+    stored (numbers, or class labels of any kind).
 
     Examples
     --------
@@ -40,29 +40,29 @@ class DataSource(ABC):
     n_entries: int
     n_attributes: int
     names: list[str]
-    """Of the columns."""
+    """Names of the columns."""
     named: bool = False
-    """Whether columns have names that are more than their numbers."""
+    """Whether columns have names other than their numbers."""
     has_target: bool = True
     target_name: str = "y"
     n_jobs: int | None = None
-    """Threads that the source was opened for, unless a fit asks for others."""
+    """Threads of passes, unless the fit has its own ``n_jobs``."""
     memory_limit: float | None = None
     """Bytes that a fit may take."""
     is_sparse: bool = False
     """Whether chunks are CSR matrices."""
     chunks_at_once: int = 1 << 30
-    """That one thread is given at most: what they come to is kept until those before are done."""
+    """Maximum chunks per batch of a thread; results wait until earlier batches are done."""
     sequential: bool = False
     """Whether chunks can only be read one after the other."""
     reading_bytes: float = 0.0
-    """Of the buffers that rows are read with."""
+    """Bytes of the buffers that rows are read with."""
     encoding: Recipe | None = None
-    """How the columns of a table became those of the rows, where some are factors."""
+    """Recipe that encoded the columns of a table, if some are factors."""
     inputs: list[str] | None = None
-    """Names of the columns of the input, where they are not those of the rows."""
+    """Names of the input columns, if they differ from those of the rows."""
     n_dropped: int = 0
-    """Rows that were left out because they have missing cells."""
+    """Number of rows left out because of missing cells."""
     origin: dict[str, Any] | None = None
     """Arguments of :func:`~aidlearn.open_source` that open the same data again; None if JSON cannot hold them."""
 
@@ -73,12 +73,12 @@ class DataSource(ABC):
     def chunks(self, held: int = 1) -> Iterator[Chunk]:
         """All chunks in order.
 
-        A chunk may be overwritten when ``held`` further ones have been taken: what is kept of it is copied.
+        A chunk may be overwritten once ``held`` further chunks have been taken: copy what is kept.
         """
         return (self.chunk(k) for k in range(self.n_chunks))
 
     def loads(self, held: int) -> Iterator[Callable[[], Chunk]]:
-        """The same chunks as what makes them, so that several threads can turn what was read into numbers."""
+        """Functions that make the chunks in order, so that several threads can convert what was read."""
 
         def ready(chunk: Chunk) -> Callable[[], Chunk]:
             return lambda: chunk
@@ -86,11 +86,11 @@ class DataSource(ABC):
         return map(ready, self.chunks(held))
 
     def every(self, step: int, offset: int) -> Chunk | None:
-        """The entries ``offset, offset + step, ...`` as one chunk, or None where that takes a pass."""
+        """The entries ``offset, offset + step, ...`` as one chunk, or None if that takes a pass."""
         return None
 
     def passes(self, targets: Targets, n_jobs: int) -> Passes:
-        """The way to map functions over the chunks: on threads of this process, unless the rows are elsewhere."""
+        """Maps functions over the chunks: by threads of this process, unless the rows are remote."""
         from aidlearn.data.rows.mapping import ThreadedPasses
 
         return ThreadedPasses(self, targets, n_jobs)
@@ -110,11 +110,11 @@ class DataSource(ABC):
 
     @property
     def n_chunks(self) -> int:
-        """Chunks of the entries."""
+        """Number of chunks."""
         return -(-self.n_entries // self.rows_per_chunk)
 
     def find_bad_cell(self, chunk: Chunk) -> str:
-        """Where the first NaN or infinity of a chunk is, as words for an error message."""
+        """Words that locate the first NaN or infinity of a chunk, for an error message."""
         for name, values in (("y", chunk.y), ("sample_weight", chunk.weight)):
             bad = np.flatnonzero(~np.isfinite(values))
             if len(bad):
@@ -128,9 +128,9 @@ class DataSource(ABC):
         return f"Input X contains {what} at row {self.row_name(chunk.start + row)}, column {self.column_name(column)}"
 
     def encoded(self, rules: Rules, intercept: bool) -> DataSource:
-        """The same rows as an estimator wants them: which columns are factors, what becomes of missing cells.
+        """The same rows, encoded by the rules of an estimator.
 
-        A source of numbers is what it is.
+        A source of numbers has nothing to encode.
         """
         if not rules.by_dtype and rules.categorical is not None and len(list(rules.categorical)):
             raise ValueError("categorical_features is for tables with named columns, which these data are not.")
@@ -139,9 +139,9 @@ class DataSource(ABC):
         return self
 
     def column_name(self, column: int) -> str:
-        """A column in messages."""
+        """Name of a column in messages."""
         return str(column)
 
     def row_name(self, row: int) -> str:
-        """A row in messages."""
+        """Name of a row in messages."""
         return str(row)

@@ -18,8 +18,10 @@ from aidlearn.data.rows.numbers import LARGEST_WHOLE, refuse_lossy
 from aidlearn.numerics import Float, Int
 
 MOST_CLASSES = 1000
-"""Of a target in a file: one with more values is no class."""
-DATES = "The target holds dates, which are no classes: make texts or whole numbers of them, such as months or years."
+"""Maximum number of classes of a target in a file."""
+DATES = (
+    "The target holds dates, which are not classes: convert them to texts or whole numbers, such as months or years."
+)
 CONTINUOUS = "The target holds numbers with decimals (Unknown label type: continuous); fit a regression."
 
 
@@ -32,11 +34,11 @@ class Targets:
     factors: Float | None = None
     """Factors on the weights of the entries of each class."""
     offset: float = 0.0
-    """Taken from every target that is a number: what an intercept will give back."""
+    """Offset subtracted from numeric targets; the intercept restores it."""
     name: str = "y"
-    """Of the target, in messages."""
+    """Name of the target in messages."""
     ignored: bool = False
-    """Whether a model has no use for stored targets, whatever they are: they become 0."""
+    """Whether the model ignores stored targets, which become 0."""
 
     def __call__(self, target: NDArray[Any], weight: Float) -> tuple[Float, Float]:
         """Targets as numbers (less the offset, or the index of their class) and weights times those of the classes."""
@@ -60,7 +62,7 @@ class Targets:
 
 
 FIRST_LABELS, FEW_CLASSES = 1000, 16
-"""Labels that are looked at for classes, and classes that each take one comparison with all labels."""
+"""Guesses: labels that are searched for classes first, and classes up to which each takes one comparison."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Classes:
         return cls(_whole(np.array(labels)), np.array([counts[label] for label in labels]))
 
     def several(self, who: str) -> Classes:
-        """The same, if there is more than one."""
+        """Check that there is more than one class."""
         if len(self.labels) < 2:
             raise ValueError(
                 f"{who} needs at least 2 classes in y, but the data contains only one class: "
@@ -114,7 +116,7 @@ class Classes:
         return self
 
     def factors(self, class_weight: Any) -> Float | None:
-        """What ``class_weight`` says as one factor per class; None if it says nothing."""
+        """One weight per class from ``class_weight``; None if it is None."""
         if class_weight is None:
             return None
         if isinstance(class_weight, str) and class_weight == "balanced":
@@ -153,7 +155,7 @@ def absent_values(values: Any) -> NDArray[np.bool_]:
         return np.isnan(array)
     if array.dtype.kind != "O":
         return np.zeros(len(array), dtype=bool)
-    # pandas.NA compares to nothing: what is not equal to itself for sure is missing.
+    # Comparisons with pandas.NA are not truth values: anything not surely equal to itself is missing.
     return np.array([value is None or not _equals_itself(value) for value in array.tolist()])
 
 
@@ -167,7 +169,7 @@ def _equals_itself(value: Any) -> bool:
 def _encoded(labels: NDArray[Any]) -> tuple[NDArray[Any], Int]:
     """Different labels in ascending order, and the position of each entry's among them.
 
-    Sorting many labels takes longer than some passes over the data; most often the first ones show all classes.
+    Sorting many labels takes longer than several passes over the data; usually the first labels show all classes.
     """
     found = np.unique(labels[:FIRST_LABELS])
     if len(found) <= FEW_CLASSES and labels.dtype.kind in "biuf":

@@ -39,7 +39,7 @@ _pools_lock = threading.Lock()
 
 
 def pool(n_jobs: int, purpose: str = "sums") -> ThreadPoolExecutor:
-    """Threads that wait for the next tasks when they are done; tasks of one purpose never wait for others of it."""
+    """A pool of reused threads; tasks of one purpose never wait for others of the same purpose."""
     with _pools_lock:
         key = n_jobs, purpose
         if key not in _pools:
@@ -50,7 +50,7 @@ def pool(n_jobs: int, purpose: str = "sums") -> ThreadPoolExecutor:
 def spread(task: Callable[[int], Any], n_tasks: int, n_jobs: int) -> list[Any]:
     """``task(k)`` for k = 0, 1, ..., by this thread and those of a pool; each takes the next one when it is done."""
     results: list[Any] = [None] * n_tasks
-    numbers = iter(range(n_tasks))  # of which the interpreter hands every number to one thread only
+    numbers = iter(range(n_tasks))  # the interpreter hands each number to one thread only
 
     def work() -> None:
         for k in numbers:
@@ -75,7 +75,7 @@ def _blas() -> threadpoolctl.ThreadpoolController:
 
 
 def _forget_controller() -> None:
-    """Let any thread set limits: newer versions of threadpoolctl listen to the first one that did, for good."""
+    """Let any thread set limits: newer versions of threadpoolctl obey only the first thread that did."""
     controller: Any = getattr(threadpoolctl, "OpenBLASController", None)
     clear = getattr(controller, "clear_controlling_thread", None)
     if clear is not None:
@@ -91,23 +91,23 @@ class _Limit:
         """Libraries that had more than one thread."""
 
     def set(self) -> None:
-        """One thread from now on; a library that has one anyway is left alone."""
+        """Limit BLAS to one thread; a library with one thread is left unchanged."""
         found = [(library, library.get_num_threads()) for library in _blas().lib_controllers]
         self.before = [(library, number) for library, number in found if number is not None and number > 1]
         self._give([(library, 1) for library, _ in self.before])
 
     def lift(self) -> None:
-        """As many as before."""
+        """Restore the numbers of threads."""
         self._give(self.before)
 
     @staticmethod
     def _give(numbers: list[tuple[Any, int]]) -> None:
         if not numbers:
             return
-        _forget_controller()  # whichever thread it is, so that this one is heard
+        _forget_controller()  # so that this thread is obeyed
         for library, number in numbers:
             library.set_num_threads(number)
-        _forget_controller()  # which this one is now
+        _forget_controller()  # so that other threads are obeyed later
 
 
 _limit = _Limit()

@@ -1,4 +1,4 @@
-"""Columns of a table file: which of them are X, target and weight, and how they become numbers."""
+"""Columns of a table file: their roles (X, target, weight), and how they become numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aidlearn.numerics import Float
 
 @dataclass(frozen=True)
 class Roles:
-    """Which columns of a table are X, target and weight."""
+    """Columns of X, target and weight in a table."""
 
     columns: list[Any]
     target: Any = None
@@ -30,7 +30,7 @@ class Roles:
 
 
 def find_column(names: Sequence[Any], name: Any, what: str, where: str) -> Any:
-    """A column by name, or by number where no column has it as name."""
+    """A column by name, or by number if no column has that name."""
     number = isinstance(name, (int, np.integer)) and not isinstance(name, bool)
     if not isinstance(name, bool) and name in names:
         return names[names.index(name)]
@@ -47,7 +47,7 @@ def choose_columns(
     weight: Any,
     hidden: Sequence[Any] = (),
 ) -> Roles:
-    """The one chooser of columns: X is what is named, or all that is neither target, weight nor hidden."""
+    """Choose the columns: X is what is named, or all columns but target, weight and hidden ones."""
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise ValueError(f"{where} has more than one column named {repeated[0]!r}.")
@@ -64,23 +64,23 @@ def choose_columns(
             raise ValueError(f"columns names {twice[0]!r} more than once.")
     clash = [name for name in chosen if name in used]
     if clash:
-        raise ValueError(f"Column {clash[0]!r} of {where} is target or weight, it cannot be in X too.")
+        raise ValueError(f"Column {clash[0]!r} of {where} is target or weight and cannot be in X as well.")
     if not chosen:
         raise ValueError(f"{where} has no column left for X.")
     return Roles(chosen, target, weight)
 
 
 class ColumnChoice:
-    """Which columns of a table file are X, target and weight, and how they become numbers."""
+    """Roles of the columns of a table file, and how they become numbers."""
 
     recipe: Recipe | None = None
-    """Where some columns are factors."""
+    """Recipe of the columns, if some are factors."""
     row_name: Callable[[int], str] = staticmethod(str)
-    """What a row is called in messages."""
+    """Names a row in messages."""
     drops = False
     """Whether rows with missing cells are left out."""
     unlabelled = False
-    """Whether rows without a target are kept then."""
+    """Whether rows with only a missing target are kept."""
     decimal: str | None = None
     """The decimal mark of a text file."""
 
@@ -107,7 +107,7 @@ class ColumnChoice:
 
     @property
     def used_rows(self) -> str:
-        """Which rows are used, in words."""
+        """Words for the rows that are used."""
         if not self.drops:
             return "all"
         return "complete but for the target" if self.unlabelled else "complete"
@@ -128,7 +128,7 @@ class ColumnChoice:
         return [*self.columns, *(name for name in (self.target, self.weight) if name is not None)]
 
     def complete(self, batch: Any) -> Any:
-        """The rows of a batch without missing cells; those of a target may mean that a row has no label."""
+        """The rows of a batch without missing cells; a missing target may mark an unlabelled row."""
         keep = np.ones(batch.num_rows, dtype=bool)
         for name in self.needed:
             if name == self.target and self.unlabelled:
@@ -141,7 +141,7 @@ class ColumnChoice:
         return batch if keep.all() else batch.take(np.flatnonzero(keep))
 
     def block(self, batches: Sequence[Any], into: Float | None = None, start: int = 0) -> RowBlock:
-        """Consecutive batches of rows as numbers; X is written ``into`` an array with enough rows, if there is one.
+        """Consecutive batches of rows as numbers; X is written into the first rows of ``into`` if given.
 
         ``start`` is the number of their first row.
         """
@@ -178,7 +178,7 @@ class ColumnChoice:
         return self.row_name(first + row)
 
     def dictionary(self, batch: Any, j: int) -> tuple[Sequence[Any], NDArray[Any]]:
-        """The different values of a column of a batch, and which of them each row has (-1: none)."""
+        """The different values of a column, and the position of each row's value among them (-1: missing)."""
         column, kind = batch.column(self.columns[j]), self.outline.kinds[j]
         if kind == "number":
             return number_dictionary(_floats(column, self.columns[j]))
@@ -189,7 +189,7 @@ class ColumnChoice:
 
     @staticmethod
     def raw(column: Any, name: str = "target") -> NDArray[Any]:
-        """A target as it is stored: texts as texts, whole numbers and truth values as what they are."""
+        """A target as stored: texts, whole numbers and truth values keep their types."""
         if is_number(column.type):
             whole = _is_whole(column.type) and column.null_count == 0
             return np.asarray(column.to_numpy(zero_copy_only=False)) if whole else _floats(column, name)
@@ -207,7 +207,7 @@ def _column(batches: Sequence[Any], name: str, values: Callable[[Any, str], NDAr
 
 
 def _plain(column: Any) -> Any:
-    """A column of categories, or of views of texts, as one of its values."""
+    """A column of categories or text views as a column of plain values."""
     import pyarrow as pa
 
     if isinstance(column, pa.DictionaryArray):
@@ -216,7 +216,7 @@ def _plain(column: Any) -> Any:
 
 
 def _index_columns(schema: Any) -> list[str]:
-    """What pandas has stored beside the columns: names of its rows are no attributes."""
+    """Columns in which pandas stored its index; row names are not attributes."""
     described = schema.pandas_metadata or {}
     return [name for name in described.get("index_columns", []) if isinstance(name, str)]
 
@@ -241,7 +241,7 @@ def _is_floating(kind: Any) -> bool:
 
 
 def arrow_kind(kind: Any) -> str:
-    """Number, boolean, text or category; or what is refused."""
+    """Kind of a column: number, boolean, text or category, or one that is refused."""
     import pyarrow.types as types
 
     if types.is_boolean(kind):

@@ -1,4 +1,4 @@
-"""From what users pass to a data source: shapes and types are checked here, values in the first pass."""
+"""Conversion of users' data to sources: shapes and types are checked here, values in the first pass."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from aidlearn.numerics import Float
 
 PLAIN = Rules()
 PASSED = (np.dtype(np.float64), np.dtype(np.float32))
-"""Arrays of these are what passes read."""
+"""Types of arrays that passes read without a copy."""
 MISSING_SLICE = 1 << 16
-"""Rows of an array that are looked at for missing cells at a time."""
+"""Rows of an array that are searched for missing cells at a time."""
 
 
 def as_source(
@@ -77,9 +77,9 @@ def as_source(
     target = check_target(y)
     check_consistent_length(X if keep is None else np.flatnonzero(keep), target)
     columns = None if encoded is not None else columns_of(X, rules)
-    plain = sample_weight is None and keep is None  # then chunks bring their own
+    plain = sample_weight is None and keep is None  # then chunks make their own weights
     weight = np.broadcast_to(1.0, target.shape) if plain else check_weight(sample_weight, len(target))
-    # Where rows are left out, targets and weights stand beside the source and not in it.
+    # If rows are left out, targets and weights belong to the kept rows and not to the source.
     nothing = np.broadcast_to(0.0, X.shape[:1])
     y_here, weight_here = (target, weight) if keep is None else (nothing, nothing)
     if columns is None:
@@ -92,7 +92,7 @@ def as_source(
 
 
 def complete_rows(X: Any, y: Any, sample_weight: Any, rules: Rules) -> NDArray[np.bool_] | None:
-    """Which rows have neither a missing cell nor a missing target or weight; None if all do.
+    """Mask of the rows without a missing cell, target or weight; None if all rows are complete.
 
     Where rows may have no label, a missing target leaves no row out.
     """
@@ -182,7 +182,7 @@ def collected(X: Any) -> Any:
 
 
 def refuse_arrays(X: Any, recipe: Recipe, named: bool) -> None:
-    """An array does not say which of its cells are levels; one of numbers may stand for a table of numbers."""
+    """Refuse an array for a model with factors, unless the model was fitted to an array."""
     if is_table(X):
         return
     if not named:
@@ -207,9 +207,9 @@ def _numbers(recipe: Recipe) -> str:
 
 
 def refuse_repeated_names(X: Any) -> None:
-    """Two columns of one name cannot be told apart."""
+    """Refuse a table with two columns of the same name."""
     names: Any = getattr(X, "columns", None)
-    if hasattr(names, "is_unique") and not names.is_unique:  # pandas; other tables cannot be made so
+    if hasattr(names, "is_unique") and not names.is_unique:  # other libraries refuse such tables themselves
         raise ValueError(f"X has more than one column named {names[names.duplicated()][0]!r}; rename them.")
 
 
@@ -260,7 +260,7 @@ def linear_scores(X: Any, coef: Float, intercept: Any, recipe: Recipe | None = N
     parts = []
     for k in range(source.n_chunks):
         chunk = source.chunk(k)
-        with np.errstate(invalid="ignore"):  # infinity times a coefficient of 0 is found by what it leaves
+        with np.errstate(invalid="ignore"):  # infinity times 0 gives NaN, which is found below
             scores = chunk @ coef.T + intercept
         if not np.isfinite(scores).all():
             raise ValueError(source.find_bad_cell(chunk) + ".")

@@ -24,9 +24,9 @@ from aidlearn.data.tables.parquet import FolderKeys, TableFiles, short, where_of
 from aidlearn.data.tables.text_columns import Reading, as_they_look, by_recipe, by_rules, warn_of_codes
 
 EXACT_WHOLE = 2.0**53
-"""Up to here float64 holds every whole number."""
+"""Bound up to which float64 holds every whole number."""
 NO_VALUE = ("", "null", "na", "n/a", "nan", "true", "false", "#n/a", "-nan", "none")
-"""Texts that a column of numbers may hold, in any case of letters."""
+"""Texts, in lower case, that a column of numbers may hold."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ SETTINGS = CsvSettings()
 
 
 class CsvSource(TableFiles):
-    """CSV files of the same columns, plain or compressed; encoding and separator are recognised or given."""
+    """CSV files with the same columns, plain or compressed; encoding and delimiter are recognised or given."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class CsvSource(TableFiles):
         self.reading_bytes = SETTINGS.held_blocks * SETTINGS.block_bytes
 
     def _counted(self, choice: ColumnChoice, found: dict[int, LevelsFound]) -> list[int]:
-        """Rows of every file, which only reading tells; levels of texts are found on the way."""
+        """Count the rows of every file by reading it, and collect the levels of texts."""
         sizes, row = [], 0
         for place in self.paths:
             first = row
@@ -109,10 +109,10 @@ class CsvSource(TableFiles):
         return sizes
 
     def _typed(self, choice: ColumnChoice, read_as: Reading) -> ColumnChoice:
-        """The choice with its columns as they are to be read, and the types of the reader for it."""
+        """The choice with the kinds as which its columns are read; sets the types of the reader."""
         import pyarrow as pa
 
-        # Columns that folders stand for are not in the text.
+        # Columns encoded in folder names are not in the text.
         kinds = [
             kind if name in self._inside else look
             for name, look, kind in zip(choice.columns, self._looks.kinds, read_as(self._looks), strict=True)
@@ -123,7 +123,7 @@ class CsvSource(TableFiles):
         return choice.reading(kinds)
 
     def _reading(self, read_as: Reading) -> CsvSource:
-        """The same files, their columns read as something else where that is said."""
+        """The same files with columns read as other kinds."""
         source, before = copy(self), self.choice.outline.kinds
         source.choice = source._typed(self.choice, read_as)
         after = source.choice.outline.kinds
@@ -133,7 +133,7 @@ class CsvSource(TableFiles):
         return source
 
     def warn_of_codes(self, rules: Rules) -> None:
-        """One line for columns that look like codes and are read as numbers, though nobody said so."""
+        """Warn of columns that look like codes and are read as numbers without a rule."""
         numbers = [
             name
             for name, kind in zip(self.choice.columns, self.choice.outline.kinds, strict=True)
@@ -205,12 +205,12 @@ class CsvSource(TableFiles):
         )
 
     def targets(self) -> Iterator[NDArray[Any]]:
-        """Labels of classes; numbers of a text are float64, in which those beyond 2^53 are not told apart."""
+        """Class labels; numbers in text are read as float64, which does not distinguish those beyond 2^53."""
         for values in super().targets():
             if values.dtype.kind == "f" and np.abs(values).max(initial=0.0) >= EXACT_WHOLE:
                 raise ValueError(
                     f"The target {self.target_name!r} of {self.paths[0]} has whole numbers of 2^53 and more as labels, "
-                    "which float64 does not tell apart; write them with a letter, or use Parquet."
+                    "which float64 does not distinguish; write them with a letter, or use Parquet."
                 )
             yield values
 
@@ -255,7 +255,7 @@ class CsvSource(TableFiles):
         return True
 
     def _first_text(self, column: str) -> str:
-        """Where the first text of a column is, if there are numbers before it: it may be a slip."""
+        """Words that locate the first text of a column if numbers precede it, as it may be a typing error."""
         with self._opened(self.paths[0]) as file:
             for row, cells in enumerate(csv.DictReader(file, delimiter=self.dialect.delimiter)):
                 if not self._is_number(cells.get(column) or ""):
@@ -287,14 +287,11 @@ class CsvSource(TableFiles):
 
 
 def _single(name: str) -> str:
-    return (
-        f"There is one column only ({name!r}): if its cells are cut by a mark other than , ; | or tabs, give it as in "
-        "delimiter=' '."
-    )
+    return f"There is only one column ({name!r}): if its delimiter is not , ; | or a tab, give it as in delimiter=' '."
 
 
 def _widened(kind: Any) -> Any:
-    """Whole numbers in the first rows may be followed by others."""
+    """The type to read: whole numbers in the first rows may be followed by fractions."""
     import pyarrow as pa
 
     if pa.types.is_boolean(kind):

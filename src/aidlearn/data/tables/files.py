@@ -1,6 +1,6 @@
-"""Data in files, read chunk by chunk in every pass: what is in memory is a few chunks, whatever the size of the file.
+"""Data in files, read chunk by chunk in every pass: memory holds a few chunks, whatever the size of the file.
 
-Rows are read in order and a little ahead: while one chunk is computed, the next is being read.
+Rows are read in order and ahead: the next chunk is read while the current one is processed.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from aidlearn.data.rows.targets import Classes, TargetCounts, count_targets
 from aidlearn.numerics import Float
 
 AHEAD = 2
-"""Chunks read before they are asked for."""
+"""Guess. Number of chunks that are read ahead."""
 WAITING = 5
-"""Chunks between the reader and those who hold them, at most."""
+"""Maximum number of chunks between the reader and the threads that hold them."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Consecutive rows as a file gives them: attributes (array or CSR), target as it is stored, weight."""
+    """Consecutive rows of a file: attributes (array or CSR), target as stored, weight."""
 
     X: Any
     target: NDArray[Any]
@@ -53,11 +53,11 @@ class FileSource(DataSource):
     """Classes of the target, once they have been counted."""
 
     def _remember(self, paths: Sequence[Path | FilePlace]) -> None:
-        """Sizes and times of the files, before anything is read of them."""
+        """Record sizes and times of the files before they are read."""
         self._stamps = {path: _stamp(path) for path in paths}
 
     def _check_unchanged(self) -> None:
-        """Bounds of one pass are worth nothing on the rows of another."""
+        """Refuse files that have changed: bounds of one pass do not hold for other rows."""
         for path, stamp in self._stamps.items():
             if _stamp(path) != stamp:
                 raise ValueError(f"{path} was changed or removed since it was opened: open it again for a new fit.")
@@ -111,9 +111,9 @@ class FileSource(DataSource):
             yield self._chunk(_joined(waiting), start)
 
     def _ring(self, dtype: Any, held: int) -> Iterator[NDArray[Any]]:
-        """Memory for chunks that is used again for later ones: taking new memory costs as much as reading.
+        """Cycle through buffers for chunks: allocating new memory costs as much as reading.
 
-        There is as much as is read ahead, waited for and held at a time, and one more that is being filled.
+        There are buffers for the chunks that are read ahead, waiting and held, and for the one being filled.
         """
         size = (min(self.rows_per_chunk, self.n_entries), self.n_attributes)
         return cycle([np.empty(size, dtype) for _ in range(AHEAD + held + WAITING)])
@@ -126,12 +126,12 @@ class FileSource(DataSource):
 
 
 def _stamp(path: Path | FilePlace) -> Any:
-    """What changes when the file does; None if it is gone."""
+    """Size and time of the last change; None if the file is missing."""
     return path.stamp() if isinstance(path, FilePlace) else FilePlace(str(path), str(path)).stamp()
 
 
 def read_ahead(parts: Iterator[T]) -> Iterator[T]:
-    """The same parts of a file, read by a thread of its own."""
+    """Yield the parts of a file, which a separate thread reads ahead."""
     ready: queue.Queue[Any] = queue.Queue(AHEAD)
     closed = threading.Event()
 

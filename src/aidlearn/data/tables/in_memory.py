@@ -1,4 +1,4 @@
-"""Tables in memory: pandas, polars, pyarrow and what else narwhals knows, a column and some rows at a time.
+"""Tables in memory (pandas, polars, pyarrow and others that narwhals knows), read by slices of columns.
 
 No column is copied as a whole: numbers are read from where they are, factors are held as small codes.
 """
@@ -25,7 +25,7 @@ from aidlearn.data.rows.source import DataSource
 from aidlearn.numerics import Float
 
 SLICE_ROWS = 1 << 17
-"""Rows whose levels are looked up at a time."""
+"""Guess. Rows of a slice whose levels are looked up at a time."""
 LISTS = ("List", "Array", "Struct")
 
 
@@ -46,20 +46,20 @@ class MemoryColumns(ABC):
 
     @abstractmethod
     def dictionary(self, column: int, start: int, stop: int) -> tuple[Sequence[Any], NDArray[Any]]:
-        """The different values among some rows of a column, and the number of each row's (-1: missing)."""
+        """The different values in a slice of a column, and the position of each row's value (-1: missing)."""
 
     def held_codes(self, column: int) -> tuple[Sequence[Any], NDArray[Any]] | None:
-        """The same of all rows where the table holds them, not copied; None where they have to be made."""
+        """Values and codes of all rows if the table stores them; None if they have to be computed."""
         return None
 
     def holds(self) -> list[str] | None:
-        """More exact words for what columns hold, where there are any."""
+        """Words for the contents of columns that are refused; None if there are none."""
         return None
 
     def levels(
         self, column: int, collect: Callable[[NDArray[np.int32]], None], keep: NDArray[np.bool_] | None = None
     ) -> LevelsFound:
-        """The levels of a column, of the rows to ``keep``; the number of each row's level is collected by slices."""
+        """The levels of a column in the rows to ``keep``; ``collect`` receives the level numbers slice by slice."""
         found = LevelsFound(self.outline.kinds[column])
         held = self.held_codes(column)
         for start in range(0, self.n_rows, SLICE_ROWS):
@@ -141,16 +141,16 @@ class ArrayColumns(MemoryColumns):
 
 
 def number_dictionary(values: NDArray[Any]) -> tuple[Sequence[Any], NDArray[Any]]:
-    """The different numbers of a column, and which of them each row has; NaN is missing."""
+    """The different numbers of a column, and the position of each row's number; NaN is missing."""
     found, codes = np.unique(values, return_inverse=True)
-    if found.dtype.kind == "f" and len(found) and np.isnan(found[-1]):  # np.unique gives one NaN, the last
+    if found.dtype.kind == "f" and len(found) and np.isnan(found[-1]):  # np.unique puts one NaN last
         codes = np.where(codes == len(found) - 1, -1, codes)
         found = found[:-1]
     return found.tolist(), codes
 
 
 def _kind(column: Any) -> str:
-    """Number, boolean, text or category; or what is refused."""
+    """Kind of a column: number, boolean, text or category, or one that is refused."""
     dtype = column.dtype
     name = type(dtype).__name__ if not isinstance(dtype, type) else dtype.__name__
     if dtype.is_numeric():
@@ -166,7 +166,7 @@ def _kind(column: Any) -> str:
 
 
 def _what_objects(column: Any) -> str:
-    """What a column of Python objects holds, by its first value, and what to do."""
+    """Words for the contents of a column of Python objects, from its first value, and for what to do."""
     first = next((value for value in column[:SLICE_ROWS].to_list() if value is not None and value == value), None)
     if isinstance(first, (bool, np.bool_)):
         return "truth values as Python objects; convert it with .astype('boolean')"
@@ -184,7 +184,7 @@ class _NoText(ValueError):
 
 
 def dictionary(column: Any, kind: str) -> tuple[Sequence[Any], NDArray[Any]]:
-    """The different values of a (slice of a) column, and which of them each row has; -1 of a missing one."""
+    """The different values of a (slice of a) column, and the position of each row's value (-1: missing)."""
     native = column.to_native()
     if kind == "boolean":
         return _truths(column)
@@ -213,7 +213,7 @@ def _truths(column: Any) -> tuple[Sequence[Any], NDArray[Any]]:
 
 
 def arrow_dictionary(column: Any) -> tuple[Sequence[Any], NDArray[Any]]:
-    """The same of an Arrow array, or of one in several pieces."""
+    """Values and codes of an Arrow array or chunked array."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
@@ -225,7 +225,7 @@ def arrow_dictionary(column: Any) -> tuple[Sequence[Any], NDArray[Any]]:
     codes = encoded.indices
     codes = codes.fill_null(-1) if codes.null_count else codes
     values, codes = encoded.dictionary.to_pylist(), codes.to_numpy(zero_copy_only=False)
-    if any(value is None or value != value for value in values):  # a level that is a missing value itself
+    if any(value is None or value != value for value in values):  # a level that is itself a missing value
         there = [value is not None and value == value for value in values]
         renumbered = np.append(np.where(there, np.cumsum(there) - 1, -1), -1)
         return [value for value, is_there in zip(values, there, strict=True) if is_there], renumbered[codes]
@@ -233,7 +233,7 @@ def arrow_dictionary(column: Any) -> tuple[Sequence[Any], NDArray[Any]]:
 
 
 def floats(column: Any) -> Float:
-    """A (slice of a) column of numbers as float64, NaN where a cell is missing; a view where that can be."""
+    """A (slice of a) column of numbers as float64, NaN where a cell is missing; a view if possible."""
     native = column.to_native() if hasattr(column, "to_native") else column
     if hasattr(native, "iloc"):
         return np.asarray(native.to_numpy(dtype=np.float64, na_value=np.nan))
@@ -245,11 +245,11 @@ def floats(column: Any) -> Float:
 
 @dataclass(frozen=True)
 class Renumbered:
-    """Codes that a table holds, as others: what they stand for in some rows is looked up when these are read."""
+    """Codes stored in a table, translated to others when rows are read."""
 
     held: NDArray[Any]
     places: NDArray[Any]
-    """Of each code; the last is that of -1."""
+    """Translation of each code; the last is that of -1."""
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         return self.places[self.held[rows]]
@@ -258,18 +258,17 @@ class Renumbered:
 class TableSource(DataSource):
     """Columns in memory, joined into rows chunk by chunk.
 
-    Making a chunk takes longer than waking a thread for it, so threads are given one at a time.
+    Making a chunk takes longer than waking a thread, so threads take one chunk at a time.
 
     Parameters
     ----------
     columns : MemoryColumns
     weight : array, optional
-        1 for every row where it is not given.
+        By default 1 for every row.
     recipe : Recipe, optional
         How columns become numbers; None where all are.
     codes : dict, optional
-        Of each factor, which of its columns is 1 in each row; where they are not given, they are looked up when rows
-        are read.
+        For each factor, which of its columns is 1 in each row; by default looked up when rows are read.
     """
 
     chunks_at_once = 1
@@ -295,7 +294,7 @@ class TableSource(DataSource):
         return self.rows(start, min(start + self.rows_per_chunk, self.n_entries))
 
     def rows(self, start: int, stop: int) -> Chunk:
-        """Any consecutive rows."""
+        """The rows ``start:stop``."""
         rows = slice(start, stop)
         weight = np.ones(stop - start) if self.weight is None else self.weight[rows]
         return Chunk(start, stop, self._matrix(start, stop), self.y[rows], weight)
@@ -324,7 +323,7 @@ class TableSource(DataSource):
 
 
 def checked_factors(columns: MemoryColumns, rules: Rules) -> dict[int, str | None]:
-    """Which columns in memory are factors; one clear error for a column that can be nothing."""
+    """The factors among columns in memory; an error for a column that cannot be encoded."""
     outline = columns.outline
     factors = rules.factors(outline.names, outline.kinds, outline.where)
     refuse_columns(outline, factors, columns.holds())
@@ -334,7 +333,7 @@ def checked_factors(columns: MemoryColumns, rules: Rules) -> dict[int, str | Non
 def encode_columns(
     columns: MemoryColumns, rules: Rules, intercept: bool, keep: NDArray[np.bool_] | None = None
 ) -> tuple[Recipe | None, dict[int, NDArray[Any] | Renumbered]]:
-    """The recipe of columns in memory and the codes of their factors; None where there is none."""
+    """The recipe of columns in memory (None without factors) and the codes of their factors."""
     outline, factors = columns.outline, checked_factors(columns, rules)
     if not factors:
         return None, {}
@@ -358,7 +357,7 @@ def encode_columns(
         else:
             levels = sorted(found[j].texts, key=found[j].texts.__getitem__)
         own = {level: k for k, level in enumerate(column.own_levels)}
-        # The last is taken for -1, a missing cell.
+        # The last entry is reached by the code -1, a missing cell.
         places = [*(own.get(level, -1) for level in levels), own.get(MISSING_LEVEL, -1)]
         small = _small(np.array(places, dtype=np.int32))
         codes[j] = small[numbers.pop(j)] if held is None else Renumbered(held[1], small)
@@ -376,7 +375,7 @@ def _small(codes: NDArray[np.int32]) -> NDArray[Any]:
 
 
 class KeptRows(DataSource):
-    """Rows of a source in memory without those that have missing cells; target and weight are of these rows."""
+    """Complete rows of a source in memory; target and weight belong to these rows."""
 
     chunks_at_once = 1
 
@@ -386,7 +385,7 @@ class KeptRows(DataSource):
         self.n_jobs, self.is_sparse = source.n_jobs, source.is_sparse
         self.names = getattr(source, "names", [])
         self.encoding, self.inputs, self.n_dropped = source.encoding, source.inputs, len(keep) - len(y)
-        # Of each chunk, the first row of the source.
+        # First row of the source in each chunk.
         self._starts = [*np.flatnonzero(keep)[:: self.rows_per_chunk].tolist(), len(keep)]
 
     def chunk(self, k: int) -> Chunk:

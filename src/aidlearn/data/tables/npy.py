@@ -1,4 +1,4 @@
-"""Arrays in .npy files, read with plain reads and not mapped, so that memory stays small and known."""
+"""Arrays in .npy files, read without memory mapping, so that memory stays small and known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aidlearn.data.tables.files import FileSource, RowBlock
 class NpySource(FileSource):
     """X in an .npy file, the target in another one or in a column of X.
 
-    The file is read with plain reads, not mapped, so that memory stays small and known.
+    The file is not memory-mapped, so that memory stays small and known.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class NpySource(FileSource):
 
 
 class NpyFile:
-    """Rows of an .npy file by plain reads."""
+    """Rows of an .npy file, read without memory mapping."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -155,7 +155,7 @@ class NpyFile:
 
 
 def _vector(where: Any, path: Path, n: int, what: str) -> _Flat:
-    """A target or weight in an .npy file of its own."""
+    """A target or weight in a separate .npy file."""
     if not os.path.exists(where) and Path(where).suffix != ".npy":
         raise ValueError(f"The {what} of {path} is a column by number or an .npy file; there is no {where!r}.")
     vector = NpyFile(Path(where))

@@ -1,4 +1,4 @@
-"""Table files streamed with pyarrow: what their formats share, and Parquet."""
+"""Table files streamed with pyarrow: their common base class, and Parquet."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ def recut(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
 
 
 class TableFiles(FileSource):
-    """What formats of tables share: chosen columns of record batches, factors, rows with missing cells left out."""
+    """Base of table formats: chosen columns of record batches, factors, and rows without missing cells."""
 
     named = True
     choice: ColumnChoice
     paths: list[FilePlace]
     first_rows: list[int]
     rules: Rules = PLAIN
-    """How it was opened; an estimator's own rules go before."""
+    """Rules of the opening; an estimator's own rules take precedence."""
     dictionaries: Sequence[str] = ()
     """Columns that are read as dictionaries of their levels."""
     _asked: tuple[Any, ...] | None = None
-    """What the rules of the encoding came to, by which the same rules are recognised."""
+    """Key of the rules that encoded the source, by which equal rules are recognised."""
 
     @abstractmethod
     def batches(self, columns: list[str]) -> Iterator[Any]:
@@ -88,19 +88,19 @@ class TableFiles(FileSource):
         self.target_name, self.has_target = str(choice.target), choice.target is not None
         self.first_rows = np.concatenate([[0], np.cumsum(n_rows)]).astype(int).tolist()
         self._found: dict[tuple[int, str], LevelsFound] = {}
-        """Levels that were looked up already, of a column and the rows that are used."""
+        """Levels found so far, by column and rows used."""
         self._n_used = {"all": self._n_rows}
         if self.n_entries == 0:
             raise ValueError(f"{where} has no rows.")
 
     def opened_with(self, rules: Rules) -> TableFiles:
-        """The same files with rules, which those of an estimator go before."""
+        """The same files with rules, over which those of an estimator take precedence."""
         source = copy(self)
         source.rules = rules
         return source
 
     def encoded(self, rules: Rules, intercept: bool) -> DataSource:
-        """The same file with factors as an estimator wants them; levels are found by one pass over their columns."""
+        """The same files, encoded by the rules of an estimator; levels are found by one pass over their columns."""
         rules = rules.over(self.rules)
         plain = self.choice.encoding(None, False)
         drops, unlabelled = rules.missing == "drop", rules.unlabelled
@@ -124,7 +124,7 @@ class TableFiles(FileSource):
         return source
 
     def following(self, recipe: Recipe | None) -> TableFiles:
-        """The same file encoded as a model has it: nothing is looked up."""
+        """The same files, encoded by the recipe of a model without a search for levels."""
         plain = self.choice.encoding(None, False)
         factors = {} if recipe is None else recipe.factor_positions
         refuse_columns(plain.outline, factors)
@@ -176,7 +176,7 @@ class TableFiles(FileSource):
             start += sum(batch.num_rows for batch in parts)
 
     def _chunk_parts(self) -> Iterator[list[Any]]:
-        """Batches that make a chunk each; decoding them and making arrays of them have a thread each."""
+        """Lists of batches, one per chunk; decoding and conversion to arrays have a thread each."""
         return recut(read_ahead(self._used(self.choice.needed)), self.rows_per_chunk)
 
     def _used(self, columns: list[str]) -> Iterator[Any]:
@@ -188,7 +188,7 @@ class TableFiles(FileSource):
         return (load() for load in self._loads(held))
 
     def _loads(self, held: int) -> Iterator[Callable[[], Chunk]]:
-        """What makes numbers of the batches of each chunk, in memory that is used again for later ones."""
+        """Functions that convert the batches of each chunk, into buffers that later chunks reuse."""
         start, ring = 0, None if self.is_sparse else self._ring(np.float64, held)
 
         def load(parts: list[Any], into: Float | None, start: int) -> Chunk:
@@ -211,7 +211,7 @@ class TableFiles(FileSource):
 
 
 class FolderKeys:
-    """Columns that folders stand for, as in ``year=2024/month=5/``: whole numbers if all are, else texts."""
+    """Columns encoded in folder names, as in ``year=2024/month=5/``: whole numbers if all are, else texts."""
 
     def __init__(self, places: Sequence[FilePlace]) -> None:
         self.names = [name for name, _ in places[0].keys]
@@ -225,7 +225,7 @@ class FolderKeys:
         ]
 
     def fields(self, inside: Sequence[str]) -> list[Any]:
-        """As fields of a schema; a column of the same name inside the files goes before."""
+        """Fields of a schema; columns of the same name inside the files take precedence."""
         import pyarrow as pa
 
         text = pa.dictionary(pa.int32(), pa.string())
@@ -233,7 +233,7 @@ class FolderKeys:
         return [pa.field(name, pa.int64() if whole else text) for name, whole in kinds if name not in inside]
 
     def column(self, place: FilePlace, name: str, n: int) -> Any:
-        """The same value in every row."""
+        """A column with the file's value in every row."""
         import pyarrow as pa
 
         value, k = dict(place.keys)[name], self.names.index(name)
@@ -288,7 +288,7 @@ class ParquetSource(TableFiles):
         rows = max(SETTINGS.fewest_rows, SETTINGS.batch_bytes // (8 * max(1, len(columns))))
         inside = [name for name in columns if name in self._inside]
         whole = inside == columns
-        read = inside or self._inside[:1]  # a batch without columns does not say how many rows it has
+        read = inside or self._inside[:1]  # a batch without columns has no number of rows
         levels = [name for name in self.dictionaries if name in read and _is_text(self.choice.schema, name)]
         for place in self.paths:
             try:
@@ -301,10 +301,10 @@ class ParquetSource(TableFiles):
             except (OSError, ArrowException) as error:
                 raise ValueError(f"{place} cannot be read to its end: {short(error)}") from None
             finally:
-                pa.default_memory_pool().release_unused()  # it keeps what its threads have freed
+                pa.default_memory_pool().release_unused()  # it retains what its threads have freed
 
     def _completed(self, batch: Any, place: FilePlace, columns: list[str]) -> Any:
-        """A batch with the columns of its folders."""
+        """A batch with the columns of its folders added."""
         import pyarrow as pa
 
         parts = [
@@ -324,7 +324,7 @@ def _is_text(schema: Any, name: str) -> bool:
 
 
 def where_of(places: Sequence[FilePlace]) -> str:
-    """What several files are called in messages."""
+    """Name of one or several files in messages."""
     if len(places) == 1:
         return str(places[0])
     folder = str(places[0]).rpartition("/")[0]

@@ -26,7 +26,7 @@ logger = logging.getLogger("aidlearn")
 
 
 def is_stream(X: Any) -> bool:
-    """Whether ``X`` gives batches of rows and holds none itself."""
+    """Whether ``X`` yields batches of rows without holding them."""
     from aidlearn.data.tables.in_memory import is_table
 
     if isinstance(X, np.ndarray) or is_table(X) or isinstance(X, type) or nw.dependencies.is_into_series(X):
@@ -39,7 +39,7 @@ def _is_lazy(X: Any) -> bool:
 
 
 class StreamSource(TableFiles):
-    """The rows of a stream, from the file that they are kept in."""
+    """The rows of a stream, read from a temporary file."""
 
     def __init__(
         self, stream: Any, target: Any = None, columns: Any = None, weight: Any = None, n_jobs: int | None = None
@@ -64,7 +64,7 @@ class StreamSource(TableFiles):
 
 
 class _Folder:
-    """A temporary folder that goes with the last source that reads from it."""
+    """A temporary folder that is removed with the last source that reads from it."""
 
     def __init__(self, path: str) -> None:
         self._end = weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)

@@ -16,11 +16,11 @@ from aidlearn.data.tables.files import FileSource, RowBlock
 
 PART_BYTES = 16 << 20
 MOST_COLUMNS = 2**31 - 1
-"""A part of a file does not say how many columns the whole has."""
+"""Upper bound on the columns: a part of a file does not show how many the whole has."""
 
 
 class SvmlightSource(FileSource):
-    """Targets and ``index:value`` pairs. The file does not say how many rows and columns there are: it is read once."""
+    """Targets and ``index:value`` pairs. The file is read once to count rows and columns."""
 
     is_sparse = True
 

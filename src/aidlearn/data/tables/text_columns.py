@@ -1,4 +1,4 @@
-"""What the columns of a text file are read as: what was said goes before what its first rows look like."""
+"""Kinds as which the columns of a text file are read: rules take precedence over its first rows."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from aidlearn.data.encoding.recipe import Recipe, level_text
 from aidlearn.data.encoding.rules import Rules
 
 Reading = Callable[[TableOutline], list[str]]
-"""Of columns as they look, what each is read as: number, text or boolean, or what is refused."""
+"""Maps columns as they look to the kinds as which they are read."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 TRUTHS = dict.fromkeys(("0", "false", "FALSE"), "False") | dict.fromkeys(("1", "true", "TRUE"), "True")
-"""Texts of truth values other than those of the levels, as pyarrow reads them."""
+"""Spellings of truth values that pyarrow reads, and their levels."""
 LIKE_CODES = re.compile(r"\d{2,}")
 
 
 def as_they_look(outline: TableOutline) -> list[str]:
-    """Nothing was said."""
+    """Read columns as they look."""
     return list(outline.kinds)
 
 
 def by_rules(rules: Rules) -> Reading:
-    """A column that is named as a factor is read as texts, exactly as they are; truth values stay what they are."""
+    """Read columns named as factors as exact texts; truth values remain truth values."""
 
     def read_as(outline: TableOutline) -> list[str]:
         kinds = list(outline.kinds)
@@ -39,9 +39,9 @@ def by_rules(rules: Rules) -> Reading:
 
 
 def by_recipe(recipe: Recipe | None) -> Reading:
-    """A factor is read as texts, of which :func:`level_of` makes the levels that the fit had.
+    """Read factors as texts, which :func:`level_of` converts to the levels of the fit.
 
-    Numbers are guessed, and what is none is refused; so are factors of models that do not say what the fit read.
+    Other columns, and factors of models that do not record their kind, are read as they look.
     """
 
     def read_as(outline: TableOutline) -> list[str]:
@@ -56,7 +56,7 @@ def by_recipe(recipe: Recipe | None) -> Reading:
 
 
 def level_of(text: str, kind: str | None, decimal: str) -> str:
-    """The level that a text stands for in a factor that the fit had as texts, numbers or truth values."""
+    """The level of a text in a factor that the fit read as texts, numbers or truth values."""
     if kind == "boolean":
         return TRUTHS.get(text, text)
     if kind == "number" and NUMBER.fullmatch(number := text.strip().replace(decimal, ".")):
@@ -67,7 +67,7 @@ def level_of(text: str, kind: str | None, decimal: str) -> str:
 def warn_of_codes(
     rows: Iterable[Sequence[str]], header: Sequence[str], numbers: Sequence[str], rules: Rules, where: str
 ) -> None:
-    """One line for columns of numbers whose first rows look like codes: leading zeros, all of the same length."""
+    """Warn of columns of numbers whose first rows look like codes: leading zeros, equal lengths."""
     cells: dict[str, set[str]] = {name: set() for name in numbers if name not in rules.numeric}
     places = {name: header.index(name) for name in cells}
     for row in rows:
