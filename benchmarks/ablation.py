@@ -182,7 +182,6 @@ def rules() -> list[Rule]:
         setting(sharpening, "start: fair fit of picked rows", fair=1e-3),
         setting(sharpening, "start: third full step", most_full_steps=2),
         setting(sharpening, "start: most full steps", most_full_steps=6),
-        setting(sharpening, "start: fewer steps after a fit", steps_after_fit=3),
         setting(sharpening, "start: damped steps", damped_steps=NEVER),
         setting(sharpening, "start: more steps on the first sample", more_steps=0),
         setting(sharpening, "start: gains of these", gains=0.0),
@@ -191,9 +190,7 @@ def rules() -> list[Rule]:
         setting(sharpening, "start: error of a sample", sample_error=1.0),
         setting(sharpening, "start: error after a step", error_after_step=0.0),
         setting(sharpening, "start: least contraction", least_contraction=0.0),
-        setting(sharpening, "start: uneven leverages end later", short_uneven=0.2),
-        setting(sharpening, "start: short steps end", short=0.0, short_uneven=0.0),
-        setting(sharpening, "start: unsure", unsure=1.0),
+        setting(sharpening, "start: short steps end", short=0.0),
         setting(sharpening, "start: reach if unsettled", unsettled_reach=0.0),
         # The interior point
         setting(interior_point, "interior point: corrections", corrections=0),

@@ -35,23 +35,28 @@ class NewtonSettings:
 
     first_damping: float = 1e-2
     """Damping of the first step, and the least one on samples, which contain little about rare columns: there the Gram
-    matrix of all rows keeps its weight. A short step with more damping does not mean that the optimum is close."""
+    matrix of all rows keeps its weight. A short step with more damping does not mean that the optimum is close.
+    Ablation (first_damping=1e-06): mean work 1.038, worst table 2.08."""
     least_damping: float = 1e-6
-    """Guess. Least damping on all rows."""
+    """Guess. Least damping on all rows.
+    Ablation (least_damping=0.01): mean work 1.015, worst table 2.19."""
     damping_factor: float = 10.0
     """Guess. Factor of the damping after a step that was too long, and its inverse after a good one."""
     most_damping: float = 1e6
     """Guess. Damping at which a step is taken whatever its length."""
     trust: float = 4.0
-    """Guess. Maximum length of a step, in smoothing widths."""
+    """Guess. Maximum length of a step, in smoothing widths.
+    Ablation (trust=inf): mean work 1.034, worst table 1.95."""
     least_near: float = 1e-4
     """Guess. Least share of rows near a kink, at the typical leverage sqrt(p / n), that the damping assumes."""
     hessian_rows_per_variable: int = 40
     """Rows per variable that determine a Hessian to within about ten percent."""
     hessian_rows: int = 5000
-    """Guess. Least number of rows near a kink that a Hessian uses."""
+    """Guess. Least number of rows near a kink that a Hessian uses.
+    Ablation (hessian_rows=1): mean work 1.001, worst table 1.19."""
     least_width: float = 1e-6
-    """Guess. Least smoothing width, relative to the mean distance: rows tied on a kink would make it zero."""
+    """Guess. Least smoothing width, relative to the mean distance: rows tied on a kink would make it zero.
+    Ablation (least_width=0): mean work 0.998, worst table 1.00."""
 
 
 SETTINGS = NewtonSettings()

@@ -26,39 +26,50 @@ class PlanSettings:
     """Numbers that decide how many rows stay single and how the others are grouped."""
 
     near_of_all: float = 4.0
-    """Rows in doubt, in sqrt(p n): if this exceeds n, aggregation cannot pay, and every row is single."""
+    """Rows in doubt, in sqrt(p n): if this exceeds n, aggregation cannot pay, and every row is single.
+    Ablation (near_of_all=1): mean work 1.011, worst table 1.50."""
     free: int = 1000
     """Number of rows up to which every row is single: their problem costs less than a start."""
     margin: float = 3.0
     """Newton steps end with an error of about (p/n)^(1/4) of the rows in doubt, times this factor for the worst
-    coefficient."""
+    coefficient.
+    Ablation (margin=margin_uneven=0): mean work 1.003, worst table 1.47."""
     most_single: float = 3.0
-    """Maximum number of single rows, in sqrt(p n): K rows cost about K p / n passes to solve for."""
+    """Maximum number of single rows, in sqrt(p n): K rows cost about K p / n passes to solve for.
+    Ablation (most_single=inf): mean work 1.005, worst table 1.34."""
     unsettled: float = 1.5
     """Number of single rows, in sqrt(p n), where steps have not settled. Twice as many save an iteration about as often
-    as not, and every solve takes twice as long."""
+    as not, and every solve takes twice as long.
+    Ablation (unsettled=3): mean work 1.018, worst table 1.44."""
     passes_for_single: float = 10.0
     """Passes that the solution for sparse single rows may cost: about those of the start."""
     most_bins: int = 32
-    """Guess. Maximum number of far clusters of a region: their rows seldom violate, and those that do split off."""
+    """Guess. Maximum number of far clusters of a region: their rows seldom violate, and those that do split off.
+    Ablation (most_bins=1e9): mean work 1.009, worst table 1.63."""
     sums_over_single: float = 2.0
     """Guess. Cost of the groups of rare columns, relative to the single rows: both are much cheaper than another
-    iteration."""
+    iteration.
+    Ablation (sums_over_single=0): mean work 1.000, worst table 1.00."""
     all_rows: float = 4.0
     """Guess. Cost of the original problem, relative to an aggregated one, up to which it is solved instead if the start
-    has not settled: two aggregated problems are expected then, but more may follow."""
+    has not settled: two aggregated problems are expected then, but more may follow.
+    Ablation (all_rows=1): mean work 1.004, worst table 1.22."""
     tied: float = 2.0
     """Guess. Rows at the distance of the last single row are left out if they exceed the wanted number by this
-    factor."""
+    factor.
+    Ablation (tied=inf): mean work 1.011, worst table 1.87."""
     hollow_distance: float = 3.0
     """Guess. Factor of the distance up to which the density of rows is compared with that of near rows."""
     hollow_density: float = 2.0
-    """Guess. Ratio of these densities above which short steps do not mean that the optimum is close."""
+    """Guess. Ratio of these densities above which short steps do not mean that the optimum is close.
+    Ablation (inf): work 1.38 to 1.56 on a table without rows near its kinks, of 150,000 rows."""
     few_planes: int = 3
-    """Guess. Maximum number of planes that split each bin where the optimum may be far; each one doubles the groups."""
+    """Guess. Maximum number of planes that split each bin where the optimum may be far; each one doubles the groups.
+    Ablation (no planes): mean work 1.025, worst table 1.74."""
     most_planes: int = 12
     """Guess. Maximum number of planes in place of bins, where groups cost so little that there are more planes than
-    bins and ``few_planes`` would make."""
+    bins and ``few_planes`` would make.
+    Ablation (most_planes=3): mean work 1.017, worst table 1.52."""
 
 
 SETTINGS = PlanSettings()

@@ -24,7 +24,8 @@ class SampleSettings:
     """Numbers that decide the sizes of samples."""
 
     view_rows: int = 10_000
-    """Guess. Rows that quantiles of distances are read from."""
+    """Guess. Rows that quantiles of distances are read from.
+    Ablation (view_rows=2000): mean work 1.000, worst table 1.00."""
     ratio: int = 7
     """Ratio between the sizes of nested samples: a step on the next one halves the error more than once."""
     gram_flops: float = 2e9
@@ -32,9 +33,11 @@ class SampleSettings:
     gram_rows: int = 20_000
     """Guess. Gram matrices use at most this many rows: more do not improve them."""
     picked: float = 3.0
-    """Guess. Rows picked by leverage, in sqrt(p n), where a systematic sample misses rare columns."""
+    """Guess. Rows picked by leverage, in sqrt(p n), where a systematic sample misses rare columns.
+    Ablation (picked=1): mean work 1.017, worst table 2.25."""
     rare_class: int = 5
-    """Guess. Rows per variable below which all rows of a class are in the sample, and single."""
+    """Guess. Rows per variable below which all rows of a class are in the sample, and single.
+    Ablation (rare_class=0): mean work 0.997, worst table 1.04."""
 
 
 SETTINGS = SampleSettings()
