@@ -197,7 +197,7 @@ def test_a_damaged_checkpoint_goes_on_from_the_one_before(ran, files, kind, opti
     done = ran("resume", "run.ckpt", "-o", "resumed.aid")
     assert done.code == 0, done
     if damage != "gone":
-        assert "Shown is the one before" in looked.err
+        assert "Shown is its predecessor" in looked.err
         assert f"Continuing from the previous one, {newest}.previous" in done.err
     np.testing.assert_array_equal(load_model("resumed.aid").coef_, load_model("whole.aid").coef_)
 

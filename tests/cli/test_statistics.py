@@ -102,7 +102,7 @@ def test_a_fit_without_standard_errors_is_saved_all_the_same(ran, table, tmp_pat
     [
         (["--se", "hc3"], "must be one of 'iid'"),
         (["--se", "cluster"], "needs clusters"),
-        (["--clusters", "city"], "--clusters is for"),
+        (["--clusters", "city"], "--clusters requires"),
         (["--se", "nid", "--clusters", "city"], "not for se='nid'"),
     ],
 )

@@ -125,7 +125,7 @@ def test_attributes_that_are_not_fitted_ones(path, key):
     def change(meta, arrays):
         meta["fitted"][key] = 1
 
-    refused(rewritten(path, change), "no fitted attribute")
+    refused(rewritten(path, change), "not a fitted attribute")
 
 
 def test_an_unknown_kernel(tmp_path):

@@ -50,7 +50,7 @@ def open_source(
         ``s3://bucket/folder``; a Dask collection; a DuckDB relation, a lazy frame of polars or a reader of Arrow, whose
         rows are kept once in a temporary file.
     target : str or int, optional
-        Column of the target, by name or number; for .npy also another .npy file, beside a Dask collection also another
+        Column of the target, by name or number; for .npy also another .npy file, for a Dask collection also another
         one. A svmlight file brings its own.
     columns : sequence of str or int, optional
         Columns of X; all others than target and weight by default.
