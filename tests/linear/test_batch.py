@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from aidlearn import LinearSVCCV, QuantileRegressor, open_source
+from aidlearn import LinearSVCCV, PiecewiseLinearModel, QuantileRegressor, open_source
 from aidlearn.data.passes.moments import inspect
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.linear.model.design import Design
-from aidlearn.linear.model.losses import Hinge, Loss, epsilon_insensitive, hinge, pinball
+from aidlearn.linear.model.losses import Hinge, Loss, epsilon_insensitive, hinge, piecewise_linear, pinball
 from aidlearn.linear.passes.compiled import COMPILED
 from aidlearn.linear.passes.in_numpy import NUMPY
 from aidlearn.linear.passes.records import MemberLosses
@@ -68,6 +68,28 @@ def test_bounds_are_valid_whatever_is_near(reach, off):
     if reach == np.inf:
         assert not given
         assert max(solved.gap for solved in found.values()) <= 1e-6
+
+
+def test_members_respect_the_jumps_of_a_loss():
+    """Bounds of a loss whose slope jumps by different amounts are valid and close the gap without a fit."""
+    X, y, weight = table()
+    run = Run(ArraySource(X, y, weight), compiled=False)
+    loss = piecewise_linear([-1.0, 0.5], [-1.0, 0.0, 3.0])
+    batch = Batch(run, Design.of(loss, inspect(run, True)), [Member(loss)], tol=1e-6)
+    model = PiecewiseLinearModel(kinks=[-1.0, 0.5], slopes=[-1.0, 0.0, 3.0], tol=1e-9).fit(X, y, weight)
+    start = np.append(model.coef_, model.intercept_) + 0.01
+    fits = []
+
+    def refit(number, member, point):
+        fits.append(number)
+        return seen[number]
+
+    seen = {}
+    solved = batch.solve([Corridor(range(1), (start, start), np.inf, 10.0)], refit, done=seen.update)[0]
+    assert not fits
+    assert solved.lower_bound <= model.objective_ * (1 + 1e-9)
+    assert model.lower_bound_ * (1 - 1e-9) <= solved.objective
+    assert solved.gap <= 1e-6
 
 
 def designs(loss, X, y, weight, fit_intercept):
