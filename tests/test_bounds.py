@@ -40,7 +40,7 @@ LADRegressor().fit(np.asfortranarray(X), y)
 LADRegressor(n_jobs=2).fit(single, y)
 LADRegressor().fit(mixed, y, sample_weight=weight)
 LADRegressor().fit(zeros, y)  # kept as sparse rows
-LinearSVC(C=0.1, dual=True).fit(X, classes, sample_weight=weight)
+LinearSVC(C=0.1, row_duals=True).fit(X, classes, sample_weight=weight)
 LinearSVC(C=0.1).fit(mixed, classes > 0)
 LinearSVR(C=0.1, epsilon=0.3).fit(X, y, sample_weight=weight)
 QuantileRegressor(quantile=[0.1, 0.5, 0.9]).fit(X, y)

@@ -81,7 +81,7 @@ def test_bootstrap(folder, capsys):
     assert "30 replicates" in capsys.readouterr().out
     for more, words in (
         (["--kind", "other"], "--kind must be one of"),
-        (["--kind", "cluster"], "needs --clusters"),
+        (["--kind", "cluster"], "requires --clusters"),
         (["-n", "1"], "--replicates must be at least 2"),
         (["--alpha", "2"], "--alpha must be between 0 and 1"),
     ):

@@ -253,7 +253,7 @@ def test_bad_files_are_named(tmp_path, folder):
             LADRegressor().fit(source)
     with pytest.raises(ValueError, match="numbers with decimals"):
         LinearSVC().fit(_saved(tmp_path / "few.npy", np.arange(20.0).reshape(10, 2) / 4), 1)
-    with pytest.raises(ValueError, match="neither a path"):
+    with pytest.raises(ValueError, match="no path, Dask collection"):
         SVC().fit(folder / "X.npy", 0)
 
 

@@ -31,7 +31,8 @@ def test_sums_are_those_of_centred_rows(fit_intercept, weighted, kind):
     weight = rng.uniform(0.2, 3.0, size=len(X)) if weighted else None
     model = LADRegressor(fit_intercept=fit_intercept).fit(X, y, weight)
     run = fitted_run(model, X, y, weight)
-    moments, offset = LADRegressor(fit_intercept=fit_intercept)._measure_and_centre(run)
+    rows = LADRegressor(fit_intercept=fit_intercept)._measured(run)
+    run, moments, offset = rows.run, rows.moments, rows.offset
     design = Design.of(absolute(), moments, fit_intercept=fit_intercept, offset=offset)
     gram = CentredGram(run, design)
     assert gram.about_zero is (kind != "far from zero" or not fit_intercept)

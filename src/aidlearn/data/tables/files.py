@@ -86,6 +86,10 @@ class FileSource(DataSource):
             self._classes = super().classes()
         return self._classes
 
+    def forget_classes(self) -> None:
+        """Count the classes anew where rows are left out."""
+        self._classes = None
+
     def chunks(self, held: int = 1) -> Iterator[Chunk]:
         self._check_unchanged()
         yield from read_ahead(self._cut(held))

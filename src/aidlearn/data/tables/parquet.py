@@ -114,7 +114,7 @@ class TableFiles(FileSource):
         source.dictionaries = _texts_among(plain, factors)
         source.choice = plain.encoding(None, drops, unlabelled)
         if source.choice.used_rows != self.choice.used_rows:
-            source._classes = None
+            source.forget_classes()
         if factors or drops:
             found, n_rows = source._levels(factors)
             source.n_entries, source.n_dropped = n_rows, self._n_rows - n_rows
