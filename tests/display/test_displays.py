@@ -88,7 +88,7 @@ def test_the_start_is_drawn_where_one_iteration_was_enough(one_iteration):
     on_all = [step for step in model.start_ if step.n_rows == 20_000]
     on_samples = [step for step in model.start_ if step.n_rows < 20_000]
     assert len(on_all) >= 2
-    assert len(on_samples) >= 2
+    assert on_samples
     way = [[step.seconds, step.objective] for step in on_all] + [[model.history_[0].seconds, model.objective_]]
     assert_allclose(line(bounds, "objective, on all rows").get_xydata(), way)
     samples = [[step.seconds, step.objective] for step in on_samples]
