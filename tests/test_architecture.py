@@ -103,6 +103,7 @@ BELOW = {
     "files": {"", "archive", "data.encoding", "engine", "trace", "estimators.registry", "estimators.fits"},
     "display": {"engine", "progress", "words", "inference", "estimators.fits", "estimators.linear", "numerics"},
     "report": {
+        "archive",
         "engine",
         "trace",
         "inference",
@@ -116,6 +117,7 @@ BELOW = {
     "__main__": {"cli"},
     "cli": {
         "",
+        "archive",
         *DATA,
         "data.opening",
         "engine",

@@ -10,8 +10,10 @@ import hashlib
 import json
 import math
 import os
+import secrets
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -50,17 +52,31 @@ def write(
     ``kind`` is what the file is, in words ("aidlearn model"); ``meta`` is anything that JSON can hold; the old file
     is kept as ``previous``, if that is given.
     """
-    temporary = path.with_name(path.name + ".writing")
+    with whole_file(path, previous) as file:
+        _write(file, {"kind": kind, "version": version, "content": meta}, arrays)
+
+
+@contextmanager
+def whole_file(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
+    """A temporary file in the folder of ``path`` that replaces it when the block ends without an error.
+
+    Its name is unique, so that two writers of one path never write into the same file: the last one wins. The old
+    file is kept as ``previous``, if that is given.
+    """
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.writing")
     try:
-        with open(temporary, "wb") as file:
-            _write(file, {"kind": kind, "version": version, "content": meta}, arrays)
+        with open(temporary, "xb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        if previous is not None and path.exists():
-            os.replace(path, previous)
+        if previous is not None:
+            with suppress(FileNotFoundError):  # there is none yet, or another writer has just renamed it
+                os.replace(path, previous)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
     _sync_folder(path.parent)
 
@@ -77,12 +93,12 @@ def read(path: Path, kind: str, newest: int) -> Archive:
     except OSError as error:
         raise ArchiveError(f"The {what} {path} cannot be read: {error.strerror or error}.") from None
     except (ValueError, KeyError, TypeError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
-        raise ArchiveError(f"{path} is no {what} of aidlearn: {error}.") from None
+        raise ArchiveError(f"{path} is not an aidlearn {what} file: {error}.") from None
     except RecursionError:
-        raise ArchiveError(f"{path} is no {what} of aidlearn: its description is nested too deeply.") from None
+        raise ArchiveError(f"{path} is not an aidlearn {what} file: its description is nested too deeply.") from None
     found, version = header.get("kind"), header.get("version")
     if found != kind or not isinstance(version, int) or not isinstance(header.get("content"), dict):
-        raise ArchiveError(f"{path} is no {what}: it is {found!r}.")
+        raise ArchiveError(f"{path} is not an aidlearn {what} file: it is {found!r}.")
     if version > newest:
         raise ArchiveError(
             f"The {what} {path} has format version {version}; this version of aidlearn reads up to {newest}."
@@ -108,7 +124,7 @@ def _verify(file: BinaryIO, path: Path, what: str) -> None:
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     if file.read(2) != b"PK":
-        raise ArchiveError(f"{path} is no {what} of aidlearn, or its beginning is damaged.")
+        raise ArchiveError(f"{path} is not an aidlearn {what} file.")
     file.seek(0)
     digest, left = hashlib.sha256(), size - DIGEST
     while left > 0:
@@ -118,7 +134,7 @@ def _verify(file: BinaryIO, path: Path, what: str) -> None:
         digest.update(block)
         left -= len(block)
     if file.read() != digest.hexdigest().encode():
-        raise ArchiveError(f"The {what} {path} is damaged or no {what} of aidlearn: its checksum does not agree.")
+        raise ArchiveError(f"{path} is damaged or not an aidlearn {what} file: its checksum does not match.")
     file.seek(0)
 
 

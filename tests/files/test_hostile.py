@@ -74,14 +74,14 @@ def test_compressed_parts(path):
 def test_shapes_that_the_part_does_not_hold(path, shape):
     parts = parts_of(path)
     parts["coef_.npy"] = npy(shape, content=bytes(24))
-    refused(forged(path, parts.items()), "does not hold an array|no model of aidlearn")
+    refused(forged(path, parts.items()), "does not hold an array|not an aidlearn model file")
 
 
 @pytest.mark.parametrize("dtype", ["|O", "<U0", [("a", "<f8")], ("<f8", (1000,))])
 def test_types_that_no_array_of_a_model_has(path, dtype):
     parts = parts_of(path)
     parts["coef_.npy"] = npy((10**12,) if dtype == "<U0" else (3,), dtype, bytes(24))
-    refused(forged(path, parts.items()), "no model of aidlearn")
+    refused(forged(path, parts.items()), "not an aidlearn model file")
 
 
 def test_two_parts_of_one_name(path):

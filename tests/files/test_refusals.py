@@ -53,33 +53,33 @@ def test_a_folder(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"P", b"PK", b"PK\x03\x04 and more", pickle.dumps({"model": 1}), b"a,b\n1,2"])
 def test_other_files(content, tmp_path):
     (tmp_path / "file").write_bytes(content)
-    refused(tmp_path / "file", "no model of aidlearn")
+    refused(tmp_path / "file", "not an aidlearn model file")
 
 
 def test_an_ordinary_zip(tmp_path):
     with zipfile.ZipFile(tmp_path / "file", "w") as file:
         file.writestr("meta.json", "{}")
-    refused(tmp_path / "file", "no model of aidlearn")
+    refused(tmp_path / "file", "not an aidlearn model file")
 
 
 def test_every_truncation(path):
     whole = path.read_bytes()
     for size in range(0, len(whole), 97):
         path.write_bytes(whole[:size])
-        refused(path, "no model of aidlearn")
+        refused(path, "not an aidlearn model file")
 
 
 def test_every_flipped_byte(path):
     whole = path.read_bytes()
     for k in range(0, len(whole), 53):
         path.write_bytes(whole[:k] + bytes([whole[k] ^ 0x10]) + whole[k + 1 :])
-        refused(path, "damaged|no model")
+        refused(path, "damaged|not an aidlearn model")
 
 
 def test_a_checkpoint(tmp_path):
     X, y, *_ = data()
     LADRegressor(checkpoint=tmp_path / "run").fit(X, y)
-    refused(tmp_path / "run", "is no model: it is 'aidlearn checkpoint'")
+    refused(tmp_path / "run", "is not an aidlearn model file: it is 'aidlearn checkpoint'")
 
 
 def test_a_newer_version(path):

@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from aidlearn.archive import whole_file
 from aidlearn.cli.errors import CliError
 from aidlearn.cli.outputs import check_output
-from aidlearn.files.whole import whole_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

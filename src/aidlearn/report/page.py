@@ -9,8 +9,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from aidlearn.archive import whole_file
 from aidlearn.estimators.fits import Fit, fits_of
-from aidlearn.files.whole import whole_file
 from aidlearn.report import inference, sections
 from aidlearn.report.stepper import stepper
 
