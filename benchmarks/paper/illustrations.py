@@ -15,9 +15,9 @@ from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.display.style import COLOURS, INK, pyplot, tidy
 from aidlearn.engine.clusters import Clusters
-from aidlearn.engine.limits import Limits
 from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Problem, Solution
+from aidlearn.engine.progress import Limits
 from aidlearn.engine.result import Iteration
 from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.model.design import Design

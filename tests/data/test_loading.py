@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from aidlearn.data.rows.loading import uninterrupted
+from aidlearn.data.rows.threads import uninterrupted
 
 
 def test_an_interrupt_waits_for_the_module(tmp_path, monkeypatch):

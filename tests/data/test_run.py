@@ -10,7 +10,7 @@ from aidlearn import SVC, LADRegressor, LinearSVC, QuantileRegressor, SemiSuperv
 from aidlearn.data import Chunk, DataSource
 from aidlearn.data.passes.run import Run, Systematic
 from aidlearn.data.passes.sharing import run_together
-from aidlearn.data.rows.targets import Targets
+from aidlearn.data.rows.numbers import Targets
 
 
 class Watcher:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import aidlearn
 from aidlearn import LADRegressor, LinearSVC, LinearSVR, QuantileRegressor
-from aidlearn.data.passes.resampling import ByCluster, Exponential, Multinomial
+from aidlearn.data.passes.transforms import ByCluster, Exponential, Multinomial
 from aidlearn.neighbours import batch
 from aidlearn.neighbours import replicates as vertices
 from oracles import highs_quantile

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
 
 from aidlearn import SVC, LinearSVC, Status
-from aidlearn.engine import limits
+from aidlearn.engine import progress
 from aidlearn.estimators.kernel import machine as kernel_machine
 from aidlearn.kernel import smo_points
 from aidlearn.kernel import solvers as kernel_solvers
@@ -231,7 +231,7 @@ def test_interrupting_one_of_several_machines_ends_all(monkeypatch):
 
     monkeypatch.setattr(smo_points.WithMatrix, "round", interrupted)
     # No time at all, so that the speed of the machine does not matter.
-    monkeypatch.setattr(limits, "SETTINGS", replace(limits.SETTINGS, at_once=0.0))
+    monkeypatch.setattr(progress, "SETTINGS", replace(progress.SETTINGS, at_once=0.0))
     model = SVC(solver="smo").fit(X, y)
     assert model.status_[0] is Status.interrupted
     assert all(status is Status.interrupted for status in model.status_)

@@ -11,9 +11,9 @@ from scipy import optimize, sparse
 
 from aidlearn import LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, as_source, open_source
 from aidlearn.data import Chunk, Run
+from aidlearn.data.passes import compiled
 from aidlearn.data.passes.moments import _measured, inspect
 from aidlearn.data.passes.run import COMPILED_CELLS, worth_compiling
-from aidlearn.data.rows import compiled
 from aidlearn.engine.problem import Problem, Trial
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations

@@ -14,7 +14,7 @@ from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Incumbent, Solution
-from aidlearn.engine.splits import Assignment
+from aidlearn.engine.sums import Assignment
 from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations

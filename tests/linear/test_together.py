@@ -5,15 +5,14 @@ import pytest
 from scipy import sparse
 
 from aidlearn import LinearSVC, LinearSVCCV, open_source
-from aidlearn.data.passes.folds import Folds
 from aidlearn.data.passes.moments import inspect
-from aidlearn.data.passes.resampling import Exponential
 from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.transforms import Exponential, Folds
 from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.engine.clusters import Clusters
-from aidlearn.engine.limits import Limits
 from aidlearn.engine.loop import aid
-from aidlearn.engine.splits import Assignment
+from aidlearn.engine.progress import Limits
+from aidlearn.engine.sums import Assignment
 from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import hinge, pinball

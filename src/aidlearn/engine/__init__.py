@@ -1,11 +1,11 @@
 """The AID loop, and what a problem supplies to it."""
 
 from aidlearn.engine.clusters import Clusters
-from aidlearn.engine.limits import Limits
 from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
+from aidlearn.engine.progress import Limits
 from aidlearn.engine.result import Iteration, Result, StartStep, Status
-from aidlearn.engine.splits import Assignment
+from aidlearn.engine.sums import Assignment
 
 __all__ = [
     "Accuracy",

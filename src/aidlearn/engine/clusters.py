@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.engine.problem import Problem, Trial
-from aidlearn.engine.splits import (
+from aidlearn.engine.sums import (
     AS_BEFORE,
     NOTHING,
     Assignment,
@@ -25,11 +25,12 @@ from aidlearn.engine.splits import (
     ChunkMoves,
     ChunkSums,
     Renaming,
+    Sums,
     Violations,
     entries_alone,
     joined_groups,
+    numbers_of,
 )
-from aidlearn.engine.sums import Sums, numbers_of
 from aidlearn.numerics import Float, Int
 
 

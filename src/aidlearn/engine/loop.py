@@ -1,21 +1,18 @@
 """Algorithm 1 of the paper: aggregate, solve, check, decluster, until the gap is closed.
 
-Bounds live in :mod:`aidlearn.engine.bounds`, the end of a run in :mod:`aidlearn.engine.limits`, records and
-checkpoints in :mod:`aidlearn.engine.progress`.
+Bounds, records and the end of a run live in :mod:`aidlearn.engine.progress`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aidlearn.engine.bounds import Bounds
 from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.engine.clusters import Clusters
-from aidlearn.engine.limits import Limits, Watch
 from aidlearn.engine.problem import Problem, Solution, Trial
-from aidlearn.engine.progress import Callback, Observer, Progress
+from aidlearn.engine.progress import Bounds, Callback, Limits, Observer, Progress, Watch
 from aidlearn.engine.result import Result
-from aidlearn.engine.splits import Violations
+from aidlearn.engine.sums import Violations
 
 UNLIKELY = 10.0
 """Guess. Gap between the incumbent and the first bound, in tolerances, above which further iterations follow."""

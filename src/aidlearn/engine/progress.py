@@ -1,19 +1,23 @@
-"""The records of a run: history, observer, callbacks and checkpoints."""
+"""The state of one run of the loop: its records, why it ends, and the two sides of the gap.
+
+Any partition gives a lower bound (Jensen), so ``lower_bound = max F_t`` and ``objective = min E_t`` stay valid
+whatever is split or merged in between.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from aidlearn.engine.bounds import Bounds
-from aidlearn.engine.checkpoint import Checkpoint, Snapshot
+from aidlearn.engine.checkpoint import Checkpoint, CheckpointError, Snapshot
 from aidlearn.engine.clusters import Clusters, near_and_far
-from aidlearn.engine.limits import Watch
-from aidlearn.engine.problem import Problem, Solution
-from aidlearn.engine.result import Iteration, Result, StartStep
-from aidlearn.engine.splits import Violations
+from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution
+from aidlearn.engine.result import CROSSING, Iteration, Result, StartStep, Status, below, relative_gap
+from aidlearn.engine.sums import Violations
 
 logger = logging.getLogger("aidlearn")
 
@@ -156,3 +160,234 @@ def asks_to_stop(callbacks: Sequence[Callback], record: Iteration) -> bool:
     """Call all callbacks with a record; whether one of them asks to stop the fit."""
     answers = [callback(record) for callback in callbacks]
     return any(answers)
+
+
+@dataclass(frozen=True)
+class LateSettings:
+    """Numbers that decide what a late run still does."""
+
+    at_once: float = 1e-3
+    """Guess. Seconds for a problem that had not begun when the user stopped the fit."""
+    useless: float = 0.5
+    """Guess. Relative gap above which the point of a late fit may be worse than one without slopes."""
+
+
+SETTINGS = LateSettings()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a run ends.
+
+    Examples
+    --------
+    >>> from aidlearn.engine import Limits
+    >>> Limits(tol=1e-6, time_limit=60)
+    Limits(tol=1e-06, max_iter=100, time_limit=60)
+    """
+
+    tol: float = 1e-4
+    max_iter: int = 100
+    time_limit: float | None = None
+
+    def at_once(self) -> Limits:
+        """Limits of a problem whose fit the user has stopped: one iteration from a hurried start."""
+        return replace(self, max_iter=1, time_limit=min(SETTINGS.at_once, self.time_limit or SETTINGS.at_once))
+
+
+class Watch:
+    """The clock of one run, and the rule that ends it."""
+
+    def __init__(self, problem: Problem, limits: Limits) -> None:
+        self._began = self.started = time.monotonic()
+        """``started`` is when the first part of a continued run started; time limits are limits of this part."""
+        self._was_stopped = problem.run.stopped
+        self.limits = limits.at_once() if self._was_stopped else limits
+        limit = self.limits.time_limit
+        self._run = problem.limit_time(math.inf if limit is None else self._began + limit)
+        self._problem = problem
+        self.status: Status | None = None
+        """Why the run has ended; None while it continues."""
+        self.stalled = False
+        """Whether only the accuracy of the aggregated solver is left to improve."""
+        self._late_start = self._late = self._stop = False
+
+    def resume(self, seconds: float, stalled: bool) -> None:
+        """Continue a run that was saved after some seconds."""
+        self.started -= seconds
+        self.stalled = stalled
+
+    def has_started(self) -> None:
+        """Note whether the start has used up the time."""
+        self._late_start = self._is_late
+
+    @property
+    def seconds(self) -> float:
+        """Time since the run started."""
+        return time.monotonic() - self.started
+
+    @property
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self._run.deadline
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """A tenth of the tolerance, so that the split and not the solver decides the gap."""
+        return Accuracy(0.0 if self.stalled else 0.1 * self.limits.tol, self._run.deadline)
+
+    @staticmethod
+    def saves_a_pass(solution: Solution, incumbent: Incumbent | None) -> bool:
+        """Whether the solver ran out of time at the incumbent, whose objective is known."""
+        return solution.out_of_time and incumbent is not None and solution.point is incumbent.point
+
+    def resort(self, solution: Solution, bounds: Bounds, before: Incumbent | None, first: bool) -> None:
+        """Where time or precision has ended with a poor point, try the cheap one that the problem has.
+
+        A start that ended too late has tried it already.
+        """
+        self._late = self._is_late
+        tried = first and self._late_start and solution.point is (before and before.point)
+        enough = SETTINGS.useless if self._late else self.limits.tol
+        poor = bounds.gap_to(max(bounds.proven, solution.lower_bound)) > enough
+        if (self._late or self.stalled) and not tried and poor:
+            bounds.take(self._problem.last_resort())
+
+    def judge(self, solution: Solution, violations: Violations, bounds: Bounds, n_iterations: int, stop: bool) -> None:
+        """Decide whether the run ends after an iteration; ``stop`` says that a callback asked for it."""
+        self._stop = stop or solution.interrupted or self._run.stopped
+        self.status = self._reason(solution, violations, bounds, n_iterations)
+        if self.status is None and self._stop:
+            self.status = Status.interrupted
+
+    def _reason(self, solution: Solution, violations: Violations, bounds: Bounds, n_iterations: int) -> Status | None:
+        tol, one_region = self.limits.tol, violations.n_violated == 0
+        if one_region and not bounds.discards(solution.lower_bound):
+            status = self._problem.one_region(solution, bounds.gap, tol)
+            if status is not None:
+                return status
+        if bounds.gap <= tol:
+            return self._problem.gap_status
+        if solution.out_of_time:
+            return Status.time_limit
+        if one_region and solution.to_split is None:
+            if self.stalled:
+                return Status.numerical
+            self.stalled = True
+        if self._late:
+            return Status.time_limit
+        return Status.iteration_limit if n_iterations >= self.limits.max_iter else None
+
+    def room_for(self, clusters: Clusters, violations: Violations) -> bool:
+        """Whether memory has room for the split clusters; the run ends where it has not."""
+        if not clusters.fit_into_memory(violations):
+            self.status = Status.memory_limit
+        return self.status is None
+
+    def interrupt(self) -> None:
+        """End the run because the user asked for it."""
+        self.status = Status.interrupted
+
+    def final_status(self) -> Status:
+        """Why the run has ended; the problems of the same fit that follow a stopped one are to end at once."""
+        assert self.status is not None
+        if self._was_stopped and not self.status.reached_tolerance:
+            self.status = Status.interrupted
+        if self._stop or self.status is Status.interrupted:
+            self._run.stop()
+        return self.status
+
+
+logger = logging.getLogger("aidlearn")
+
+
+class Bounds:
+    """Incumbent and lower bound of one run of the loop."""
+
+    def __init__(self, problem: Problem, incumbent: Incumbent | None = None) -> None:
+        self._problem = problem
+        self.incumbent: Incumbent | None = None
+        self.proven = problem.trivial_bound
+        """Best bound as it was proven; ``lower_bound`` is the part of it that rounding of the objective leaves."""
+        self._saved = -math.inf
+        """Bound of a checkpoint. It proves nothing without its dual: the next solution has to prove it again."""
+        self._known_error: tuple[Incumbent, float] | None = None
+        self.take(incumbent)
+
+    @classmethod
+    def restored(cls, problem: Problem, point: Any, objective: float | None, lower_bound: float) -> Bounds:
+        """Bounds of a checkpoint.
+
+        The incumbent is evaluated on all entries, in a pass that does not count as one of the fit. An objective that
+        agrees up to rounding keeps its last bits, so that the fit continues exactly as it would have.
+        """
+        bounds = cls(problem, None if objective is None else Incumbent(point, objective))
+        bounds._saved = lower_bound
+        if objective is not None:
+            run = problem.run
+            n_passes = run.n_passes
+            evaluated = problem.objective(point)
+            run.add_passes(n_passes - run.n_passes)
+            if not abs(evaluated - objective) <= max(CROSSING * abs(evaluated), bounds._error()):
+                raise CheckpointError(
+                    f"The checkpoint holds an objective of {objective:.10g}, its point has {evaluated:.10g}: it is "
+                    "damaged. Delete it to start anew, or give another file."
+                )
+        return bounds
+
+    @property
+    def objective(self) -> float:
+        """Objective of the incumbent on all entries."""
+        return math.inf if self.incumbent is None else self.incumbent.objective
+
+    @property
+    def lower_bound(self) -> float:
+        """Best proven bound that does not exceed the objective."""
+        return max(self.kept(self.proven), self.kept(self._problem.trivial_bound))
+
+    @property
+    def gap(self) -> float:
+        """Relative gap between the incumbent and the best proven bound."""
+        return relative_gap(self.objective, self.lower_bound)
+
+    def gap_to(self, lower_bound: float) -> float:
+        """Relative gap between the incumbent and a given bound."""
+        return relative_gap(self.objective, self.kept(lower_bound))
+
+    def kept(self, lower_bound: float) -> float:
+        """The bound, lowered below the objective as far as rounding explains a crossing, and -inf otherwise."""
+        return below(lower_bound, self.objective, self._error())
+
+    def discards(self, lower_bound: float) -> bool:
+        """Whether a finite bound exceeds the objective by more than rounding explains."""
+        return self.kept(lower_bound) == -math.inf < lower_bound
+
+    def _error(self) -> float:
+        """Rounding error of the incumbent's objective."""
+        if self.incumbent is None:
+            return 0.0
+        if self._known_error is None or self._known_error[0] is not self.incumbent:
+            self._known_error = self.incumbent, self._problem.objective_error(self.incumbent.point)
+        return self._known_error[1]
+
+    def take(self, candidate: Incumbent | None) -> None:
+        """Keep a point that is better than the incumbent; a point whose objective is NaN never is."""
+        if candidate is not None and candidate.objective < self.objective:
+            self.incumbent = candidate
+
+    def improve(self, points: Iterable[Any], objectives: Iterable[float]) -> Incumbent | None:
+        """Keep the best of the points as incumbent, and return the one before."""
+        before = self.incumbent
+        for point, objective in zip(points, objectives, strict=True):
+            self.take(Incumbent(point, float(objective)))
+        return before
+
+    def prove(self, solution: Solution) -> float:
+        """Keep the bound of a solution if it is the best; returns the part of it that the objective leaves."""
+        kept = self.kept(solution.lower_bound)
+        if self.discards(solution.lower_bound):
+            logger.warning("bound %.17g above the objective %.17g discarded", solution.lower_bound, self.objective)
+        elif self.kept(self.proven) == -math.inf or solution.lower_bound > self.proven:
+            self.proven = solution.lower_bound
+        if kept < self._saved <= kept + CROSSING * abs(kept):
+            self.proven = max(self.proven, self._saved)  # proven up to rounding, and kept to its last bits
+        return kept

@@ -19,8 +19,8 @@ from aidlearn.data.encoding.rules import FROM_DTYPE, Rules
 from aidlearn.data.opening import is_elsewhere, open_source
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import is_dask
+from aidlearn.data.rows.numbers import Targets
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.rows.targets import Targets
 from aidlearn.data.tables.conversion import (
     as_source,
     check_features,
@@ -31,7 +31,7 @@ from aidlearn.data.tables.conversion import (
     refuse_repeated_names,
 )
 from aidlearn.data.tables.in_memory import FrameColumns, is_table
-from aidlearn.engine.limits import Limits
+from aidlearn.engine.progress import Limits
 from aidlearn.estimators.checks import check_flag, check_number, check_random_state, with_names
 from aidlearn.estimators.fitting import Fitted, listed_callbacks, pass_listener, tell_of_fit
 from aidlearn.estimators.notebook import certificate_html

@@ -17,10 +17,9 @@ from scipy.optimize import Bounds, LinearConstraint
 
 from aidlearn.data.passes.run import PassProgress
 from aidlearn.engine.checkpoint import Checkpoint, Origin
-from aidlearn.engine.limits import Limits
 from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Problem
-from aidlearn.engine.progress import Callback, logger
+from aidlearn.engine.progress import Callback, Limits, logger
 from aidlearn.engine.result import Iteration, Result
 from aidlearn.estimators.registry import model_of
 from aidlearn.trace import Draw, Frame, Profile, Trace

@@ -26,8 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 from scipy.special import ndtri
 
-from aidlearn.data.passes.run import Run
-from aidlearn.data.passes.summing import fold
+from aidlearn.data.passes.run import Run, fold
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.inference.centred_gram import CentredGram, GramPart
 from aidlearn.inference.order_statistics import SampledValues, quantiles

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aidlearn.data.passes.run import Run
-from aidlearn.data.passes.summing import total
+from aidlearn.data.passes.run import Run, total
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.inference.covariance import InferenceError, Survey
 from aidlearn.linear.model.design import Design

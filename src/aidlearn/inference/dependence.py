@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from aidlearn.data.passes.run import Run
-from aidlearn.data.passes.summing import fold
+from aidlearn.data.passes.run import Run, fold
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.inference.covariance import ClusterCodes
 from aidlearn.linear.model.design import Design

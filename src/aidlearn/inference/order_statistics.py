@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from aidlearn.data.passes.run import Run
-from aidlearn.data.passes.summing import fold
+from aidlearn.data.passes.run import Run, fold
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.numerics import Float, Int
 

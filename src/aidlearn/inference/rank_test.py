@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
-from aidlearn.data.passes.run import Run
-from aidlearn.data.passes.summing import fold
+from aidlearn.data.passes.run import Run, fold
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.numerics import Float
 

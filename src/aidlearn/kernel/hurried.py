@@ -10,7 +10,7 @@ import numpy as np
 
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Incumbent, Start
-from aidlearn.engine.splits import Assignment
+from aidlearn.engine.sums import Assignment
 from aidlearn.kernel.dual import KernelDual
 from aidlearn.numerics import Float, Int
 

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.rows.loading import uninterrupted
-from aidlearn.data.rows.threads import spread
+from aidlearn.data.rows.threads import spread, uninterrupted
 from aidlearn.kernel.functions import SETTINGS as FUNCTIONS
 from aidlearn.kernel.functions import Floats, Kernel, dense
 from aidlearn.numerics import Float, Int

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
-from aidlearn.engine.limits import Limits
 from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Incumbent, Start
-from aidlearn.engine.splits import Assignment
+from aidlearn.engine.progress import Limits
+from aidlearn.engine.sums import Assignment
 from aidlearn.kernel.dual import best_intercept
 from aidlearn.kernel.hurried import SETTINGS as SAMPLES
 from aidlearn.kernel.hurried import sample_machine, sample_solution

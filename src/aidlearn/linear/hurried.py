@@ -20,7 +20,7 @@ from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.memory import fewest_rows
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Incumbent, Problem, Start
-from aidlearn.engine.splits import Assignment
+from aidlearn.engine.sums import Assignment
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.passes.choice import passes_of
 from aidlearn.linear.passes.records import Grouping, Regions

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from aidlearn.data.passes.resampling import UNCHANGED, Unchanged, Weights
 from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.transforms import UNCHANGED, Unchanged, Weights
 from aidlearn.engine.result import Result, relative_gap
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations

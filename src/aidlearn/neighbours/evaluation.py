@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from aidlearn.data.passes.resampling import Weights
+from aidlearn.data.passes.transforms import Weights
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss

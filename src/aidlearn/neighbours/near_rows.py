@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.passes.resampling import UNCHANGED, Unchanged, Weights
 from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.transforms import UNCHANGED, Unchanged, Weights
 from aidlearn.data.rows.chunk import Chunk, join
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import HEAVY, Leverage, Metric

@@ -14,7 +14,7 @@ from scipy import linalg, sparse
 
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.chunk import Chunk, join
-from aidlearn.data.rows.loading import uninterrupted
+from aidlearn.data.rows.threads import uninterrupted
 from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import EPS, Basis, HingeRows
 from aidlearn.linear.model.design import Design

@@ -17,15 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.data.passes.resampling import Weights
 from aidlearn.data.passes.run import Run
-from aidlearn.data.passes.transforms import SideBySide
+from aidlearn.data.passes.transforms import SideBySide, Weights
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.engine.bounds import Bounds
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Moved, Problem, Solution, Start, Trial
-from aidlearn.engine.splits import Violations
-from aidlearn.engine.sums import Sums
+from aidlearn.engine.progress import Bounds
+from aidlearn.engine.sums import Sums, Violations
 from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import Basis
 from aidlearn.linear.aggregated.solvers import solve_by_interior_point

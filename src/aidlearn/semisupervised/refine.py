@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from aidlearn.data.passes.run import Systematic
-from aidlearn.data.passes.summing import fold, total
+from aidlearn.data.passes.run import Systematic, fold, total
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.problem import Incumbent, Trial
 from aidlearn.numerics import Float

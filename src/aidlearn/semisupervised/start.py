@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import kmeans_plusplus
 
-from aidlearn.data.passes.summing import fold, total
+from aidlearn.data.passes.run import fold, total
 from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.data.rows.chunk import Chunk, join
 from aidlearn.engine.clusters import Clusters
-from aidlearn.engine.limits import Limits
 from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Incumbent, Start, Trial
-from aidlearn.engine.splits import Assignment
+from aidlearn.engine.progress import Limits
+from aidlearn.engine.sums import Assignment
 from aidlearn.linear.start.user_labels import cluster_codes
 from aidlearn.linear.svm import svm_problem
 from aidlearn.numerics import Float

@@ -39,7 +39,7 @@ from aidlearn.estimators.registry import MODELS, Model
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aidlearn.data.rows.targets import Classes
+    from aidlearn.data.rows.numbers import Classes
     from aidlearn.data.tables.files import FileSource
 
 app = typer.Typer(help="Fit a model to a file and save it.", rich_markup_mode=None)
@@ -204,7 +204,7 @@ def prepare_in_memory(
     """A fit of rows in memory that keeps the names of their columns."""
     import numpy as np
 
-    from aidlearn.data.rows.targets import Classes, check_labels
+    from aidlearn.data.rows.numbers import Classes, check_labels
     from aidlearn.files.models import check_can_be_saved
 
     X, target, weight = load_rows(source)

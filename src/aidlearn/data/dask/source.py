@@ -28,10 +28,9 @@ from aidlearn.data.encoding.recipe import Recipe
 from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.arrays import is_dask
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.data.rows.numbers import refuse_lossy
+from aidlearn.data.rows.numbers import TargetCounts, Targets, refuse_lossy
 from aidlearn.data.rows.remote import Batches, RemotePasses, Sealed, StoredRows, remote_target_counts
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.rows.targets import TargetCounts, Targets
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.data.tables.conversion import linear_scores
 from aidlearn.numerics import Float, Int

@@ -14,7 +14,7 @@ from scipy import sparse
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.data.rows.chunk import Chunk, join
-from aidlearn.data.rows.loading import uninterrupted
+from aidlearn.data.rows.threads import uninterrupted
 from aidlearn.numerics import Float
 
 SMALLEST_SQUARES = 1e-290
@@ -158,7 +158,7 @@ def _measured_by(run: Run) -> Callable[[Chunk], ChunkSums]:
     """The way to measure a chunk: compiled, or NumPy for small data."""
     if run.compiled:
         with uninterrupted():
-            from aidlearn.data.rows.compiled import measure
+            from aidlearn.data.passes.compiled import measure
         return lambda chunk: ChunkSums(*measure(chunk.X, chunk.y, chunk.weight))
     return _measured
 
@@ -184,7 +184,7 @@ def _stored(compiled: bool, chunk: Chunk) -> tuple[Float, NDArray[np.int64]] | t
     if not (compiled and sparse.issparse(chunk.X)):
         return None, None
     stored = np.bincount(chunk.X.indices, minlength=chunk.X.shape[1]).astype(np.float64)
-    from aidlearn.data.rows.compiled import columns_before
+    from aidlearn.data.passes.compiled import columns_before
 
     return stored, columns_before(chunk.X)
 

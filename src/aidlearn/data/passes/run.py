@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,9 @@ from scipy import sparse
 
 from aidlearn.data.passes.transforms import Scaling, Transform
 from aidlearn.data.rows.chunk import Chunk, join
-from aidlearn.data.rows.mapping import PassFunction
 from aidlearn.data.rows.memory import Budget, Need
-from aidlearn.data.rows.source import DataSource
-from aidlearn.data.rows.targets import Targets
+from aidlearn.data.rows.numbers import Targets
+from aidlearn.data.rows.source import DataSource, PassFunction
 from aidlearn.data.rows.threads import n_threads
 from aidlearn.numerics import Float
 
@@ -361,3 +360,22 @@ class _Picked:
             return join(self._parts)
         y = np.concatenate([part.y for part in self._parts])
         return Chunk(0, len(y), self._X, y, np.concatenate([part.weight for part in self._parts]))
+
+
+Value = TypeVar("Value")
+
+
+def fold(run: Run, function: Callable[[Chunk], Value], collect: Callable[[Value], None]) -> None:
+    """Call ``collect(function(chunk))`` in chunk order, by one pass."""
+    run.map(lambda chunk, state: (function(chunk), None), collect=collect)
+
+
+def total(run: Run, function: Callable[[Chunk], Float]) -> Float:
+    """Sum an array over all chunks, by one pass; the order of the terms is that of the chunks."""
+    sums: list[Float] = []
+
+    def collect(part: Float) -> None:
+        sums[:] = [sums[0] + part] if sums else [0.0 + part]
+
+    fold(run, function, collect)
+    return sums[0]

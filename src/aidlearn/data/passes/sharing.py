@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from aidlearn.data.passes.run import Run, Systematic
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.data.rows.mapping import PassFunction
+from aidlearn.data.rows.source import PassFunction
 
 T = TypeVar("T")
 

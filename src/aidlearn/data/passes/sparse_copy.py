@@ -78,7 +78,7 @@ class SparseRows(ArraySource):
 
     def _stored(self, k: int, density: float) -> Any:
         """Chunk ``k`` as a CSR matrix, by one read of its rows in compiled code."""
-        from aidlearn.data.passes.compiled_sparse_copy import store
+        from aidlearn.data.passes.compiled import store
 
         m, start = self.n_attributes, k * self.rows_per_chunk
         stop = min(start + self.rows_per_chunk, self.n_entries)

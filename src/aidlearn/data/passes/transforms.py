@@ -1,12 +1,21 @@
-"""Changes of the rows of a run, applied chunk by chunk where the rows are used: no copy of X is made."""
+"""Changes of the rows of a run, applied chunk by chunk where the rows are used: no copy of X is made.
+
+Weights of replicates come from a counter-based generator: the weight of a row depends on the seed, the number of the
+replicate and the number of the row alone, so memory, files, Dask and any number of threads or replicates at once give
+the same. Folds of cross-validation are weights, too: a row that a fold leaves out has weight 0.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
-from aidlearn.data.passes.resampling import Weights
+import numpy as np
+from numpy.typing import NDArray
+
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.numerics import Float
 
@@ -67,3 +76,172 @@ class SideBySide:
     def __call__(self, chunk: Chunk) -> Chunk:
         factors = self.weights(chunk.start, chunk.stop, self.replicates)
         return replace(chunk, weight=(factors * chunk.weight).T)
+
+
+BLOCK = 2048
+"""Rows of one state of the generator: few, so that chunks seldom need only a part of a block."""
+COUNTS = 1
+"""Stream of the numbers of draws per block, separate from the streams of rows."""
+
+
+class Generators:
+    """Generators by seed, replicate and block: one object whose state is set, which is faster than a new one."""
+
+    def __init__(self, seed: int) -> None:
+        self._bits = np.random.Philox(key=0)
+        self._generator = np.random.Generator(self._bits)
+        self._state: Any = self._bits.state
+        self._seed = seed
+
+    def __call__(self, replicate: int, block: int, stream: int = 0) -> np.random.Generator:
+        """The generator at the beginning of a block of a replicate, valid until the next call."""
+        inner = self._state["state"]
+        inner["key"][:] = self._seed, replicate
+        inner["counter"][:] = 0, 0, block, stream
+        self._state["buffer_pos"], self._state["has_uint32"] = 4, 0
+        self._bits.state = self._state
+        return self._generator
+
+
+class Weights(ABC):
+    """Factors on the weights of rows, one for each replicate."""
+
+    @abstractmethod
+    def __call__(self, start: int, stop: int, replicates: Sequence[int]) -> Float:
+        """Factors of rows ``start:stop``, shape (replicates, rows)."""
+
+
+@dataclass(frozen=True)
+class Unchanged(Weights):
+    """The weights as they are."""
+
+    def __call__(self, start: int, stop: int, replicates: Sequence[int]) -> Float:
+        return np.ones((len(replicates), stop - start))
+
+
+UNCHANGED = Unchanged()
+
+
+@dataclass(frozen=True)
+class _ByBlock(Weights):
+    seed: int
+
+    @abstractmethod
+    def block(self, generators: Generators, replicate: int, block: int) -> Float:
+        """The factors of all rows of a block (of :data:`BLOCK` rows, also where there are fewer)."""
+
+    def __call__(self, start: int, stop: int, replicates: Sequence[int]) -> Float:
+        generators = Generators(self.seed)  # one per thread
+        out = np.empty((len(replicates), stop - start))
+        for block in range(start // BLOCK, -(-stop // BLOCK)):
+            first, last = max(start, block * BLOCK), min(stop, (block + 1) * BLOCK)
+            inside, here = slice(first - block * BLOCK, last - block * BLOCK), slice(first - start, last - start)
+            for row, replicate in zip(out, replicates, strict=True):
+                row[here] = self.block(generators, replicate, block)[inside]
+        return out
+
+
+@dataclass(frozen=True)
+class Exponential(_ByBlock):
+    """Standard exponential factors: the weighted bootstrap (Rubin 1981; Bose and Chatterjee 2003)."""
+
+    def block(self, generators: Generators, replicate: int, block: int) -> Float:
+        return generators(replicate, block).standard_exponential(BLOCK)
+
+
+@dataclass(frozen=True)
+class Multinomial(_ByBlock):
+    """How often each of n rows is drawn in n draws with replacement: Efron's bootstrap.
+
+    First how many draws fall into each block, then where in it.
+    """
+
+    n_rows: int
+
+    def block(self, generators: Generators, replicate: int, block: int) -> Float:
+        size = min(BLOCK, self.n_rows - block * BLOCK)
+        n_draws = int(self._draws(generators, replicate)[block])
+        drawn = generators(replicate, block).integers(size, size=n_draws)
+        return np.bincount(drawn, minlength=BLOCK).astype(np.float64)
+
+    def _draws(self, generators: Generators, replicate: int) -> NDArray[np.int64]:
+        sizes = np.full(-(-self.n_rows // BLOCK), BLOCK)
+        sizes[-1] = self.n_rows - BLOCK * (len(sizes) - 1)
+        draws = generators(replicate, 0, COUNTS).multinomial(self.n_rows, sizes / self.n_rows)
+        return np.asarray(draws, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class ByCluster(Weights):
+    """One exponential factor for all rows of a cluster: dependent rows stay together."""
+
+    seed: int
+    codes: NDArray[np.int32]
+    n_clusters: int
+
+    def __call__(self, start: int, stop: int, replicates: Sequence[int]) -> Float:
+        codes = self.codes[start:stop]
+        factors = Exponential(self.seed)(0, self.n_clusters, replicates)
+        return np.asarray(factors[:, codes])
+
+
+@dataclass(frozen=True)
+class Folds(Weights):
+    """Training and test rows of each fold; the replicate after the last fold trains on all rows."""
+
+    training: NDArray[np.bool_]
+    """Mask (folds x rows) of the training rows."""
+    testing: NDArray[np.bool_]
+    codes: NDArray[np.integer] | None = None
+    """Class of each row, if classes have weights."""
+    factors: Float | None = None
+    """Weights of the classes in each fold, and last in all rows."""
+
+    @classmethod
+    def of(cls, splits: Iterable[tuple[Any, Any]], n_rows: int) -> Folds:
+        """Folds from the indices or masks of their rows."""
+        training: list[NDArray[np.bool_]] = []
+        testing: list[NDArray[np.bool_]] = []
+        for train, test in splits:
+            for rows, masks in ((train, training), (test, testing)):
+                mask = np.zeros(n_rows, dtype=bool)
+                try:
+                    mask[np.asarray(rows) if len(rows) else slice(0)] = True
+                except IndexError as error:
+                    raise ValueError(f"cv gives rows that X, which has {n_rows}, does not have: {error}.") from None
+                if not mask.any():
+                    raise ValueError(f"cv gives a fold without rows to {'train' if masks is training else 'test'} on.")
+                masks.append(mask)
+        if not training:
+            raise ValueError("cv gives no folds.")
+        return cls(np.array(training), np.array(testing))
+
+    def weighing(self, weight: Float) -> Folds:
+        """Check that every fold trains on a row of positive weight, and that some fold tests on one."""
+        for fold, mask in enumerate(self.training):
+            if not weight[mask].any():
+                raise ValueError(
+                    f"Fold {fold} of cv trains on rows of weight 0 only: leave these rows out, or choose other folds."
+                )
+        if not any(weight[mask].any() for mask in self.testing):
+            raise ValueError("All folds of cv are tested on rows of weight 0 only: choose other folds.")
+        return self
+
+    @property
+    def n(self) -> int:
+        return len(self.training)
+
+    @property
+    def digest(self) -> str:
+        """Digest of the folds."""
+        parts = np.packbits(self.training), np.packbits(self.testing)
+        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()[:16]
+
+    def __call__(self, start: int, stop: int, replicates: Sequence[int]) -> Float:
+        out = np.ones((len(replicates), stop - start))
+        for row, k in zip(out, replicates, strict=True):
+            if k < self.n:
+                row[:] = self.training[k, start:stop]
+            if self.factors is not None and self.codes is not None:
+                row *= self.factors[k][self.codes[start:stop]]
+        return out

@@ -1,4 +1,4 @@
-"""Rows in compiled code: what passes do with a block of rows, for dense and for CSR rows; and the first passes.
+"""Rows in compiled code: what passes do with a block of rows, for dense and for CSR rows.
 
 Rows are a tuple, ``(X,)`` for a dense C-ordered block or ``(data, indices, indptr)`` for CSR rows (``indptr`` may be
 a slice of that of a larger matrix, so that chunks are never copied); see :func:`rows_of`. What differs between the
@@ -11,7 +11,6 @@ of memory change a bit.
 from __future__ import annotations
 
 import logging
-import math
 from typing import Any
 
 import numpy as np
@@ -318,90 +317,3 @@ def rows_of(X: Any) -> tuple[Any, ...]:
     else:
         copy[:] = X
     return (copy,)
-
-
-# Passes of every model
-
-
-@compiled
-def _measure(rows, y, weight, scalars, sums, squares, raw):
-    n = count(rows)
-    total, total_squares, target_squares, least, others = 0.0, 0.0, 0.0, np.inf, 0
-    for i in range(n):
-        s = weight[i]
-        total += s
-        total_squares += s * s
-        target_squares += y[i] * y[i]
-        least = s if s < least else least
-        others += s != 1.0
-    plain = others == 0
-    for first in range(0, n, BLOCK):
-        add_squares(rows, first, min(n, first + BLOCK), weight, plain, sums, squares, raw)
-    scalars[0] = total
-    scalars[1] = total_squares
-    scalars[2] = target_squares
-    scalars[3] = least
-    return plain
-
-
-@compiled
-def _scores(rows, planes, weight, least, some, out, norms):
-    """Scores at several planes (into ``out``), or what :func:`leverages` makes of them if ``norms`` has rows."""
-    n, n_planes = count(rows), planes.shape[0]
-    for first in range(0, n, BLOCK):
-        last = min(n, first + BLOCK)
-        fours = n_planes // 4 * 4
-        for q in range(0, fours, 4):
-            products_of_four(rows, first, last, planes, q, some)
-        for q in range(fours, n_planes):
-            products(rows, first, last, planes, q, some, q * BLOCK)
-        if norms.shape[0] == 0:
-            for q in range(n_planes):
-                for k in range(last - first):
-                    out[q, first + k] = some[q * BLOCK + k]
-        else:
-            for k in range(last - first):
-                square = 0.0
-                for q in range(n_planes):
-                    square += some[q * BLOCK + k] * some[q * BLOCK + k]
-                square /= 1.0 + weight[first + k] * square
-                norms[first + k] = math.sqrt(max(square, least))
-
-
-def measure(X: Any, y: Any, weight: Any) -> tuple[Any, ...]:
-    """The values of :class:`aidlearn.data.passes.moments.Measured` of a chunk, in one read."""
-    scalars, sums = np.zeros(4), np.zeros((3, X.shape[1]))
-    all_one = _measure(rows_of(X), vector(y), vector(weight), scalars, sums[0], sums[1], sums[2])
-    return *scalars.tolist(), sums[0], sums[1], sums[1] if all_one else sums[2]
-
-
-_NOTHING, _NO_SCORES, _NO_NORMS = np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.float32)
-
-
-def leverages(X: Any, weight: Any, sketch: Any, least: float) -> Any:
-    """Leverage (float32) of each row: its norm in the planes of a sketch, with the intercept's part last.
-
-    As if the row itself were part of the Gram matrix: no leverage exceeds 1 (for weight 1).
-    """
-    norms = np.empty(len(weight), dtype=np.float32)
-    _scores(rows_of(X), sketch, vector(weight), least, np.empty(len(sketch) * BLOCK), _NO_SCORES, norms)
-    return norms
-
-
-@compiled
-def _columns_before(indices, indptr, before):
-    m = before.shape[0]
-    for i in range(indptr.shape[0] - 1):
-        last = np.int64(-1)
-        for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
-            j = np.int64(indices[k])
-            # A row whose columns do not ascend tells nothing: no range with this column is known to be exclusive.
-            before[j] = max(before[j], last if j > last else m)
-            last = j
-
-
-def columns_before(X: Any) -> Any:
-    """For each column of a CSR matrix the largest one that a row has before it, or -1."""
-    before = np.full(X.shape[1], -1, dtype=np.int64)
-    _columns_before(vector(X.indices), vector(X.indptr), before)
-    return before

@@ -1,13 +1,25 @@
-"""Refusal of values that float64 cannot hold: long whole numbers, masked values, dates, complex numbers."""
+"""The one place that turns users' values into numbers: refused if float64 cannot hold them; targets and classes coded.
+
+Refused are long whole numbers, masked values, dates and complex numbers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.numerics import Float, Int
 
 LARGEST_WHOLE = 2**53
 """Bound up to which float64 holds every whole number."""
@@ -108,3 +120,215 @@ def _is_rounded(value: Any) -> bool:
         return int(float(value)) != int(value)
     except OverflowError:
         return True
+
+
+MOST_CLASSES = 1000
+"""Maximum number of classes of a target in a file."""
+DATED = (
+    "The target holds dates, which are not classes: convert them to texts or whole numbers, such as months or years."
+)
+CONTINUOUS = "The target holds numbers with decimals (Unknown label type: continuous); fit a regression."
+
+
+@dataclass(frozen=True)
+class Targets:
+    """How stored targets and weights become those of a problem."""
+
+    classes: NDArray[Any] | None = None
+    """Sorted class labels: a target becomes the number of its class."""
+    factors: Float | None = None
+    """Factors on the weights of the entries of each class."""
+    offset: float = 0.0
+    """Offset subtracted from numeric targets; the intercept restores it."""
+    name: str = "y"
+    """Name of the target in messages."""
+    ignored: bool = False
+    """Whether the model ignores stored targets, which become 0."""
+
+    def __call__(self, target: NDArray[Any], weight: Float) -> tuple[Float, Float]:
+        """Targets as numbers (less the offset, or the index of their class) and weights times those of the classes."""
+        if self.ignored:
+            return np.zeros(len(target)), weight
+        if self.classes is None:
+            if target.dtype.kind in "OUS":
+                raise ValueError(f"The target {self.name!r} holds texts; a regression needs numbers.")
+            refuse_lossy(target, f"The target {self.name!r}", first=None)
+            values = np.asarray(target, dtype=np.float64)
+            return (values - self.offset if self.offset else values), weight
+        if target.dtype == object:
+            target = np.array(target.tolist())  # texts as texts: comparing objects is slow
+        codes = np.minimum(np.searchsorted(self.classes, target), len(self.classes) - 1)
+        return codes.astype(np.float64), weight if self.factors is None else weight * self.factors[codes]
+
+    def code(self, chunk: Chunk) -> Chunk:
+        """A chunk as a source gives it, with coded targets and weights."""
+        y, weight = self(chunk.y, chunk.weight)
+        return chunk if y is chunk.y and weight is chunk.weight else replace(chunk, y=y, weight=weight)
+
+
+FIRST_LABELS, FEW_CLASSES = 1000, 16
+"""Guesses: labels that are searched for classes first, and classes up to which each takes one comparison."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Class labels in ascending order, and how many entries have each."""
+
+    labels: NDArray[Any]
+    counts: Int
+
+    @classmethod
+    def of_labels(cls, labels: NDArray[Any]) -> tuple[Classes, Int]:
+        """The classes of labels in memory, and the index of each entry's class."""
+        found, codes = _encoded(labels)
+        if found.dtype.kind == "f" and (found != np.round(found)).any():
+            raise ValueError(CONTINUOUS)
+        if found.dtype.kind == "O":
+            try:
+                check_classification_targets(found)
+            except ValueError:
+                dated = found.dtype == object and any(isinstance(value, date) for value in found.tolist())
+                raise ValueError(DATED if dated else CONTINUOUS) from None
+        return cls(found, np.bincount(codes, minlength=len(found))), codes
+
+    @classmethod
+    def of_parts(cls, parts: Iterable[TargetCounts], row_name: Callable[[int], str]) -> Classes:
+        """The classes of consecutive parts of a target; ``row_name`` names a row in messages."""
+        counts: dict[Any, int] = {}
+        row = 0
+        for part in parts:
+            if part.bad is not None:
+                raise ValueError(f"Input y contains NaN or infinity at row {row_name(row + part.bad)}.")
+            for value, count in zip(part.values, part.counts, strict=True):
+                counts[value] = counts.get(value, 0) + count
+            row += part.n_entries
+            if len(counts) > MOST_CLASSES:
+                raise ValueError(
+                    f"The target has more than {MOST_CLASSES} different values; to predict a number, fit a regression."
+                )
+        if any(isinstance(value, (float, np.floating)) and value != round(value) for value in counts):
+            raise ValueError(CONTINUOUS)
+        labels = sorted(counts)
+        return cls(_whole(np.array(labels)), np.array([counts[label] for label in labels]))
+
+    def several(self, who: str) -> Classes:
+        """Check that there is more than one class."""
+        if len(self.labels) < 2:
+            raise ValueError(
+                f"{who} needs at least 2 classes in y, but the data contains only one class: "
+                f"{self.labels.tolist()[0]!r}."
+            )
+        return self
+
+    def factors(self, class_weight: Any) -> Float | None:
+        """One weight per class from ``class_weight``; None if it is None."""
+        if class_weight is None:
+            return None
+        if isinstance(class_weight, str) and class_weight == "balanced":
+            return np.asarray(self.counts.sum() / (len(self.counts) * self.counts))
+        try:
+            return np.asarray(compute_class_weight(class_weight, classes=self.labels, y=self.labels), dtype=np.float64)
+        except ValueError as error:
+            raise ValueError(f"class_weight does not fit the classes {self.labels.tolist()}: {error}") from None
+
+
+def check_labels(y: Any, advice: str = "") -> NDArray[Any]:
+    """A 1-D array of class labels without missing values."""
+    kind = getattr(getattr(y, "dtype", None), "kind", "")
+    if kind == "M":
+        raise ValueError(DATED)
+    refuse_lossy(y, "y", whole=False)
+    if hasattr(y, "iloc") and kind in ("i", "u") and not y.isna().any():  # scikit-learn makes floats of pandas' Int64
+        y = y.to_numpy(dtype=np.uint64 if kind == "u" else np.int64)
+    if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
+        y = y.to_numpy()
+    labels = y if type(y) is np.ndarray and y.ndim == 1 else np.asarray(column_or_1d(y, warn=True))
+    if len(labels) == 0:
+        raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+    bad = _bad(labels)
+    if len(bad):
+        row = int(bad[0])
+        what = "infinity" if labels.dtype.kind == "f" and np.isinf(labels[row]) else "NaN"
+        raise ValueError(f"Input y contains {what} at row {row}{advice}.")
+    return labels
+
+
+def absent_values(values: Any) -> NDArray[np.bool_]:
+    """Which of some targets or weights are missing: NaN or None."""
+    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    if array.dtype.kind == "f":
+        return np.isnan(array)
+    if array.dtype.kind != "O":
+        return np.zeros(len(array), dtype=bool)
+    # Comparisons with pandas.NA are not truth values: anything not surely equal to itself is missing.
+    return np.array([value is None or not _equals_itself(value) for value in array.tolist()])
+
+
+def _equals_itself(value: Any) -> bool:
+    try:
+        return bool(value == value)
+    except TypeError:
+        return False
+
+
+def _encoded(labels: NDArray[Any]) -> tuple[NDArray[Any], Int]:
+    """Different labels in ascending order, and the position of each entry's among them.
+
+    Sorting many labels takes longer than several passes over the data; usually the first labels show all classes.
+    """
+    found = np.unique(labels[:FIRST_LABELS])
+    if len(found) <= FEW_CLASSES and labels.dtype.kind in "biuf":
+        codes = np.zeros(len(labels), dtype=np.int64)
+        for value in found[1:]:
+            codes += labels >= value
+        if np.array_equal(found[codes], labels):
+            return found, codes
+    found, codes = np.unique(labels, return_inverse=True)
+    return found, codes.astype(np.int64, copy=False)
+
+
+@dataclass(frozen=True)
+class TargetCounts:
+    """The different values among some targets, and how often each occurs; or the first one that is none."""
+
+    n_entries: int
+    values: list[Any]
+    counts: list[int]
+    bad: int | None = None
+    """Position of the first missing or infinite value."""
+
+
+def count_targets(target: NDArray[Any]) -> TargetCounts:
+    """Count the values of some targets (of more than :data:`MOST_CLASSES`, the first few)."""
+    n = len(target)
+    bad = _bad(target)
+    if len(bad):
+        return TargetCounts(n, [], [], int(bad[0]))
+    try:
+        values, counts = np.unique(target, return_counts=True)
+    except TypeError:
+        kinds = sorted({type(value).__name__ for value in target.tolist()})
+        raise ValueError(f"The target mixes values that have no order: {' and '.join(kinds)}.") from None
+    most = MOST_CLASSES + 1
+    return TargetCounts(n, list(values[:most]), [int(count) for count in counts[:most]])
+
+
+def _bad(target: NDArray[Any]) -> NDArray[np.intp]:
+    """Positions of missing and infinite values."""
+    if target.dtype.kind == "f":
+        return np.flatnonzero(~np.isfinite(target))
+    return np.flatnonzero(_bad_objects(target.tolist()) if target.dtype.kind == "O" else [])
+
+
+def _bad_objects(values: Iterable[Any]) -> list[bool]:
+    def is_bad(value: Any) -> bool:
+        return value is None or value != value or (isinstance(value, float) and value in (np.inf, -np.inf))
+
+    return [is_bad(value) for value in values]
+
+
+def _whole(classes: NDArray[Any]) -> NDArray[Any]:
+    """Labels 0.0, 1.0 as 0, 1."""
+    if classes.dtype.kind == "f" and (classes == np.round(classes)).all() and (np.abs(classes) < LARGEST_WHOLE).all():
+        return classes.astype(np.int64)
+    return classes

@@ -18,9 +18,8 @@ from scipy import sparse
 
 from aidlearn.data.rows.arrays import csr_rows
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.data.rows.mapping import Passes, PassFunction
-from aidlearn.data.rows.numbers import refuse_lossy
-from aidlearn.data.rows.targets import TargetCounts, Targets, count_targets
+from aidlearn.data.rows.numbers import TargetCounts, Targets, count_targets, refuse_lossy
+from aidlearn.data.rows.source import Passes, PassFunction
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.numerics import Float
 

@@ -15,9 +15,8 @@ from aidlearn.data.encoding.levels import refuse_columns
 from aidlearn.data.encoding.recipe import EncodedRows, Recipe
 from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.arrays import ArraySource, homogeneous, is_dask, to_csr
-from aidlearn.data.rows.numbers import refuse_lossy
+from aidlearn.data.rows.numbers import absent_values, refuse_lossy
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.rows.targets import absent_values
 from aidlearn.data.tables.in_memory import (
     ArrayColumns,
     FrameColumns,

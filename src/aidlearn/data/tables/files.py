@@ -20,8 +20,8 @@ from scipy import sparse
 
 from aidlearn.data.encoding.places import FilePlace
 from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.numbers import Classes, TargetCounts, count_targets
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.rows.targets import Classes, TargetCounts, count_targets
 from aidlearn.numerics import Float
 
 AHEAD = 2

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.rows.targets import Classes, absent_values, check_labels
+from aidlearn.data.rows.numbers import Classes, absent_values, check_labels
 from aidlearn.numerics import Float
 
 UNLABELLED = -1

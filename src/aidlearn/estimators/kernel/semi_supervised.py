@@ -22,8 +22,8 @@ from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.data.tables.conversion import feature_rows
 from aidlearn.engine.checkpoint import Checkpoint
-from aidlearn.engine.limits import Limits
 from aidlearn.engine.problem import Incumbent
+from aidlearn.engine.progress import Limits
 from aidlearn.engine.result import Status
 from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator
 from aidlearn.estimators.checks import check_number, class_of, generator

@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import _ovr_decision_function
 from aidlearn.data.passes.moments import checked_rows
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import ArraySource
+from aidlearn.data.rows.numbers import Classes, check_labels
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.rows.targets import Classes, check_labels
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.engine.problem import Problem

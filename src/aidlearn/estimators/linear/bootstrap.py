@@ -10,9 +10,8 @@ import numpy as np
 from sklearn.base import clone
 
 from aidlearn.data.passes.moments import inspect
-from aidlearn.data.passes.resampling import ByCluster, Exponential, Multinomial, Weights
 from aidlearn.data.passes.run import Run
-from aidlearn.data.passes.transforms import Reweighting
+from aidlearn.data.passes.transforms import ByCluster, Exponential, Multinomial, Reweighting, Weights
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.estimators.checks import check_number

@@ -26,8 +26,8 @@ from aidlearn.data.passes.moments import Moments
 from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.transforms import Projection
 from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.numbers import Targets
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.rows.targets import Targets
 from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number

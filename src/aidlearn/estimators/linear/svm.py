@@ -15,8 +15,8 @@ from aidlearn.data.opening import is_elsewhere
 from aidlearn.data.passes.moments import Moments
 from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.sharing import run_together
+from aidlearn.data.rows.numbers import Classes, Targets, check_labels
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.rows.targets import Classes, Targets, check_labels
 from aidlearn.data.tables.conversion import check_weight
 from aidlearn.engine.progress import asks_to_stop
 from aidlearn.engine.result import Result, Status

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from aidlearn.data.passes.folds import Folds
+from aidlearn.data.passes.transforms import Folds
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.data.rows.targets import Classes
+from aidlearn.data.rows.numbers import Classes
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.declared import LinearSVCCVParameters, QuantileCVParameters, documented

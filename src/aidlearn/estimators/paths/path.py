@@ -22,10 +22,9 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
 from aidlearn.data.opening import is_elsewhere
-from aidlearn.data.passes.folds import Folds
 from aidlearn.data.passes.moments import Moments, inspect
 from aidlearn.data.passes.run import Run
-from aidlearn.data.passes.transforms import Reweighting
+from aidlearn.data.passes.transforms import Folds, Reweighting
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aidlearn.data.passes.run import Run
-from aidlearn.data.rows.loading import uninterrupted
+from aidlearn.data.rows.threads import uninterrupted
 from aidlearn.linear.passes.in_numpy import NUMPY
 from aidlearn.linear.passes.protocol import Passes
 

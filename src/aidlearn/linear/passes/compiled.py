@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from aidlearn.data.passes.compiled import leverages
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.data.rows.compiled import leverages, rows_of, vector
+from aidlearn.data.rows.compiled import rows_of, vector
 from aidlearn.engine.problem import Moved, Trial
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Leverage, Metric

@@ -10,7 +10,7 @@ import numpy as np
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Incumbent, Start
-from aidlearn.engine.splits import Assignment
+from aidlearn.engine.sums import Assignment
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import HEAVY
 from aidlearn.linear.passes.choice import passes_of

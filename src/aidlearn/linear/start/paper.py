@@ -16,7 +16,7 @@ from aidlearn.data.passes.run import Run, Systematic
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Start
-from aidlearn.engine.splits import Assignment
+from aidlearn.engine.sums import Assignment
 from aidlearn.linear.hurried import out_of_time
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.newton import solved

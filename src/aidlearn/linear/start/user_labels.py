@@ -12,7 +12,7 @@ from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Start
-from aidlearn.engine.splits import Assignment
+from aidlearn.engine.sums import Assignment
 from aidlearn.linear.problem import PiecewiseLinear
 
 
