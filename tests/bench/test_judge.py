@@ -128,6 +128,8 @@ sys.stdout.write(" ".join(name for name in sys.modules if name.startswith("aidle
     names = {
         "aidlearn.estimators",
         "aidlearn.estimators.declared",
+        "aidlearn.estimators.declared_kernel",
+        "aidlearn.estimators.parameters",
         "aidlearn.estimators.registry",
     }  # what the package's own names come from
     assert set(done.stdout.split()) - names == own

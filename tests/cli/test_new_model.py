@@ -9,7 +9,8 @@ from cli_support import COLUMNS
 
 from aidlearn import LADRegressor, load_model
 from aidlearn.cli.commands import fit
-from aidlearn.estimators.declared import FitParameters, PenaltyParameters, parameters
+from aidlearn.estimators.declared import FitParameters, PenaltyParameters
+from aidlearn.estimators.parameters import parameters
 from aidlearn.estimators.registry import MODELS, Model
 
 

@@ -12,8 +12,8 @@ import pytest
 import aidlearn
 from aidlearn import SVC, LADRegressor, LinearSVC, QuantileRegressor, SemiSupervisedSVC
 from aidlearn.estimators.base import AIDEstimator
-from aidlearn.estimators.declared import declared
 from aidlearn.estimators.fits import fits_of
+from aidlearn.estimators.parameters import declared
 from aidlearn.estimators.paths.path import CrossValidated
 from aidlearn.estimators.registry import MODELS, model_of
 
@@ -50,8 +50,8 @@ def test_a_declaration_is_true_of_its_estimator(model, tmp_path):
     assert list(given) == [name for name, _ in declared(model.parameters)]
     for name, known in declared(model.parameters):
         assert given[name].default is known.default
-        if known.declaration.choices and known.default is not None:
-            assert known.default == known.declaration.choices[0]
+        if known.choices and known.default is not None:
+            assert known.default == known.choices[0]
     X, y = four_classes(60)
     target = np.arange(60.0) if not model.classifies else y
     estimator = model.estimator(checkpoint=tmp_path / "run.ckpt")

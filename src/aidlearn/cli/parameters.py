@@ -1,4 +1,4 @@
-"""Options that set parameters of estimators, which :mod:`aidlearn.estimators.declared` describes.
+"""Options that set parameters of estimators, which :mod:`aidlearn.estimators.declared` declares.
 
 A value of None leaves a parameter at the estimator's default.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from aidlearn.cli.errors import CliError, option_name
 from aidlearn.cli.options import Described, Jobs, MaxIter, Seed, TimeLimit, option
-from aidlearn.estimators.declared import Declared, declared
+from aidlearn.estimators.parameters import Declared, declared
 from aidlearn.estimators.registry import Model
 
 MOST_IN_RANGE = 100_000
@@ -108,15 +108,15 @@ OF_ALL_MODELS: dict[str, Described] = {
 
 def options_of(model: Model) -> dict[str, Declared]:
     """Parameters of a model that its command offers in addition to those of all models."""
-    return {name: known for name, known in declared(model.parameters) if known.declaration.help}
+    return {name: known for name, known in declared(model.parameters) if known.help}
 
 
 def described(name: str, known: Declared) -> Described:
     """The option that sets a parameter."""
     asked = ASKED.get(name, Asked(type(known.default), known.default))
-    choices = known.declaration.choices
+    choices = known.choices
     default = known.default if asked.default is None else asked.default
-    text = known.declaration.help.format(choices=", ".join(choices))
+    text = known.help.format(choices=", ".join(choices))
     return option(asked.kind, default, *(asked.flag.split() or [option_name(name)]), help=text, complete=choices)
 
 

@@ -35,6 +35,7 @@ from aidlearn.engine.progress import Limits
 from aidlearn.estimators.checks import check_flag, check_number, check_random_state, with_names
 from aidlearn.estimators.fitting import Fitted, listed_callbacks, pass_listener, tell_of_fit
 from aidlearn.estimators.notebook import certificate_html
+from aidlearn.estimators.parameters import declared
 from aidlearn.numerics import Float
 
 FITTED_ATTRIBUTES = """
@@ -100,7 +101,6 @@ class AIDEstimator(BaseEstimator, ABC):
     coef_: Float
     intercept_: Any
 
-    _solvers: tuple[str, ...]
     _max_iter_optional = False
     _needs_target = True
     rows_from: dict[str, Any] | None = None
@@ -119,8 +119,9 @@ class AIDEstimator(BaseEstimator, ABC):
             check_number("time_limit", self.time_limit, low=0)
         if self.initial_rate is not None:
             check_number("initial_rate", self.initial_rate, low=0, high=1, include_high=True)
-        if self.solver not in self._solvers:
-            raise ValueError(f"solver must be one of {', '.join(map(repr, self._solvers))}, got {self.solver!r}.")
+        solver = dict(declared(type(self))).get("solver")
+        if solver is not None and self.solver not in solver.choices:
+            raise ValueError(f"solver must be one of {', '.join(map(repr, solver.choices))}, got {self.solver!r}.")
         self._start_method()
         self._rules().check()
         check_random_state(self.random_state)

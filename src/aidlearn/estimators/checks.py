@@ -11,6 +11,8 @@ import sklearn
 from sklearn.utils.fixes import parse_version
 
 from aidlearn.data.tables.in_memory import FrameColumns, is_table
+from aidlearn.estimators.parameters import declared
+from aidlearn.kernel.functions import NAMES, kernel_from
 from aidlearn.numerics import Float
 
 TABLES_ARE_KNOWN = parse_version(sklearn.__version__) >= parse_version("1.9")
@@ -92,3 +94,14 @@ def generator(random_state: Any) -> np.random.Generator:
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(int(random_state.randint(2**31)))
     return np.random.default_rng(random_state)
+
+
+def check_parameters(estimator: Any) -> None:
+    """One clear error for a parameter that ``fit`` would refuse, for callers that open the data themselves."""
+    estimator._check_parameters()
+    kernel = dict(declared(type(estimator))).get("kernel")
+    if kernel is not None:  # the kernel of an empty row checks its constants
+        names = tuple(dict.fromkeys([*NAMES, *kernel.choices]))
+        kernel_from(
+            estimator.kernel, estimator.gamma, estimator.degree, estimator.coef0, np.zeros((1, 1)), np.ones(1), names
+        )

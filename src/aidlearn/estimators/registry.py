@@ -22,10 +22,8 @@ from aidlearn.estimators.declared import (
     PiecewiseParameters,
     QuantileCVParameters,
     QuantileParameters,
-    SemiSupervisedParameters,
-    SVCParameters,
-    SVRParameters,
 )
+from aidlearn.estimators.declared_kernel import SemiSupervisedParameters, SVCParameters, SVRParameters
 
 FitNames = Callable[[Any, Sequence[Any]], list[str]]
 """From the estimator and its classes (none of a regression): a name for each of its fits, "" for the only one."""

@@ -76,7 +76,7 @@ OUTPUT_OPTIONS = {"json": (Json, False), "quiet": (Quiet, False), "debug": (Debu
 
 def estimator_from(model: Model, options: dict[str, Any]) -> Any:
     """Create the estimator and check its parameters before the data are read."""
-    from aidlearn.estimators.parameters import check_parameters
+    from aidlearn.estimators.checks import check_parameters
 
     estimator = model.estimator(**parameters_from(model, options))
     check_parameters(estimator)

@@ -42,7 +42,7 @@ def resume(
 ) -> int:
     """Continue a fit from its checkpoint; limits count from now."""
     check_output(output, "model", inputs=[checkpoint])
-    from aidlearn.estimators.parameters import check_parameters
+    from aidlearn.estimators.checks import check_parameters
 
     files = _files(checkpoint)
     found = read_checkpoints(files)

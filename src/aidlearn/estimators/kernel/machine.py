@@ -65,7 +65,7 @@ class KernelMachine(AIDEstimator):
     C: float
     kernel: Any
     gamma: Any
-    degree: int
+    degree: float
     coef0: float
     approximation: str | None
     n_components: int

@@ -27,9 +27,10 @@ from aidlearn.engine.progress import Limits
 from aidlearn.engine.result import Status
 from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator
 from aidlearn.estimators.checks import check_number, class_of, generator
-from aidlearn.estimators.declared import SemiSupervisedParameters, documented
+from aidlearn.estimators.declared_kernel import SemiSupervisedParameters
 from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
 from aidlearn.estimators.kernel.partial_labels import UNLABELLED, balancing, check_classes, encode_labels, known_labels
+from aidlearn.estimators.parameters import documented
 from aidlearn.kernel.functions import NAMES, kernel_from
 from aidlearn.numerics import Float
 from aidlearn.semisupervised import choice, miqp
@@ -84,7 +85,6 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
     array([5, 7])
     """
 
-    _solvers = ("auto", "miqp")
     _max_iter_optional = True
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SemiSupervisedSVC:

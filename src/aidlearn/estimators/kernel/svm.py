@@ -19,13 +19,14 @@ from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.engine.problem import Problem
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import class_of, generator
-from aidlearn.estimators.declared import SVCParameters, documented
+from aidlearn.estimators.declared_kernel import SVCParameters
 from aidlearn.estimators.fitting import checkpoint_of
 from aidlearn.estimators.kernel.machine import (
     KernelMachine,
     restored_kernel,
 )
 from aidlearn.estimators.kernel.one_against_one import Machine, expansion_of, lay_out, pairs_of, winners
+from aidlearn.estimators.parameters import documented
 from aidlearn.kernel.functions import Kernel, kernel_from
 from aidlearn.kernel.problem import KernelHinge
 from aidlearn.linear.svm import svm_problem
@@ -73,8 +74,6 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
     >>> model.predict([[0.0, 0.0], [2.0, 2.0]]).tolist(), bool(model.gap_ <= 1e-4)
     (['in', 'out'], True)
     """
-
-    _solvers = ("auto", "smo", "libsvm")
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SVC:
         """Fit the model.

@@ -12,13 +12,14 @@ from aidlearn.data.passes.moments import checked_rows
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number, generator
-from aidlearn.estimators.declared import SVRParameters, documented
+from aidlearn.estimators.declared_kernel import SVRParameters
 from aidlearn.estimators.fitting import checkpoint_of
 from aidlearn.estimators.kernel.machine import (
     KernelMachine,
     restored_kernel,
 )
 from aidlearn.estimators.linear.template import LARGE_OFFSET
+from aidlearn.estimators.parameters import documented
 from aidlearn.kernel.functions import kernel_from
 from aidlearn.kernel.tube import KernelTube, tube_problem
 from aidlearn.linear.aggregated.hinge_rows import EPS
@@ -62,8 +63,6 @@ class SVR(SVRParameters, RegressorMixin, KernelMachine):
     >>> bool(abs(model.predict(X) - np.sin(X[:, 0])).max() < 0.06), bool(model.gap_ <= 1e-4)
     (True, True)
     """
-
-    _solvers = ("auto", "smo")
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SVR:
         """Fit the model.

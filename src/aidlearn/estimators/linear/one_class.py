@@ -31,10 +31,11 @@ from aidlearn.data.rows.source import DataSource
 from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
-from aidlearn.estimators.declared import LinearOneClassParameters, documented
+from aidlearn.estimators.declared import LinearOneClassParameters
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.linear.reported import as_reported, with_objective
 from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows, Terms
+from aidlearn.estimators.parameters import documented
 from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import EPS
 from aidlearn.linear.model.aggregated_rows import aggregated_rows
@@ -88,7 +89,6 @@ class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator)
     0.1
     """
 
-    _solvers = ("auto", "interior-point")
     _needs_target = False
     no_bootstrap = "its loss depends on the mean of the rows"
     _drawn = False

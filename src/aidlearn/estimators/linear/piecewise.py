@@ -11,9 +11,10 @@ from aidlearn.data.passes.moments import Moments
 from aidlearn.data.passes.run import Run
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
-from aidlearn.estimators.declared import PiecewiseParameters, documented
+from aidlearn.estimators.declared import PiecewiseParameters
 from aidlearn.estimators.linear.constraints import each
 from aidlearn.estimators.linear.template import LinearEstimator, Terms
+from aidlearn.estimators.parameters import documented
 from aidlearn.linear.model.losses import Loss, piecewise_linear
 from aidlearn.numerics import Float
 
@@ -54,7 +55,6 @@ class PiecewiseLinearModel(PiecewiseParameters, RegressorMixin, LinearEstimator)
     (True, True)
     """
 
-    _solvers = ("auto", "interior-point", "highs")
     no_bootstrap = "its terms do not grow with the weights of the rows"
 
     def _opened(self, X: Any, y: Any, sample_weight: Any) -> Run:

@@ -12,13 +12,14 @@ from aidlearn.data.passes.moments import Moments
 from aidlearn.data.passes.run import Run
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_flag, check_number
-from aidlearn.estimators.declared import LADParameters, QuantileParameters, documented
+from aidlearn.estimators.declared import LADParameters, QuantileParameters
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.linear.conditioning import Attempt, in_good_coordinates
 from aidlearn.estimators.linear.many_quantiles import ManyQuantiles
 from aidlearn.estimators.linear.reported import as_reported
 from aidlearn.estimators.linear.standard_errors import Request, summarise
 from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows, Terms, large_offset
+from aidlearn.estimators.parameters import documented
 from aidlearn.inference.summary import Summary
 from aidlearn.linear.hurried import Hurried
 from aidlearn.linear.model.design import Design

@@ -22,10 +22,11 @@ from aidlearn.engine.progress import asks_to_stop
 from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_flag, check_number, class_of
-from aidlearn.estimators.declared import LinearSVCParameters, LinearSVRParameters, documented
+from aidlearn.estimators.declared import LinearSVCParameters, LinearSVRParameters
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.estimators.linear.reported import as_reported
 from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows, Terms, large_offset
+from aidlearn.estimators.parameters import documented
 from aidlearn.linear.hurried import cheap_points
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss, epsilon_insensitive, hinge
@@ -90,8 +91,6 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
     >>> model.predict([[1.0, 1.0]]), bool(model.gap_ <= 1e-4)
     (array(['up'], dtype='<U4'), True)
     """
-
-    _solvers = ("auto", "interior-point", "libsvm", "liblinear")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -262,8 +261,6 @@ class LinearSVR(LinearSVRParameters, RegressorMixin, LinearEstimator):
     >>> bool(abs(model.predict(X) - 2 * X[:, 0]).max() <= 0.5 + 1e-6)
     True
     """
-
-    _solvers = ("auto", "interior-point")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

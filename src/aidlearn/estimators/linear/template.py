@@ -108,7 +108,6 @@ def large_offset(targets: Float) -> float:
 class LinearEstimator(AIDEstimator):
     """A model that is linear in the features of a row."""
 
-    _solvers = tuple(SOLVERS)
     no_bootstrap: ClassVar[str] = ""
     """Reason why replicates of this model make no sense, if there is one."""
     _drawn = True

@@ -14,9 +14,10 @@ from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.numbers import Classes
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.estimators.checks import check_number
-from aidlearn.estimators.declared import LinearSVCCVParameters, QuantileCVParameters, documented
+from aidlearn.estimators.declared import LinearSVCCVParameters, QuantileCVParameters
 from aidlearn.estimators.linear.regression import QuantileRegressor
 from aidlearn.estimators.linear.svm import LinearClassifier, LinearSVC
+from aidlearn.estimators.parameters import documented
 from aidlearn.estimators.paths.path import (
     CV_ATTRIBUTES,
     CrossValidated,
