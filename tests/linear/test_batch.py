@@ -13,7 +13,7 @@ from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Hinge, Loss, epsilon_insensitive, hinge, piecewise_linear, pinball
 from aidlearn.linear.passes.compiled import COMPILED
 from aidlearn.linear.passes.in_numpy import NUMPY
-from aidlearn.linear.passes.records import MemberLosses
+from aidlearn.linear.passes.records import MemberLosses, Reach
 from aidlearn.neighbours.batch import Batch, Member
 from aidlearn.neighbours.near_rows import Corridor
 from oracles import highs_quantile
@@ -110,7 +110,7 @@ def test_compiled_passes_are_those_of_numpy(loss, storage, fit_intercept):
     points = rng.normal(size=(2, design.n_variables))
     for planes in (design.planes(*points), design.planes(points[0])):
         for leverage in (0.1, np.abs(rng.normal(size=1000)).astype(np.float32) / 3):
-            arguments = design, chunk, planes, leverage, 2.0, 30.0, 0.5
+            arguments = design, chunk, planes, leverage, Reach(2.0, 30.0, 0.5)
             one, two = NUMPY.between(*arguments), COMPILED.between(*arguments)
             assert np.array_equal(one.near, two.near)
             assert np.array_equal(one.regions, two.regions)

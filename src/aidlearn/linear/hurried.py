@@ -22,7 +22,7 @@ from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Incumbent, Problem, Start
 from aidlearn.engine.sums import Assignment
 from aidlearn.linear.model.design import Design
-from aidlearn.linear.passes.choice import passes_of
+from aidlearn.linear.passes import passes_of
 from aidlearn.linear.passes.records import Grouping, Regions
 from aidlearn.numerics import Float
 

@@ -31,7 +31,7 @@ from aidlearn.linear.hurried import Hurried, LinearProblem, cheap_points, out_of
 from aidlearn.linear.model.aggregated_problem import solve_aggregated
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.unbounded import far_point
-from aidlearn.linear.passes.choice import passes_of
+from aidlearn.linear.passes import passes_of
 from aidlearn.linear.passes.in_numpy import evaluation
 from aidlearn.linear.passes.records import Regions, Segment
 from aidlearn.numerics import NOISE, Float, Int
@@ -240,11 +240,11 @@ class PiecewiseLinear(LinearProblem):
         entries: list[Int] = []
         duals: list[Float] = []
 
-        design, passes = self.design, self.passes
-
         def spread(chunk: Chunk, labels: NDArray[np.int32]) -> tuple[Int, Float]:
-            rows, duals = passes.dual_entries(design, chunk, labels, share)
-            return rows + chunk.start, duals
+            alpha = chunk.weight * share[labels]
+            rows = np.flatnonzero(alpha > 0)
+            sign, _ = loss.fold(chunk.y)
+            return rows + chunk.start, alpha[rows] if sign is None else alpha[rows] * sign[rows]
 
         def collect(value: tuple[Int, Float]) -> None:
             entries.append(value[0])

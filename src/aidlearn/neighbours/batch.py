@@ -23,7 +23,7 @@ from aidlearn.engine.result import Result, relative_gap
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations
 from aidlearn.linear.model.losses import Loss
-from aidlearn.linear.passes.choice import passes_of
+from aidlearn.linear.passes import passes_of
 from aidlearn.linear.start.newton import quantile_width
 from aidlearn.linear.start.samples import largest_sample
 from aidlearn.linear.start.sharpen import few_entries

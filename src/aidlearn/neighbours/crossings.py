@@ -8,7 +8,7 @@ import numpy as np
 
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.linear.passes.choice import passes_of
+from aidlearn.linear.passes import passes_of
 from aidlearn.numerics import Float
 
 AT_ONCE = 1 << 17

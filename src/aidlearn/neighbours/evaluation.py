@@ -11,7 +11,7 @@ from aidlearn.data.passes.transforms import Weights
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss
-from aidlearn.linear.passes.protocol import Passes
+from aidlearn.linear.passes import Passes
 from aidlearn.linear.passes.records import MemberLosses
 from aidlearn.numerics import Float, Int
 

@@ -26,7 +26,8 @@ from aidlearn.linear.aggregated.solvers import solve_by_interior_point
 from aidlearn.linear.model.aggregated_rows import aggregated_rows
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric
-from aidlearn.linear.passes.protocol import Passes
+from aidlearn.linear.passes import Passes
+from aidlearn.linear.passes.records import Reach
 from aidlearn.linear.start.newton import Damping, LocalModel, bounded_step, local_model, thinning
 from aidlearn.neighbours.near_rows import picked, taken
 from aidlearn.numerics import Float, Int
@@ -155,7 +156,7 @@ class Neighbour:
     def _split(self, near: Near, point: Float, reach: float) -> tuple[Int, Float, Int]:
         """Rows within a distance of a kink, and the sums and counts with those of all others."""
         planes = self.design.planes(point)
-        found = self.passes.between(self.design, near.rows, planes, near.leverage, reach, 0.0, math.inf)
+        found = self.passes.between(self.design, near.rows, planes, near.leverage, Reach(reach, 0.0, math.inf))
         return found.near, near.sums + found.sums, near.counts + found.counts
 
     # Groups

@@ -21,8 +21,8 @@ from aidlearn.data.passes.transforms import UNCHANGED, Unchanged, Weights
 from aidlearn.data.rows.chunk import Chunk, join
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import HEAVY, Leverage, Metric
-from aidlearn.linear.passes.choice import passes_of
-from aidlearn.linear.passes.records import CARRIES, WIDER_BY_LEVERAGE
+from aidlearn.linear.passes import passes_of
+from aidlearn.linear.passes.records import CARRIES, Reach
 from aidlearn.numerics import Float, Int
 
 MASKED = 24
@@ -96,7 +96,7 @@ class Collecting:
                     own = leverage if np.ndim(leverage) == 0 else np.array(leverage)
                     parts.append((chunk.select(np.arange(chunk.n_entries)), own, factors, *nothing))
                     continue
-                found = passes.between(design, chunk, plane, leverage, reach, WIDER_BY_LEVERAGE, carries, as_given)
+                found = passes.between(design, chunk, plane, leverage, Reach(reach, carries=carries))
                 near = found.near
                 own = picked(leverage, near)
                 total = found.sums[None] if as_given else _weighted_sums(design, chunk, factors, found.regions)

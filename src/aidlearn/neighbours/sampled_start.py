@@ -10,6 +10,7 @@ from aidlearn.data.passes.run import Run
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric
 from aidlearn.linear.passes.in_numpy import NUMPY
+from aidlearn.linear.passes.records import Reach
 from aidlearn.linear.start.samples import Samples
 from aidlearn.linear.start.sharpen import Band
 from aidlearn.linear.start.sharpening import Sharpening
@@ -74,5 +75,5 @@ class Sampled:
     def share(self, design: Design, ends: tuple[Float, Float], reach: float) -> float:
         """Part of the rows in a corridor."""
         rows = self._samples.viewed
-        found = NUMPY.between(design, rows, design.planes(*ends), self._samples.viewed_leverage, reach, summed=False)
+        found = NUMPY.between(design, rows, design.planes(*ends), self._samples.viewed_leverage, Reach(reach))
         return len(found.near) / rows.n_entries

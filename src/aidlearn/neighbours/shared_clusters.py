@@ -30,7 +30,7 @@ from aidlearn.linear.aggregated.solvers import solve_by_interior_point
 from aidlearn.linear.model.aggregated_problem import solve_aggregated
 from aidlearn.linear.model.aggregated_rows import aggregated_rows
 from aidlearn.linear.model.design import Design
-from aidlearn.linear.passes.choice import passes_of
+from aidlearn.linear.passes import passes_of
 from aidlearn.linear.passes.records import SEGMENTS, MemberLosses
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.neighbours.batch import Done, Member, Solved

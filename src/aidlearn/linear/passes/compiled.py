@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from aidlearn.data.passes.compiled import leverages
 from aidlearn.data.rows.chunk import Chunk
@@ -19,22 +18,22 @@ from aidlearn.engine.problem import Moved, Trial
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Leverage, Metric
 from aidlearn.linear.passes import kernels, member_kernels
-from aidlearn.linear.passes.in_numpy import NUMPY, SAME_PLACE
-from aidlearn.linear.passes.protocol import Passes
+from aidlearn.linear.passes.in_numpy import SAME_PLACE, Passes, rarest
 from aidlearn.linear.passes.records import (
-    CARRIES,
     SEGMENTS,
-    WIDER_BY_LEVERAGE,
     Grouping,
     Groups,
     LocalSums,
     MemberLosses,
+    Reach,
     Regions,
     RowsBetween,
     Segment,
 )
-from aidlearn.linear.rows.matrix import Dense, Matrix
 from aidlearn.numerics import NOISE, Float, Int
+
+NO_PARTS = np.empty(0, dtype=np.int32)
+"""Parts of the rows where no column is rare."""
 
 
 class _Memory(threading.local):
@@ -56,7 +55,7 @@ _memory = _Memory()
 
 
 class CompiledPasses(Passes):
-    """The compiled passes."""
+    """The passes of the base class, each compiled."""
 
     def leverages(self, design: Design, chunk: Chunk, metric: Metric) -> Leverage:
         if metric.constant is not None:
@@ -67,153 +66,69 @@ class CompiledPasses(Passes):
 
     def local_sums(self, design: Design, chunk: Chunk, point: Float, leverage: Leverage, kappa: float) -> LocalSums:
         n = chunk.n_entries
-        scalars, forces = np.empty(2), np.zeros(design.n_attributes + 1)
+        planes, loss, forces = design.planes(point), design.loss.packed(), np.zeros(design.n_attributes + 1)
         near, curvature = _memory.of("rows", n, np.int32), _memory.of("curvature", n, np.float64)
-        found = kernels.model(
-            *_entries(chunk),
-            design.planes(point),
-            design.loss.packed(),
-            _spread(leverage),
-            kappa,
-            _memory.block,
-            scalars,
-            forces,
-            near,
-            curvature,
+        objective, total, found = kernels.local_sums(
+            *_entries(chunk), planes, loss, _spread(leverage), kappa, _memory.block, forces, near, curvature
         )
-        return LocalSums(float(scalars[0]), forces, near[:found].copy(), curvature[:found].copy(), float(scalars[1]))
-
-    def scaled_rows(self, design: Design, chunk: Chunk, selected: NDArray[np.integer], factor: Float) -> Matrix:
-        if sparse.issparse(chunk.X) or not chunk.X.flags.c_contiguous:
-            return NUMPY.scaled_rows(design, chunk, selected, factor)
-        out = np.empty((len(selected), design.n_variables))
-        used = 1.0 - design.constant[: design.n_attributes]
-        rows, y, _ = _entries(chunk)
-        kernels.scaled_rows(rows, y, selected, factor, design.loss.positive, design.centre, used, out)
-        return Dense(out)
+        return LocalSums(objective, forces, near[:found].copy(), curvature[:found].copy(), total)
 
     def groups(self, design: Design, chunk: Chunk, point: Float, leverage: Leverage, grouping: Grouping) -> Groups:
         if design.offset:  # objectives are rounded up entry by entry
-            return NUMPY.groups(design, chunk, point, leverage, grouping)
+            return super().groups(design, chunk, point, leverage, grouping)
+        sides = [] if grouping.sides is None else list(grouping.sides)
         by, n_groups, n = grouping.by_column, grouping.n_groups, chunk.n_entries
         n_kinds = (len(grouping.cuts) + 1) * (2 if design.loss.classifies else 1)
-        n_binned = n_kinds * grouping.n_bins * 2 ** (0 if grouping.sides is None else len(grouping.sides))
+        n_binned = n_kinds * grouping.n_bins * 2 ** len(sides)
         n_needed = max(n_binned, 0 if by is None else by.first + n_kinds * by.n_parts)
         if n_needed > n_groups:
             raise ValueError(f"Rows are split into {n_needed} groups, but there are {n_groups}.")
-        scalars, labels, alone = np.empty(2), np.empty(n, dtype=np.int32), _memory.of("rows", n, np.int32)
+        labels, alone = np.empty(n, dtype=np.int32), _memory.of("rows", n, np.int32)
         counts, sums = np.zeros(n_groups, dtype=np.int64), np.zeros((n_groups, design.n_attributes + 3))
-        planes = design.planes(point)
-        if grouping.sides is not None:
-            planes = np.vstack([planes, grouping.sides])
-        rows, y, weight = _entries(chunk)
-        part = np.empty(0, dtype=np.int32)
-        if by is not None:
-            part = np.full(n, by.n_parts, dtype=np.int32)
-            kernels.rarest(rows[1], rows[2], by.part, part)
-        found = kernels.assign(
-            rows,
-            y,
-            weight,
-            planes,
-            design.loss.packed(),
-            grouping.cuts,
-            _spread(leverage),
-            grouping.near,
-            grouping.bins,
-            float(grouping.n_bins),
-            grouping.carries,
-            grouping.rare_class,
-            part,
-            0 if by is None else by.n_parts,
-            0 if by is None else by.first,
-            _memory.block,
-            scalars,
-            labels,
-            alone,
-            counts,
-            sums,
+        entries, loss, spread = _entries(chunk), design.loss.packed(), _spread(leverage)
+        planes = np.vstack([design.planes(point), *sides])
+        parts = (NO_PARTS, 0, 0) if by is None else (rarest(chunk.X, by), by.n_parts, by.first)
+        limits = grouping.near, grouping.bins, float(grouping.n_bins), grouping.carries, grouping.rare_class
+        objective, size, found = kernels.groups(
+            *entries, planes, loss, grouping.cuts, spread, limits, parts, _memory.block, labels, alone, counts, sums
         )
-        objective = float(scalars[0])
-        if design.may_be_exact(objective, float(scalars[1])):
+        if design.may_be_exact(objective, size):
             objective = design.objective_at(chunk, point, design.margins(chunk, point))
         return Groups(objective, labels, alone[:found].astype(np.int64), counts, _columns(design, sums))
 
     def moves(self, design: Design, chunk: Chunk, trial: Trial, regions: Regions, homes: NDArray[np.int16]) -> Moved:
         if design.offset:  # objectives are rounded up entry by entry
-            return NUMPY.moves(design, chunk, trial, regions, homes)
+            return super().moves(design, chunk, trial, regions, homes)
         end = trial.points[0]
         # The kernel takes the end and, if there are several steps, the origin.
         points, steps = [end], np.ones(1)
         if isinstance(trial, Segment) and trial.origin is not None:
             points, steps = [end, trial.origin], np.array(Segment.STEPS)
-        n = chunk.n_entries
-        scalars, objectives = np.empty(1), np.zeros(len(steps))
+        n, objectives = chunk.n_entries, np.zeros(len(steps))
         moved, codes = _memory.of("rows", n, np.int32), _memory.of("codes", n, np.int16)
         assert chunk.labels is not None
-        found = kernels.check(
-            *_entries(chunk),
-            design.planes(*points),
-            steps,
-            trial.n_split,
-            design.loss.packed(),
-            regions.cuts,
-            regions.tolerance,
-            vector(chunk.labels),
-            homes,
-            _memory.block,
-            scalars,
-            objectives,
-            moved,
-            codes,
+        entries, planes, loss = _entries(chunk), design.planes(*points), design.loss.packed()
+        labels, work, n_split = vector(chunk.labels), _memory.block, trial.n_split
+        size, found = kernels.moves(
+            *entries, planes, steps, n_split, loss, regions, labels, homes, work, objectives, moved, codes
         )
-        if design.may_be_exact(float(objectives[0]), float(scalars[0])):
+        if design.may_be_exact(float(objectives[0]), size):
             objectives[0] = design.objective_at(chunk, end, design.margins(chunk, end))
         return Moved(objectives, moved[:found].astype(np.int64), codes[:found].copy())
 
-    def dual_entries(self, design: Design, chunk: Chunk, labels: NDArray[np.int32], share: Float) -> tuple[Int, Float]:
-        n = chunk.n_entries
-        rows, duals = _memory.of("rows", n, np.int32), _memory.of("curvature", n, np.float64)
-        weight, y = vector(chunk.weight), vector(chunk.y)
-        found = kernels.dual_entries(vector(labels), weight, share, y, design.loss.positive, rows, duals)
-        return rows[:found].astype(np.int64), duals[:found].copy()
-
-    def between(
-        self,
-        design: Design,
-        chunk: Chunk,
-        planes: Float,
-        leverage: Leverage,
-        reach: float,
-        wider: float = WIDER_BY_LEVERAGE,
-        carries: float = CARRIES,
-        summed: bool = True,
-    ) -> RowsBetween:
+    def between(self, design: Design, chunk: Chunk, planes: Float, leverage: Leverage, reach: Reach) -> RowsBetween:
         n, loss = chunk.n_entries, design.loss
         near, regions = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int8)
         counts, sums = np.zeros(loss.n_regions, dtype=np.int64), np.zeros((loss.n_regions, design.n_attributes + 3))
+        entries, kinks, spread = _entries(chunk), np.array(loss.kinks), _spread(leverage)
         found = member_kernels.between(
-            *_entries(chunk),
-            planes,
-            np.array(loss.kinks),
-            loss.positive,
-            _spread(leverage),
-            reach,
-            wider,
-            carries,
-            summed,
-            near,
-            regions,
-            counts,
-            sums,
+            *entries, planes, kinks, loss.positive, spread, reach, near, regions, counts, sums
         )
         return RowsBetween(near[:found].copy(), regions, counts, _columns(design, sums))
 
     def losses(self, scores: Float, levels: Float, y: Float, factors: Float, of: Int, losses: MemberLosses) -> Float:
         total = np.zeros(scores.shape[1])
-        member_kernels.losses(
-            *(scores, levels, vector(y), factors, of, losses.positive, losses.kinks, losses.right, losses.left, total)
-        )
+        member_kernels.losses(scores, levels, vector(y), factors, of, losses, total)
         return total
 
     def segments(
@@ -230,8 +145,7 @@ class CompiledPasses(Passes):
     ) -> Float:
         totals = np.zeros((len(SEGMENTS.steps), ends.shape[1]))
         member_kernels.segments(
-            *(ends, origins, vector(y), weight, of, losses.positive, losses.kinks, losses.right, losses.left),
-            *(SEGMENTS.steps, SEGMENTS.n_split, labels, homes, SEGMENTS.mix, SEGMENTS.n_codes, NOISE, totals, codes),
+            ends, origins, vector(y), weight, of, losses, SEGMENTS, labels, homes, NOISE, totals, codes
         )
         return totals
 

@@ -11,9 +11,7 @@ from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.problem import Evaluation, Moved, Trial
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Leverage, Metric
-from aidlearn.linear.passes.protocol import Passes
 from aidlearn.linear.passes.records import (
-    CARRIES,
     SEGMENTS,
     WIDER_BY_LEVERAGE,
     ByColumn,
@@ -21,25 +19,33 @@ from aidlearn.linear.passes.records import (
     Groups,
     LocalSums,
     MemberLosses,
+    Reach,
     Regions,
     RowsBetween,
     Segment,
     cuts_below,
 )
-from aidlearn.linear.rows.matrix import Matrix
 from aidlearn.numerics import NOISE, Float, Int
 
 SAME_PLACE = 1e-12
 """Difference of predictions, relative to the largest of a row, up to which two planes do not cross."""
 
 
-class NumpyPasses(Passes):
-    """The passes in NumPy."""
+class Passes:
+    """What a fit computes from the rows of a chunk. A leverage is one number for each row, or one for all.
+
+    :class:`~aidlearn.linear.passes.compiled.CompiledPasses` computes the same and reads every row once, without the
+    interpreter lock.
+    """
+
+    # One model
 
     def leverages(self, design: Design, chunk: Chunk, metric: Metric) -> Leverage:
+        """Leverages of the rows in a metric."""
         return metric.leverage(design, chunk)
 
     def local_sums(self, design: Design, chunk: Chunk, point: Float, leverage: Leverage, kappa: float) -> LocalSums:
+        """Loss, forces and curvature with every kink rounded off over ``kappa * leverage``."""
         z = design.margins(chunk, point)
         width = np.broadcast_to(kappa * np.asarray(leverage, dtype=np.float64), len(z))
         slope, near, curvature = design.loss.smoothed(z, width)
@@ -53,10 +59,13 @@ class NumpyPasses(Passes):
         objective = float(chunk.weight @ design.loss.values(z))
         return LocalSums(objective, forces, near, curvature, float(curvature.sum()))
 
-    def scaled_rows(self, design: Design, chunk: Chunk, selected: NDArray[np.integer], factor: Float) -> Matrix:
-        return design.rows(chunk, selected).scaled_rows(factor)
-
     def groups(self, design: Design, chunk: Chunk, point: Float, leverage: Leverage, grouping: Grouping) -> Groups:
+        """Groups by side and distance, the rows that stay alone, and the sums of the groups.
+
+        The group of a row is its region, and in it the bin of its distance in leverages; groups of the positive class
+        come behind those of the other. Planes divide each group further. Rows with a number in a rare column are in
+        separate groups.
+        """
         loss, n_bins, n_regions = design.loss, grouping.n_bins, len(grouping.cuts) + 1
         z = design.margins(chunk, point)
         distance = loss.distance(z) / leverage
@@ -70,7 +79,7 @@ class NumpyPasses(Passes):
             labels = 2 * labels + (chunk @ side[:-1] + side[-1] > 0)
         by = grouping.by_column
         if by is not None:
-            part = _rarest(chunk.X, by)
+            part = rarest(chunk.X, by)
             labels = np.where(part < by.n_parts, by.first + kind * by.n_parts + part, labels)
         share = chunk.weight * np.asarray(leverage, dtype=np.float64) ** 2
         alone = (distance <= grouping.near * (1 + WIDER_BY_LEVERAGE * share)) | (share > grouping.carries)
@@ -82,45 +91,44 @@ class NumpyPasses(Passes):
         return Groups(design.objective_at(chunk, point, z), labels, np.flatnonzero(alone), counts, sums)
 
     def moves(self, design: Design, chunk: Chunk, trial: Trial, regions: Regions, homes: NDArray[np.int16]) -> Moved:
+        """Objectives at the points of a trial, and the entries that a split takes out of their cluster.
+
+        An entry on a kink or with weight 0 fits every region and counts as at home. ``homes`` has the region of each
+        cluster, -1 for one that cannot be split.
+        """
         if not (homes >= 0).any():  # regions do not matter
             return Moved.nothing(_objectives(design, chunk, trial, _margins(design, chunk, trial)))
         return evaluation(design, chunk, trial, regions).moved(homes[chunk.labels], regions.number)
 
-    def dual_entries(self, design: Design, chunk: Chunk, labels: NDArray[np.int32], share: Float) -> tuple[Int, Float]:
-        alpha = chunk.weight * share[labels]
-        rows = np.flatnonzero(alpha > 0)
-        sign, _ = design.loss.fold(chunk.y)
-        return rows, alpha[rows] if sign is None else alpha[rows] * sign[rows]
+    # Many members
 
-    def between(
-        self,
-        design: Design,
-        chunk: Chunk,
-        planes: Float,
-        leverage: Leverage,
-        reach: float,
-        wider: float = WIDER_BY_LEVERAGE,
-        carries: float = CARRIES,
-        summed: bool = True,
-    ) -> RowsBetween:
+    def between(self, design: Design, chunk: Chunk, planes: Float, leverage: Leverage, reach: Reach) -> RowsBetween:
+        """Rows between one or two planes (with the intercept last), and the sums of the others.
+
+        A row is near if its margins at the planes, widened by the reach, have a kink between them, or if it carries a
+        coefficient by itself.
+        """
         loss, m = design.loss, design.n_attributes
         margins = [loss.margins(chunk.y, chunk @ plane[:m] + plane[m]) for plane in planes]
         low, high = np.minimum.reduce(margins), np.maximum.reduce(margins)
         spread = np.broadcast_to(np.asarray(leverage, dtype=np.float64), len(low))
         share = chunk.weight * spread**2
-        width = reach * spread * (1 + wider * share)
-        close = share > carries
+        width = reach.distance * spread * (1 + reach.wider * share)
+        close = share > reach.carries
         for kink in loss.kinks:
             close |= (low - width <= kink) & (kink <= high + width)
         regions = np.where(close, np.int8(-1), cuts_below(low, loss.kinks))
         far = np.flatnonzero(~close)
         counts = np.bincount(regions[far], minlength=loss.n_regions)
-        sums = np.zeros((loss.n_regions, design.n_variables + 2))
-        if summed:
-            sums = design.aggregate(chunk.select(far), regions[far], loss.n_regions)
+        sums = design.aggregate(chunk.select(far), regions[far], loss.n_regions)
         return RowsBetween(np.flatnonzero(close), regions, counts, sums)
 
     def losses(self, scores: Float, levels: Float, y: Float, factors: Float, of: Int, losses: MemberLosses) -> Float:
+        """``sum_i s_ik loss_k(z_ik)`` over the scales, for scores of shape (rows, members) without their ``levels``.
+
+        ``factors`` are the weights of the rows for each replicate; ``of`` has the replicate of each member (empty: one
+        replicate for all, or the k-th for the k-th member).
+        """
         own = factors[:, of] if len(of) else factors
         sign, e = _folded(y, losses.positive)
         return _summed(e - sign * (scores + levels), own, losses)
@@ -137,6 +145,12 @@ class NumpyPasses(Passes):
         homes: NDArray[np.int8],
         codes: NDArray[np.int16],
     ) -> Float:
+        """Losses over the scales at the steps of a segment of each member; fills ``codes``.
+
+        ``ends`` and ``origins`` are scores of shape (rows, members; one column if all origins are equal), ``weight``
+        has a column for each replicate. A row that for some members is not in the region of its cluster's mean
+        (``homes``) gets a code that identifies these members.
+        """
         own = weight[:, of]
         sign, e = _folded(y, losses.positive)
         origin, change = e - sign * origins, -sign * (ends - origins)
@@ -156,13 +170,14 @@ class NumpyPasses(Passes):
         return totals
 
     def crossings(self, scores: Float, levels: Float, weight: Float) -> int:
+        """Number of pairs of neighbouring planes in the wrong order, over rows with weight."""
         predicted = scores + levels
         noise = SAME_PLACE * np.abs(predicted).max(axis=1, keepdims=True)
         wrong = (np.diff(predicted, axis=1) < -noise).sum(axis=1)
         return int(wrong[weight > 0].sum())
 
 
-NUMPY = NumpyPasses()
+NUMPY = Passes()
 
 
 def evaluation(design: Design, chunk: Chunk, trial: Trial, regions: Regions) -> Evaluation:
@@ -180,6 +195,15 @@ def evaluation(design: Design, chunk: Chunk, trial: Trial, regions: Regions) -> 
 
     seen = np.stack([at(z) for z in margins[: trial.n_split]])
     return Evaluation(_objectives(design, chunk, trial, margins), seen)
+
+
+def rarest(X: Any, by: ByColumn) -> NDArray[np.int32]:
+    """Part of the rarest column of each row of a CSR matrix."""
+    found = np.full(X.shape[0], by.n_parts, dtype=np.int32)
+    filled = np.diff(X.indptr) > 0
+    if filled.any():
+        found[filled] = np.minimum.reduceat(by.part[X.indices], X.indptr[:-1][filled])
+    return found
 
 
 def _margins(design: Design, chunk: Chunk, trial: Trial) -> list[Float]:
@@ -201,15 +225,6 @@ def _objectives(design: Design, chunk: Chunk, trial: Trial, margins: list[Float]
     end, *others = margins
     at_end = design.objective_at(chunk, trial.points[0], end)
     return np.array([at_end, *(design.losses(chunk, z) for z in others)])
-
-
-def _rarest(X: Any, by: ByColumn) -> NDArray[np.int32]:
-    """Part of the rarest column of each row of a CSR matrix."""
-    found = np.full(X.shape[0], by.n_parts, dtype=np.int32)
-    filled = np.diff(X.indptr) > 0
-    if filled.any():
-        found[filled] = np.minimum.reduceat(by.part[X.indices], X.indptr[:-1][filled])
-    return found
 
 
 def _folded(y: Float, positive: float) -> tuple[Float, Float]:

@@ -31,18 +31,10 @@ def folded(y, positive):
 def _margins(rows, y, first, last, planes, q, positive, work):
     """Margins ``z = e - sign * (x'w + b)`` of a block, and their signs and offsets e."""
     products(rows, first, last, planes, q, work, _Z)
-    if positive != positive:
-        for k in range(last - first):
-            e = y[first + k]
-            work[_SIGN + k] = 1.0
-            work[_OFFSET + k] = e
-            work[_Z + k] = e - work[_Z + k]
-    else:
-        for k in range(last - first):
-            sign = 1.0 if y[first + k] == positive else -1.0
-            work[_SIGN + k] = sign
-            work[_OFFSET + k] = 1.0
-            work[_Z + k] = 1.0 - sign * work[_Z + k]
+    for k in range(last - first):
+        sign, e = folded(y[first + k], positive)
+        work[_SIGN + k], work[_OFFSET + k] = sign, e
+        work[_Z + k] = e - sign * work[_Z + k]
 
 
 @compiled
@@ -98,7 +90,7 @@ def _spread(leverage, first, size, alike, work):
 
 
 @compiled
-def model(rows, y, weight, planes, loss, leverage, kappa, work, scalars, forces, near, curvatures):
+def local_sums(rows, y, weight, planes, loss, leverage, kappa, work, forces, near, curvatures):
     n = count(rows)
     scale, positive, alike = loss[0], loss[1], leverage.shape[0] != n
     at_rest, n_near = loss[2], 0
@@ -141,45 +133,13 @@ def model(rows, y, weight, planes, loss, leverage, kappa, work, scalars, forces,
                 n_near += work[_VALUE + k] > 0.0
         add(rows, first, last, work, _B, forces)
     forces[forces.shape[0] - 1] = intercept
-    scalars[0] = objective
-    scalars[1] = curvature
-    return n_near
+    return objective, curvature, n_near
 
 
 @compiled
-def rarest(indices, indptr, part, found):
-    """The least part of the columns that each sparse row has a number in."""
-    for i in range(found.shape[0]):
-        least = found[i]
-        for k in range(indptr[i], indptr[i + 1]):
-            least = min(least, part[np.uintp(indices[k])])
-        found[i] = least
-
-
-@compiled
-def assign(
-    rows,
-    y,
-    weight,
-    planes,
-    loss,
-    cuts,
-    leverage,
-    near,
-    bins,
-    n_bins,
-    carries,
-    rare_class,
-    part,
-    n_parts,
-    first_part,
-    work,
-    scalars,
-    labels,
-    alone,
-    counts,
-    sums,
-):
+def groups(rows, y, weight, planes, loss, cuts, leverage, limits, parts, work, labels, alone, counts, sums):
+    near, bins, n_bins, carries, rare_class = limits
+    part, n_parts, first_part = parts
     n, m = count(rows), planes.shape[1] - 1
     scale, positive, alike = loss[0], loss[1], leverage.shape[0] != n
     # Groups of the positive class come behind the others; a regression has one class.
@@ -232,30 +192,12 @@ def assign(
                 sums[group, m] += signed
                 sums[group, m + 1] += s * work[_OFFSET + k]
                 sums[group, m + 2] += s
-    scalars[0] = scale * objective
-    scalars[1] = size_of_targets
-    return n_alone
+    return scale * objective, size_of_targets, n_alone
 
 
 @compiled
-def check(
-    rows,
-    y,
-    weight,
-    planes,
-    steps,
-    n_split,
-    loss,
-    cuts,
-    tolerance,
-    labels,
-    homes,
-    work,
-    scalars,
-    sums,
-    moved,
-    codes,
-):
+def moves(rows, y, weight, planes, steps, n_split, loss, regions, labels, homes, work, objectives, moved, codes):
+    cuts, tolerance = regions.cuts, regions.tolerance
     n, n_steps = count(rows), steps.shape[0]
     scale, positive, base = loss[0], loss[1], cuts.shape[0] + 1.0
     ones, n_moved, size_of_targets = 0.0, 0, 0.0
@@ -288,7 +230,7 @@ def check(
             total = 0.0
             for k in range(size):
                 total += work[_W + k] * work[_VALUE + k]
-            sums[t] += scale * total
+            objectives[t] += scale * total
             if t < n_split:
                 _regions(work, size, loss, cuts)
                 for k in range(size):
@@ -307,32 +249,4 @@ def check(
                 moved[n_moved] = first + k
                 codes[n_moved] = np.int16(work[_B + k])
                 n_moved += work[_A + k] > 0.0
-    scalars[0] = size_of_targets
-    return n_moved
-
-
-@compiled
-def scaled_rows(rows, y, selected, factor, positive, centre, used, out):
-    """``factor sign (x - centre, 1)`` of selected dense rows, 0 in columns that are not used."""
-    X, m = rows[0], centre.shape[0]
-    for k in range(selected.shape[0]):
-        i, f = np.uintp(selected[k]), factor[k]
-        if positive == positive and y[i] != positive:
-            f = -f
-        for j in range(m):
-            out[k, j] = f * used[j] * (X[i, j] - centre[j])
-        if out.shape[1] > m:
-            out[k, m] = f
-
-
-@compiled
-def dual_entries(labels, weight, share, y, positive, rows, duals):
-    """Entries of clusters with a dual, and their share of it times their sign."""
-    n = 0
-    for i in range(labels.shape[0]):
-        alpha = weight[i] * share[np.uintp(labels[i])]
-        # Written without a branch: whether an entry has a dual cannot be predicted.
-        rows[n] = i
-        duals[n] = alpha if positive != positive or y[i] == positive else -alpha
-        n += alpha > 0.0
-    return n
+    return size_of_targets, n_moved

@@ -1,7 +1,7 @@
 """Compiled loops of the passes for many members (see :mod:`aidlearn.linear.passes.compiled`).
 
-``right`` and ``left`` are the slopes of the losses to the right and left of their ``kinks``, over the scales: a row for
-each kink, a column for each member.
+The losses of members are :class:`aidlearn.linear.passes.records.MemberLosses`: a row for each kink, a column for each
+member.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ _LOW, _HIGH, _SIGN, _OFFSET = (k * BLOCK for k in range(4))
 
 
 @compiled
-def between(
-    rows, y, weight, planes, kinks, positive, leverage, reach, wider, carries, summed, near, regions, counts, sums
-):
+def between(rows, y, weight, planes, kinks, positive, leverage, reach, near, regions, counts, sums):
+    distance, wider, carries = reach
     n, m = count(rows), planes.shape[1] - 1
     work = np.empty(4 * BLOCK)
     alike, n_near, n_kinks = leverage.shape[0] != n, 0, kinks.shape[0]
@@ -40,7 +39,7 @@ def between(
             i = first + k
             s, spread = weight[i], np.float64(leverage[0 if alike else i])
             share = s * spread * spread
-            width = reach * spread * (1.0 + wider * share)
+            width = distance * spread * (1.0 + wider * share)
             low, high = work[_LOW + k], work[_HIGH + k]
             close, region = share > carries, 0
             for q in range(n_kinks):
@@ -53,58 +52,35 @@ def between(
             else:
                 regions[i] = region
                 counts[region] += 1
-                if summed:
-                    signed, group = s * work[_SIGN + k], np.uintp(region)
-                    add_one(rows, i, signed, sums, group)
-                    sums[group, m] += signed
-                    sums[group, m + 1] += s * work[_OFFSET + k]
-                    sums[group, m + 2] += s
+                signed, group = s * work[_SIGN + k], np.uintp(region)
+                add_one(rows, i, signed, sums, group)
+                sums[group, m] += signed
+                sums[group, m + 1] += s * work[_OFFSET + k]
+                sums[group, m + 2] += s
     return n_near
 
 
 @compiled
-def losses(scores, levels, y, factors, of, positive, kinks, right, left, total):
+def losses(scores, levels, y, factors, of, losses, total):
+    positive, _, kinks, right, left = losses
     n, n_members, n_kinks = scores.shape[0], scores.shape[1], kinks.shape[0]
-    single, direct = factors.shape[1] == 1, of.shape[0] == 0
+    single, direct, gathered = factors.shape[1] == 1, of.shape[0] == 0, np.empty(n_members)
     for i in range(n):
         sign, e = folded(y[i], positive)
+        own = factors[i] if direct and not single else gathered
+        if single or not direct:
+            for k in range(n_members):
+                own[k] = factors[i, 0 if single else of[k]]
         for q in range(n_kinks):
-            if single:
-                s = factors[i, 0]
-                for k in range(n_members):
-                    z = e - sign * (scores[i, k] + levels[k]) - kinks[q, k]
-                    total[k] += s * max(right[q, k] * z, left[q, k] * z)
-            elif direct:
-                for k in range(n_members):
-                    z = e - sign * (scores[i, k] + levels[k]) - kinks[q, k]
-                    total[k] += factors[i, k] * max(right[q, k] * z, left[q, k] * z)
-            else:
-                for k in range(n_members):
-                    z = e - sign * (scores[i, k] + levels[k]) - kinks[q, k]
-                    total[k] += factors[i, of[k]] * max(right[q, k] * z, left[q, k] * z)
+            for k in range(n_members):
+                z = e - sign * (scores[i, k] + levels[k]) - kinks[q, k]
+                total[k] += own[k] * max(right[q, k] * z, left[q, k] * z)
 
 
 @compiled
-def segments(
-    ends,
-    origins,
-    y,
-    weight,
-    of,
-    positive,
-    kinks,
-    right,
-    left,
-    steps,
-    n_split,
-    labels,
-    homes,
-    mix,
-    n_codes,
-    noise,
-    totals,
-    codes,
-):
+def segments(ends, origins, y, weight, of, losses, settings, labels, homes, noise, totals, codes):
+    positive, _, kinks, right, left = losses
+    steps, n_split, n_codes, mix = settings
     n, n_members, n_kinks = ends.shape[0], ends.shape[1], kinks.shape[0]
     alike, split = origins.shape[1] == 1, homes.shape[0] > 0
     origin, change = np.empty(n_members), np.empty(n_members)

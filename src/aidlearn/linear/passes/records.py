@@ -1,10 +1,13 @@
-"""Arguments and results of the passes over the rows of a linear model (see :mod:`aidlearn.linear.passes.protocol`)."""
+"""Arguments and results of the passes over the rows of a linear model.
+
+See :class:`aidlearn.linear.passes.in_numpy.Passes`. Arguments of compiled loops are named tuples, which numba can read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +17,7 @@ from aidlearn.linear.model.losses import Loss
 from aidlearn.numerics import Float, Int
 
 WIDER_BY_LEVERAGE = 30.0
-"""Factor times the leverage by which the band of single rows is wider: where few rows carry a coefficient its error is
+"""Factor of the leverage by which the band of single rows widens: where few rows carry a coefficient, its error is
 larger than the usual root-n one."""
 CARRIES = 0.1
 """Leverage above which a row stays alone wherever it is: at most ten rows per variable have it."""
@@ -102,8 +105,7 @@ class Segment(Trial):
         return cls(points, n_split=2, origin=origin, n_alone=n_alone, dissolved=dissolved)
 
 
-@dataclass(frozen=True)
-class Regions:
+class Regions(NamedTuple):
     """How margins are put into regions."""
 
     cuts: Float
@@ -141,8 +143,18 @@ class RowsBetween:
     """Sums of the other rows of each region, in the columns of ``Design.aggregate``."""
 
 
-@dataclass(frozen=True)
-class MemberLosses:
+class Reach(NamedTuple):
+    """How far from planes rows are near."""
+
+    distance: float
+    """Distance from the planes, in leverages."""
+    wider: float = WIDER_BY_LEVERAGE
+    """Factor of the leverage by which the distance widens."""
+    carries: float = CARRIES
+    """Leverage above which a row is near wherever it is."""
+
+
+class MemberLosses(NamedTuple):
     """Losses of several members with equally many kinks: arrays of shape (kinks, members), over the scales."""
 
     positive: float
@@ -157,27 +169,21 @@ class MemberLosses:
     @classmethod
     def of(cls, losses: Sequence[Loss]) -> MemberLosses:
         kinks, tilts, jumps = np.ascontiguousarray(np.array([loss.parts for loss in losses]).transpose(2, 1, 0))
-        return cls(
-            positive=losses[0].positive,
-            scale=np.array([loss.scale for loss in losses]),
-            kinks=kinks,
-            right=(1.0 - tilts) * jumps,
-            left=-tilts * jumps,
-        )
+        scale = np.array([loss.scale for loss in losses])
+        return cls(losses[0].positive, scale, kinks, (1.0 - tilts) * jumps, -tilts * jumps)
 
 
-@dataclass(frozen=True)
-class SegmentSettings:
+class SegmentSettings(NamedTuple):
     """Settings of the segments that members of a batch share."""
 
-    steps: Float = field(default_factory=lambda: np.array([1.0, 0.1, 0.5, 0.0]))
+    steps: Float = np.array([1.0, 0.1, 0.5, 0.0])
     """Points of the segment from a member's best point (0) to its aggregated solution (1) at which rows are evaluated
     (see :class:`Segment`). Guess."""
     n_split: int = 2
     """Number of steps, from the first, at which rows are split off their clusters. Guess."""
     n_codes: int = 1 << 14
     """Number of codes for the sets of members for which a row is not in the region of its cluster's mean."""
-    mix: Int = field(default_factory=lambda: np.random.default_rng(0).integers(1, 1 << 40, size=4096))
+    mix: Int = np.random.default_rng(0).integers(1, 1 << 40, size=4096)
     """Random numbers whose sum over members identifies the set of members."""
 
 

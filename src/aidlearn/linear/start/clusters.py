@@ -13,7 +13,7 @@ from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.engine.sums import Assignment
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import HEAVY
-from aidlearn.linear.passes.choice import passes_of
+from aidlearn.linear.passes import passes_of
 from aidlearn.linear.passes.records import Grouping
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.plan import Plan, Reached

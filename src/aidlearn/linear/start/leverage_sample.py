@@ -17,7 +17,7 @@ import numpy as np
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric
-from aidlearn.linear.passes.protocol import Passes
+from aidlearn.linear.passes import Passes
 from aidlearn.numerics import Float
 
 GOLDEN = 0.6180339887498949

@@ -21,8 +21,6 @@ from aidlearn.linear.aggregated.solvers import solve_by_interior_point
 from aidlearn.linear.model.aggregated_problem import solve_aggregated
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import GramSum, Metric
-from aidlearn.linear.passes.in_numpy import NUMPY
-from aidlearn.linear.passes.protocol import Passes
 from aidlearn.linear.passes.records import LocalSums
 from aidlearn.linear.rows.matrix import Matrix
 from aidlearn.linear.start.within_region import step_within
@@ -87,9 +85,7 @@ class LocalModel:
         return self._gram.whole(n_jobs)
 
 
-def local_model(
-    design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int, passes: Passes = NUMPY
-) -> LocalModel:
+def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int) -> LocalModel:
     """The model of one chunk; the Hessian uses every ``thin``-th row near a kink."""
     near, curvature = sums.near, sums.curvature
     if thin > 1 and len(near):
@@ -97,7 +93,7 @@ def local_model(
         near, curvature = near[kept], curvature[kept] * factor
         if len(near):
             curvature *= sums.total_curvature / curvature.sum()
-    rows = passes.scaled_rows(design, chunk, near, np.sqrt(curvature))
+    rows = design.rows(chunk, near).scaled_rows(np.sqrt(curvature))
     return LocalModel(sums.objective, design.centred_forces(sums.forces), [rows], sums.total_curvature)
 
 

@@ -13,7 +13,7 @@ from aidlearn.data.rows.chunk import Chunk, join
 from aidlearn.data.rows.memory import fewest_rows
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations
-from aidlearn.linear.passes.choice import passes_of
+from aidlearn.linear.passes import passes_of
 from aidlearn.linear.start.leverage_sample import ByLeverage
 from aidlearn.linear.start.plan import View
 from aidlearn.numerics import Float

@@ -17,7 +17,7 @@ from aidlearn.data.rows.memory import fewest_rows
 from aidlearn.engine.result import StartStep
 from aidlearn.linear.hurried import out_of_time
 from aidlearn.linear.model.design import Design
-from aidlearn.linear.passes.choice import passes_of
+from aidlearn.linear.passes import passes_of
 from aidlearn.linear.start import newton
 from aidlearn.linear.start.newton import (
     Damping,
@@ -236,7 +236,7 @@ class Sharpening:
             if leverage is None:
                 leverage = passes.leverages(design, chunk, metric)
             sums = passes.local_sums(design, chunk, point, leverage, kappa)
-            return local_model(design, chunk, sums, leverage, thin, passes), leverage
+            return local_model(design, chunk, sums, leverage, thin), leverage
 
         level.leverages = level.run.map(measure, level.leverages, partial(total.add, n_jobs=metric.n_jobs))
         total.objective += design.penalty(point)
