@@ -6,7 +6,7 @@ A checkpoint is an archive (:mod:`aidlearn.archive`); the previous one is kept i
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,10 @@ PREVIOUS = ".previous"
 """Suffix of the previous checkpoint."""
 OLDEST = 2
 """Oldest version that can still be continued: its sums are dense, as those of version 3 may be."""
+
+
+NUMBERS = ("objective", "lower_bound", "stalled", "n_passes", "seconds")
+"""Fields of a :class:`Snapshot` that a checkpoint holds by their names."""
 
 
 class CheckpointError(ValueError):
@@ -39,7 +43,7 @@ class Snapshot:
     n_passes: int
     seconds: float
     history: list[Iteration]
-    steps: list[StartStep] = field(default_factory=list)
+    steps: Sequence[StartStep] = ()
     plan: Mapping[str, Any] = field(default_factory=dict)
     first_is_last: bool = True
     """``Start.last`` of :class:`~aidlearn.engine.problem.Start`."""
@@ -63,19 +67,11 @@ class Checkpoint:
     origin: Origin
     _failed: bool = field(default=False, init=False)
 
-    @property
-    def previous(self) -> Path:
-        return one_before(self.path)
-
     def save(self, snapshot: Snapshot) -> None:
         """Write the run; if that fails, the user is warned and the run continues."""
         meta = {
             "origin": asdict(self.origin),
-            "objective": snapshot.objective,
-            "lower_bound": snapshot.lower_bound,
-            "stalled": snapshot.stalled,
-            "n_passes": snapshot.n_passes,
-            "seconds": snapshot.seconds,
+            **{name: getattr(snapshot, name) for name in NUMBERS},
             "history": [asdict(record) for record in snapshot.history],
             "start": {
                 "steps": [asdict(step) for step in snapshot.steps],
@@ -84,7 +80,7 @@ class Checkpoint:
             },
         }
         try:
-            archive.write(self.path, KIND, VERSION, meta, snapshot.arrays, self.previous)
+            archive.write(self.path, KIND, VERSION, meta, snapshot.arrays, one_before(self.path))
         except OSError as error:
             if not self._failed:
                 warnings.warn(
@@ -105,15 +101,12 @@ class Checkpoint:
     def _compare(self, path: Path, fingerprint: Mapping[str, str]) -> None:
         for name, value in self.origin.fingerprint.items():
             if fingerprint.get(name) != value:
-                if name == "data":
-                    raise CheckpointError(
-                        f"The checkpoint {path} belongs to a fit of other data: rows, their order, columns, target or "
-                        "weights differ. Delete it to start anew, or give another file."
-                    )
                 was = fingerprint.get(name, "missing")
+                reason = f"another fit: {name} was {was}, now it is {value}"
+                if name == "data":
+                    reason = "a fit of other data: rows, their order, columns, target or weights differ"
                 raise CheckpointError(
-                    f"The checkpoint {path} belongs to another fit: {name} was {was}, now it is {value}. "
-                    "Delete it to start anew, or give another file."
+                    f"The checkpoint {path} belongs to {reason}. Delete it to start anew, or give another file."
                 )
 
 
@@ -166,14 +159,10 @@ def _snapshot(found: archive.Archive) -> Snapshot:
     meta = found.meta
     start = meta.get("start", {})  # earlier versions did not save it
     return Snapshot(
-        found.arrays,
-        meta["objective"],
-        meta["lower_bound"],
-        meta["stalled"],
-        meta["n_passes"],
-        meta["seconds"],
-        [Iteration(**record) for record in meta["history"]],
-        [StartStep(**step) for step in start.get("steps", [])],
-        start.get("plan", {}),
-        start.get("first_is_last", True),
+        arrays=found.arrays,
+        history=[Iteration(**record) for record in meta["history"]],
+        steps=[StartStep(**step) for step in start.get("steps", [])],
+        plan=start.get("plan", {}),
+        first_is_last=start.get("first_is_last", True),
+        **{name: meta[name] for name in NUMBERS},
     )

@@ -20,15 +20,13 @@ from aidlearn.engine.sums import (
     AS_BEFORE,
     NOTHING,
     Assignment,
-    Born,
     ChunkLabels,
-    ChunkMoves,
     ChunkSums,
+    NewClusters,
     Renaming,
     Sums,
     Violations,
-    entries_alone,
-    joined_groups,
+    numbered,
     numbers_of,
 )
 from aidlearn.numerics import Float, Int
@@ -123,25 +121,23 @@ class Clusters:
 
         def assign_and_sum(chunk: Chunk, state: Any) -> tuple[ChunkSums, ChunkLabels]:
             given = assign(chunk, state)
-            labels = given.labels
+            labels, counts, sums = given.labels, given.counts, given.sums
             rows = NOTHING if given.single is None else given.single
             rows = np.flatnonzero(rows) if rows.dtype == bool else rows
-            keys = rows + chunk.start
-            kept = ChunkLabels(labels, rows, keys)
+            kept = ChunkLabels(labels, rows, rows + chunk.start)
             single = problem.sums_alone(chunk.select(rows))
-            if given.sums is not None and given.counts is not None:
-                here = np.flatnonzero(given.counts)
-                return ChunkSums(here, given.counts[here], given.sums[here], single, keys, given.objective), kept
-            together, others = chunk, labels
-            if len(rows):
-                others = np.delete(labels, rows)
-                together = chunk.select(np.delete(np.arange(chunk.n_entries), rows))
-            sizes = np.bincount(others, minlength=n_groups)
-            here = np.flatnonzero(sizes)
-            position = np.zeros(n_groups, dtype=np.int32)
-            position[here] = np.arange(len(here), dtype=np.int32)
-            total = problem.aggregate(together, position[others], len(here))
-            return ChunkSums(here, sizes[here], total, single, keys, given.objective), kept
+            if counts is not None and sums is not None:
+                here = np.flatnonzero(counts)
+                sums = sums[here]
+            else:
+                together = chunk
+                if len(rows):
+                    others = np.delete(np.arange(chunk.n_entries), rows)
+                    together, labels = chunk.select(others), labels[others]
+                counts = np.bincount(labels, minlength=n_groups)
+                here = np.flatnonzero(counts)
+                sums = problem.aggregate(together, numbered(counts > 0)[labels], len(here))
+            return ChunkSums(here, counts[here], sums, single, kept.keys, given.objective), kept
 
         def collect(part: ChunkSums) -> None:
             nonlocal sums, objective
@@ -156,10 +152,7 @@ class Clusters:
         kept = problem.run.map(assign_and_sum, states, collect)
         assert sums is not None
         used = np.flatnonzero(counts)
-        position: NDArray[np.int32] | None = None
-        if len(used) < n_groups:
-            position = np.zeros(n_groups, dtype=np.int32)
-            position[used] = np.arange(len(used), dtype=np.int32)
+        position = None if len(used) == n_groups else numbered(counts > 0)
         keys = np.concatenate(single_keys)
         ids = (len(used) + np.arange(len(keys))).astype(np.int32)
         home = np.zeros(n_groups, dtype=np.int16) if homes is None else homes
@@ -192,7 +185,7 @@ class Clusters:
     ) -> tuple[Clusters, float]:
         """The same partition with the sums of another problem on the same entries, and an objective, in one pass."""
         renaming, alone = self._renaming, self.counts == 1
-        position = np.where(alone, 0, np.cumsum(~alone) - 1).astype(np.int32)
+        position = numbered(~alone)
 
         def assign(chunk: Chunk, state: ChunkLabels) -> Assignment:
             labels = state.current(renaming)
@@ -267,27 +260,27 @@ class Clusters:
         base = problem.n_regions
         n_codes = base**trial.n_split
         n_shared = self.n_clusters * n_codes
+        width = self.store.shape[1]
 
-        def evaluate(chunk: Chunk, state: ChunkLabels) -> tuple[ChunkMoves, ChunkLabels]:
+        def evaluate(chunk: Chunk, state: ChunkLabels) -> tuple[tuple[Float, NewClusters | None], ChunkLabels]:
             labels = state.current(renaming)
             moved = problem.find_moved(replace(chunk, labels=labels), trial, homes)
             rows, codes = moved.rows, moved.codes
             if not len(rows):
-                return ChunkMoves(moved.objectives), ChunkLabels(labels, NOTHING, NOTHING)
+                return (moved.objectives, None), ChunkLabels(labels, NOTHING, NOTHING)
             keys = labels[rows].astype(np.int64) * n_codes + codes
             if moved.alone is not None:
                 keys[moved.alone] = n_shared + chunk.start + rows[moved.alone]
             found, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
             n_groups = int(np.searchsorted(found, n_shared))
-            groups, alone = None, None
+            groups, alone = np.empty((0, width)), []
             if n_groups:
                 shared = inverse < n_groups
                 together = chunk.select(rows if n_groups == len(found) else rows[shared])
                 groups = problem.aggregate(together, inverse[shared], n_groups)
             if n_groups < len(found):
-                alone = problem.sums_alone(chunk.select(rows[first[n_groups:]]))
-            moves = ChunkMoves(
-                objectives=moved.objectives,
+                alone.append(problem.sums_alone(chunk.select(rows[first[n_groups:]])))
+            born = NewClusters(
                 keys=found,
                 parents=labels[rows[first]].astype(np.int64),
                 firsts=codes[first] // (n_codes // base),
@@ -296,26 +289,32 @@ class Clusters:
                 groups=groups,
                 alone=alone,
             )
-            return moves, ChunkLabels(labels, rows, keys)
+            return (moved.objectives, born), ChunkLabels(labels, rows, keys)
 
         objectives = np.zeros(len(trial.points))
-        found_in: list[ChunkMoves] = []
-
+        parts: list[NewClusters] = []
         held = 0
 
-        def collect(moves: ChunkMoves) -> None:
+        def collect(found: tuple[Float, NewClusters | None]) -> None:
             nonlocal held
-            objectives[:] += moves.objectives
-            if len(moves.keys):
-                found_in.append(moves)
-                held += 0 if moves.groups is None else moves.groups.size
+            objectives[:] += found[0]
+            if found[1] is not None:
+                parts.append(found[1])
+                held += found[1].groups.size
             if held > SETTINGS.held:
-                found_in[:] = joined_groups(found_in)
+                parts[:] = [NewClusters.joined(parts, n_shared)]
                 held = SETTINGS.held // 2
 
         states = self.problem.run.map(evaluate, self._states, collect)
         objectives += [problem.penalty(point) for point in trial.points]
-        return self._violations(objectives, states, found_in, n_shared)
+        if not parts:
+            return Violations(objectives, 0, states)
+        born = NewClusters.joined(parts, n_shared)
+        left = np.bincount(born.parents, weights=born.counts, minlength=self.n_clusters).astype(np.int64)
+        kept = left < self.counts
+        ids = (kept.sum() + np.arange(len(born.keys))).astype(np.int32)
+        renamed = Renaming(born.keys, ids, None if kept.all() else numbered(kept))
+        return Violations(objectives, self._n_violated(born, kept), states, renamed, born, kept)
 
     def unchecked(self, objective: float, met: bool) -> Violations:
         """The check of a point whose objective is known, without a pass.
@@ -325,41 +324,11 @@ class Clusters:
         objectives = np.array([objective])
         return Violations(objectives, 0 if met else self.n_clusters, self._states, self._renaming)
 
-    def _violations(
-        self, objectives: Float, states: list[ChunkLabels], found_in: list[ChunkMoves], n_shared: int
-    ) -> Violations:
-        """Join the entries that chunks found to leave their clusters."""
-        if not found_in:
-            return Violations(objectives, 0, states)
-        keys = np.unique(np.concatenate([moves.keys for moves in found_in]))
-        n_groups = int(np.searchsorted(keys, n_shared))
-        parents, counts = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int64)
-        firsts, homes = np.zeros(len(keys), dtype=np.int16), np.zeros(len(keys), dtype=np.int16)
-        groups = np.zeros((n_groups, self.store.shape[1]))
-        for moves in found_in:
-            at = np.searchsorted(keys, moves.keys)
-            parents[at], firsts[at], homes[at] = moves.parents, moves.firsts, moves.homes
-            counts[at] += moves.counts
-            if moves.groups is not None:
-                groups[at[: len(moves.groups)]] += moves.groups
-        left = np.bincount(parents, weights=counts, minlength=self.n_clusters).astype(np.int64)
-        kept = left < self.counts
-        ids = (kept.sum() + np.arange(len(keys))).astype(np.int32)
-        position = None if kept.all() else np.maximum(np.cumsum(kept, dtype=np.int32) - np.int32(1), np.int32(0))
-        return Violations(
-            objectives=objectives,
-            n_violated=self._n_violated(parents, firsts, parents[kept[parents]]),
-            states=states,
-            renaming=Renaming(keys, ids, position),
-            born=Born(parents, homes, counts, groups, *entries_alone(found_in)),
-            kept=kept,
-        )
-
-    def _n_violated(self, parents: Int, firsts: NDArray[np.int16], with_rest: Int) -> int:
+    def _n_violated(self, born: NewClusters, kept: NDArray[np.bool_]) -> int:
         """Clusters in several regions at the first point; entries that stayed are in the home of theirs."""
         base = self.problem.n_regions
-        rest = np.unique(with_rest)
-        regions = np.unique(np.concatenate([parents * base + firsts, rest * base + self.homes[rest]]))
+        rest = np.unique(born.parents[kept[born.parents]])
+        regions = np.unique(np.concatenate([born.parents * base + born.firsts, rest * base + self.homes[rest]]))
         return int((np.unique(regions // base, return_counts=True)[1] > 1).sum())
 
     def fit_into_memory(self, check: Violations) -> bool:
@@ -375,8 +344,7 @@ class Clusters:
         if born is None or kept is None:
             return
         np.subtract.at(self.counts, born.parents, born.counts)
-        self.store.subtract(born.parents[: len(born.groups)], born.groups)
-        for parents, sums in born.left:
+        for parents, sums in born.left():
             self.store.subtract(parents, sums)
         self.store.keep(kept)
         self.store.append(born.groups, born.alone)
@@ -395,7 +363,7 @@ class Clusters:
         renaming, problem = self._renaming, self.problem
         position = np.full(self.n_clusters, -1, dtype=np.int32)
         position[stale] = np.arange(len(stale), dtype=np.int32)
-        self.store.clear(stale)
+        total = np.zeros((len(stale), self.store.shape[1]))
 
         def sum_stale(chunk: Chunk, state: ChunkLabels) -> tuple[Float | None, ChunkLabels]:
             place = position[state.current(renaming)]
@@ -406,9 +374,10 @@ class Clusters:
 
         def collect(sums: Float | None) -> None:
             if sums is not None:
-                self.store.add(stale, sums)
+                total[:] += sums
 
-        self.problem.run.map(sum_stale, self._states, collect)
+        problem.run.map(sum_stale, self._states, collect)
+        self.store.replace(stale, total)
         self._summed[stale] = self.store.sizes_of_groups(stale)
 
 

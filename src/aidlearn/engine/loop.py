@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Problem, Solution, Trial
-from aidlearn.engine.progress import Bounds, Callback, Limits, Observer, Progress, Watch
+from aidlearn.engine.progress import Bounds, Callback, Limits, Observer, Progress
 from aidlearn.engine.result import Result
-from aidlearn.engine.sums import Violations
 
 UNLIKELY = 10.0
 """Guess. Gap between the incumbent and the first bound, in tolerances, above which further iterations follow."""
@@ -73,53 +72,42 @@ def aid(
     >>> [record.n_clusters for record in result.history][0]
     5
     """
-    watch = Watch(problem, limits)
-    progress = Progress(problem, watch, callbacks, checkpoint, observer)
+    progress = Progress(problem, limits, callbacks, checkpoint, observer)
     clusters, bounds = progress.begin()
     try:
-        while watch.status is None:
-            solution = progress.solve_aggregated(clusters, bounds)
-            trial = _trial(problem, solution, clusters, bounds, progress, limits.tol)
-            violations = _violations(clusters, solution, trial, bounds)
+        while progress.status is None:
+            solution = progress.solve_aggregated(clusters)
+            trial = _trial(problem, solution, clusters, bounds, progress)
+            violations = progress.check(clusters, solution, trial)
             before = bounds.improve(trial.points, violations.objectives)
-            watch.resort(solution, bounds, before, first=not progress.history)
-            stop = progress.record(clusters, solution, violations, bounds)
-            watch.judge(solution, violations, bounds, len(progress.history), stop)
-            if watch.status is None:
+            progress.resort(solution, before)
+            progress.record(clusters, solution, violations)
+            progress.judge(solution, violations)
+            if progress.status is None:
                 elsewhere = problem.split_trial(solution, before, clusters)
                 if elsewhere and type(elsewhere) is not type(trial):
                     violations = clusters.check(elsewhere)
                     bounds.improve(elsewhere.points, violations.objectives)
-                if watch.room_for(clusters, violations):
-                    progress.decluster(clusters, violations, bounds)
+                progress.decluster(clusters, violations)
     except KeyboardInterrupt:
         if bounds.incumbent is None:
             raise
-        progress.interrupt(bounds)
-    return progress.result(clusters, bounds)
+        progress.interrupt()
+    return progress.result(clusters)
 
 
-def _trial(
-    problem: Problem, solution: Solution, clusters: Clusters, bounds: Bounds, progress: Progress, tol: float
-) -> Trial:
+def _trial(problem: Problem, solution: Solution, clusters: Clusters, bounds: Bounds, progress: Progress) -> Trial:
     """The points to check a solution at.
 
     The first solution is checked alone, because it is most often the last. Later, or where the first bound is far
     from the incumbent, the same pass also finds where to split.
     """
     alone = Trial([solution.point])
-    if Watch.saves_a_pass(solution, bounds.incumbent):
+    if progress.saves_a_pass(solution):
         return alone
     several = bool(progress.history)
     if bounds.incumbent is not None and not several:
         tolerances = UNLIKELY if progress.first_is_last else 1.0
-        several = bounds.gap_to(max(solution.lower_bound, problem.trivial_bound)) > tolerances * tol
+        several = bounds.gap_to(max(solution.lower_bound, problem.trivial_bound)) > tolerances * progress.limits.tol
     trial = problem.split_trial(solution, bounds.incumbent, clusters) if several else None
     return trial if trial and trial.points[0] is solution.point else alone
-
-
-def _violations(clusters: Clusters, solution: Solution, trial: Trial, bounds: Bounds) -> Violations:
-    """What one pass finds at a trial; no pass is made where the only point is the incumbent of a late fit."""
-    if not Watch.saves_a_pass(solution, bounds.incumbent):
-        return clusters.check(trial)
-    return clusters.unchecked(bounds.objective, met=solution.lower_bound >= bounds.objective)

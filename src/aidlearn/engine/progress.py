@@ -1,4 +1,4 @@
-"""The state of one run of the loop: its records, why it ends, and the two sides of the gap.
+"""The state of one run of the loop: the two sides of the gap, the records, and why the run ends.
 
 Any partition gives a lower bound (Jensen), so ``lower_bound = max F_t`` and ``objective = min E_t`` stay valid
 whatever is split or merged in between.
@@ -15,7 +15,7 @@ from typing import Any
 
 from aidlearn.engine.checkpoint import Checkpoint, CheckpointError, Snapshot
 from aidlearn.engine.clusters import Clusters, near_and_far
-from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution
+from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution, Trial
 from aidlearn.engine.result import CROSSING, Iteration, Result, StartStep, Status, below, relative_gap
 from aidlearn.engine.sums import Violations
 
@@ -25,141 +25,6 @@ Callback = Callable[[Iteration], bool | None]
 """Called once per iteration; a true return value stops the fit."""
 Observer = Callable[[Clusters, Solution, Iteration], None]
 """Called with the clusters and the solution of every iteration, before clusters are split."""
-
-
-class Progress:
-    """What one run has recorded so far."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        watch: Watch,
-        callbacks: Sequence[Callback],
-        checkpoint: Checkpoint | None,
-        observer: Observer | None,
-    ) -> None:
-        self._problem, self._watch = problem, watch
-        self._callbacks, self._checkpoint, self._observer = callbacks, checkpoint, observer
-        self._passes_before = problem.run.n_passes
-        """Passes of the same fit for other problems."""
-        self.history: list[Iteration] = []
-        self._steps: list[StartStep] = []
-        self._plan: Mapping[str, Any] = {}
-        self.first_is_last = True
-        """Whether the start expects the first aggregated solution to be the last."""
-        self.solution: Solution | None = None
-        """Solution of the aggregated problem of the current clusters."""
-
-    def begin(self) -> tuple[Clusters, Bounds]:
-        """Draw the initial clusters, or restore those of a run that was saved."""
-        problem, watch = self._problem, self._watch
-        saved = None if self._checkpoint is None else self._checkpoint.load()
-        if saved is None:
-            start = problem.start()
-            bounds = Bounds(problem, start.incumbent)
-            self._steps = [replace(step, seconds=step.seconds - watch.started) for step in start.steps]
-            self._plan, self.first_is_last = start.plan, start.last
-            watch.has_started()
-            self.save(start.clusters, bounds)
-            return start.clusters, bounds
-        logger.info("continuing from a checkpoint, after iteration %d", len(saved.history))
-        bounds = Bounds.restored(problem, problem.resume(saved.arrays), saved.objective, saved.lower_bound)
-        self._steps, self._plan, self.first_is_last = saved.steps, saved.plan, saved.first_is_last
-        self.history = list(saved.history)
-        watch.resume(saved.seconds, saved.stalled)
-        problem.run.add_passes(saved.n_passes)
-        return Clusters.restore(problem, saved.arrays), bounds
-
-    def solve_aggregated(self, clusters: Clusters, bounds: Bounds) -> Solution:
-        """Solve the aggregated problem of the clusters."""
-        self.solution = None
-        self.solution = self._problem.solve_aggregated(clusters, bounds.incumbent, self._watch.accuracy)
-        return self.solution
-
-    def record(self, clusters: Clusters, solution: Solution, violations: Violations, bounds: Bounds) -> bool:
-        """Keep the bound and the record of an iteration; returns whether a callback asked to stop."""
-        proven = bounds.prove(solution)
-        distances = clusters.problem.distances(clusters, solution.point)
-        near, far = (None, None) if distances is None else near_and_far(clusters.counts, distances)
-        entry = Iteration(
-            iteration=len(self.history) + 1,
-            n_clusters=clusters.n_clusters,
-            aggregation_rate=clusters.aggregation_rate,
-            lower_bound=proven,
-            objective=float(violations.objectives[0]),
-            best_objective=bounds.objective,
-            best_lower_bound=bounds.lower_bound,
-            gap=bounds.gap,
-            n_violated=violations.n_violated,
-            seconds=self._watch.seconds,
-            near_rate=near,
-            far_rate=far,
-        )
-        self.history.append(entry)
-        logger.debug("%s", entry)
-        if self._observer is not None:
-            self._observer(clusters, solution, entry)
-        return asks_to_stop(self._callbacks, entry)
-
-    def decluster(self, clusters: Clusters, violations: Violations, bounds: Bounds) -> None:
-        """Split clusters, and save the run."""
-        self.solution = None  # it belongs to the clusters as they were
-        clusters.decluster(violations)
-        self.save(clusters, bounds)
-
-    def save(self, clusters: Clusters, bounds: Bounds) -> None:
-        """Write a checkpoint, if there is a file for it."""
-        if self._checkpoint is None:
-            return
-        incumbent = bounds.incumbent
-        state = self._problem.state(None if incumbent is None else incumbent.point)
-        self._checkpoint.save(
-            Snapshot(
-                arrays={**clusters.arrays(), **state},
-                objective=None if incumbent is None else incumbent.objective,
-                lower_bound=bounds.proven,
-                stalled=self._watch.stalled,
-                n_passes=clusters.problem.run.n_passes - self._passes_before,
-                seconds=self._watch.seconds,
-                history=self.history,
-                steps=self._steps,
-                plan=self._plan,
-                first_is_last=self.first_is_last,
-            )
-        )
-
-    def interrupt(self, bounds: Bounds) -> None:
-        """End the run with the bound of a solution that was not recorded yet."""
-        self._watch.interrupt()
-        if self.solution is not None:
-            bounds.prove(self.solution)
-
-    def result(self, clusters: Clusters, bounds: Bounds) -> Result:
-        """The best point and what is proven about it."""
-        status = self._watch.final_status()
-        if bounds.incumbent is None:
-            raise ArithmeticError("No point with a finite objective was found: rescale X and y to ordinary size.")
-        logger.info("%s gap %.3g after %d iterations", status, bounds.gap, len(self.history))
-        return Result(
-            point=bounds.incumbent.point,
-            objective=bounds.incumbent.objective,
-            lower_bound=bounds.lower_bound,
-            status=status,
-            n_clusters=clusters.n_clusters,
-            aggregation_rate=clusters.aggregation_rate,
-            n_passes=self._problem.run.n_passes,
-            history=self.history,
-            solution=self.solution,
-            clusters=clusters,
-            start=self._steps,
-            plan=self._plan,
-        )
-
-
-def asks_to_stop(callbacks: Sequence[Callback], record: Iteration) -> bool:
-    """Call all callbacks with a record; whether one of them asks to stop the fit."""
-    answers = [callback(record) for callback in callbacks]
-    return any(answers)
 
 
 @dataclass(frozen=True)
@@ -195,144 +60,39 @@ class Limits:
         return replace(self, max_iter=1, time_limit=min(SETTINGS.at_once, self.time_limit or SETTINGS.at_once))
 
 
-class Watch:
-    """The clock of one run, and the rule that ends it."""
-
-    def __init__(self, problem: Problem, limits: Limits) -> None:
-        self._began = self.started = time.monotonic()
-        """``started`` is when the first part of a continued run started; time limits are limits of this part."""
-        self._was_stopped = problem.run.stopped
-        self.limits = limits.at_once() if self._was_stopped else limits
-        limit = self.limits.time_limit
-        self._run = problem.limit_time(math.inf if limit is None else self._began + limit)
-        self._problem = problem
-        self.status: Status | None = None
-        """Why the run has ended; None while it continues."""
-        self.stalled = False
-        """Whether only the accuracy of the aggregated solver is left to improve."""
-        self._late_start = self._late = self._stop = False
-
-    def resume(self, seconds: float, stalled: bool) -> None:
-        """Continue a run that was saved after some seconds."""
-        self.started -= seconds
-        self.stalled = stalled
-
-    def has_started(self) -> None:
-        """Note whether the start has used up the time."""
-        self._late_start = self._is_late
-
-    @property
-    def seconds(self) -> float:
-        """Time since the run started."""
-        return time.monotonic() - self.started
-
-    @property
-    def _is_late(self) -> bool:
-        return time.monotonic() >= self._run.deadline
-
-    @property
-    def accuracy(self) -> Accuracy:
-        """A tenth of the tolerance, so that the split and not the solver decides the gap."""
-        return Accuracy(0.0 if self.stalled else 0.1 * self.limits.tol, self._run.deadline)
-
-    @staticmethod
-    def saves_a_pass(solution: Solution, incumbent: Incumbent | None) -> bool:
-        """Whether the solver ran out of time at the incumbent, whose objective is known."""
-        return solution.out_of_time and incumbent is not None and solution.point is incumbent.point
-
-    def resort(self, solution: Solution, bounds: Bounds, before: Incumbent | None, first: bool) -> None:
-        """Where time or precision has ended with a poor point, try the cheap one that the problem has.
-
-        A start that ended too late has tried it already.
-        """
-        self._late = self._is_late
-        tried = first and self._late_start and solution.point is (before and before.point)
-        enough = SETTINGS.useless if self._late else self.limits.tol
-        poor = bounds.gap_to(max(bounds.proven, solution.lower_bound)) > enough
-        if (self._late or self.stalled) and not tried and poor:
-            bounds.take(self._problem.last_resort())
-
-    def judge(self, solution: Solution, violations: Violations, bounds: Bounds, n_iterations: int, stop: bool) -> None:
-        """Decide whether the run ends after an iteration; ``stop`` says that a callback asked for it."""
-        self._stop = stop or solution.interrupted or self._run.stopped
-        self.status = self._reason(solution, violations, bounds, n_iterations)
-        if self.status is None and self._stop:
-            self.status = Status.interrupted
-
-    def _reason(self, solution: Solution, violations: Violations, bounds: Bounds, n_iterations: int) -> Status | None:
-        tol, one_region = self.limits.tol, violations.n_violated == 0
-        if one_region and not bounds.discards(solution.lower_bound):
-            status = self._problem.one_region(solution, bounds.gap, tol)
-            if status is not None:
-                return status
-        if bounds.gap <= tol:
-            return self._problem.gap_status
-        if solution.out_of_time:
-            return Status.time_limit
-        if one_region and solution.to_split is None:
-            if self.stalled:
-                return Status.numerical
-            self.stalled = True
-        if self._late:
-            return Status.time_limit
-        return Status.iteration_limit if n_iterations >= self.limits.max_iter else None
-
-    def room_for(self, clusters: Clusters, violations: Violations) -> bool:
-        """Whether memory has room for the split clusters; the run ends where it has not."""
-        if not clusters.fit_into_memory(violations):
-            self.status = Status.memory_limit
-        return self.status is None
-
-    def interrupt(self) -> None:
-        """End the run because the user asked for it."""
-        self.status = Status.interrupted
-
-    def final_status(self) -> Status:
-        """Why the run has ended; the problems of the same fit that follow a stopped one are to end at once."""
-        assert self.status is not None
-        if self._was_stopped and not self.status.reached_tolerance:
-            self.status = Status.interrupted
-        if self._stop or self.status is Status.interrupted:
-            self._run.stop()
-        return self.status
-
-
-logger = logging.getLogger("aidlearn")
-
-
 class Bounds:
-    """Incumbent and lower bound of one run of the loop."""
+    """The best point with its objective on all entries, and the best proven lower bound."""
 
     def __init__(self, problem: Problem, incumbent: Incumbent | None = None) -> None:
         self._problem = problem
         self.incumbent: Incumbent | None = None
+        self._error = 0.0
+        """Rounding error of the incumbent's objective."""
         self.proven = problem.trivial_bound
         """Best bound as it was proven; ``lower_bound`` is the part of it that rounding of the objective leaves."""
         self._saved = -math.inf
         """Bound of a checkpoint. It proves nothing without its dual: the next solution has to prove it again."""
-        self._known_error: tuple[Incumbent, float] | None = None
         self.take(incumbent)
 
-    @classmethod
-    def restored(cls, problem: Problem, point: Any, objective: float | None, lower_bound: float) -> Bounds:
-        """Bounds of a checkpoint.
+    def resume(self, point: Any, saved: Snapshot) -> None:
+        """Continue with the bounds of a checkpoint.
 
-        The incumbent is evaluated on all entries, in a pass that does not count as one of the fit. An objective that
+        The point is evaluated on all entries, in a pass that does not count as one of the fit. An objective that
         agrees up to rounding keeps its last bits, so that the fit continues exactly as it would have.
         """
-        bounds = cls(problem, None if objective is None else Incumbent(point, objective))
-        bounds._saved = lower_bound
-        if objective is not None:
-            run = problem.run
-            n_passes = run.n_passes
-            evaluated = problem.objective(point)
-            run.add_passes(n_passes - run.n_passes)
-            if not abs(evaluated - objective) <= max(CROSSING * abs(evaluated), bounds._error()):
-                raise CheckpointError(
-                    f"The checkpoint holds an objective of {objective:.10g}, its point has {evaluated:.10g}: it is "
-                    "damaged. Delete it to start anew, or give another file."
-                )
-        return bounds
+        self._saved = saved.lower_bound
+        if saved.objective is None:
+            return
+        self.take(Incumbent(point, saved.objective))
+        run = self._problem.run
+        n_passes = run.n_passes
+        evaluated = self._problem.objective(point)
+        run.add_passes(n_passes - run.n_passes)
+        if not abs(evaluated - saved.objective) <= max(CROSSING * abs(evaluated), self._error):
+            raise CheckpointError(
+                f"The checkpoint holds an objective of {saved.objective:.10g}, its point has {evaluated:.10g}: it is "
+                "damaged. Delete it to start anew, or give another file."
+            )
 
     @property
     def objective(self) -> float:
@@ -355,24 +115,16 @@ class Bounds:
 
     def kept(self, lower_bound: float) -> float:
         """The bound, lowered below the objective as far as rounding explains a crossing, and -inf otherwise."""
-        return below(lower_bound, self.objective, self._error())
+        return below(lower_bound, self.objective, self._error)
 
     def discards(self, lower_bound: float) -> bool:
         """Whether a finite bound exceeds the objective by more than rounding explains."""
         return self.kept(lower_bound) == -math.inf < lower_bound
 
-    def _error(self) -> float:
-        """Rounding error of the incumbent's objective."""
-        if self.incumbent is None:
-            return 0.0
-        if self._known_error is None or self._known_error[0] is not self.incumbent:
-            self._known_error = self.incumbent, self._problem.objective_error(self.incumbent.point)
-        return self._known_error[1]
-
     def take(self, candidate: Incumbent | None) -> None:
         """Keep a point that is better than the incumbent; a point whose objective is NaN never is."""
         if candidate is not None and candidate.objective < self.objective:
-            self.incumbent = candidate
+            self.incumbent, self._error = candidate, self._problem.objective_error(candidate.point)
 
     def improve(self, points: Iterable[Any], objectives: Iterable[float]) -> Incumbent | None:
         """Keep the best of the points as incumbent, and return the one before."""
@@ -391,3 +143,213 @@ class Bounds:
         if kept < self._saved <= kept + CROSSING * abs(kept):
             self.proven = max(self.proven, self._saved)  # proven up to rounding, and kept to its last bits
         return kept
+
+
+class Progress:
+    """What one run has recorded so far, its clock, and the rule that ends it."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        limits: Limits,
+        callbacks: Sequence[Callback],
+        checkpoint: Checkpoint | None,
+        observer: Observer | None,
+    ) -> None:
+        self._started = time.monotonic()
+        """When the first part of a continued run started; time limits are limits of this part."""
+        self._was_stopped = problem.run.stopped
+        self.limits = limits.at_once() if self._was_stopped else limits
+        limit = self.limits.time_limit
+        self._run = problem.limit_time(math.inf if limit is None else self._started + limit)
+        self._passes_before = self._run.n_passes
+        """Passes of the same fit for other problems."""
+        self._problem = problem
+        self._callbacks, self._checkpoint, self._observer = callbacks, checkpoint, observer
+        self.status: Status | None = None
+        """Why the run has ended; None while it continues."""
+        self._stalled = False
+        """Whether only the accuracy of the aggregated solver is left to improve."""
+        self._late_start = self._late = self._stop = False
+        self.history: list[Iteration] = []
+        self._steps: Sequence[StartStep] = ()
+        self._plan: Mapping[str, Any] = {}
+        self.first_is_last = True
+        """Whether the start expects the first aggregated solution to be the last."""
+        self._solution: Solution | None = None
+        """Solution of the aggregated problem of the current clusters."""
+
+    def begin(self) -> tuple[Clusters, Bounds]:
+        """Draw the initial clusters, or restore those of a run that was saved."""
+        problem = self._problem
+        saved = None if self._checkpoint is None else self._checkpoint.load()
+        if saved is None:
+            start = problem.start()
+            self._bounds = Bounds(problem, start.incumbent)
+            self._steps = [replace(step, seconds=step.seconds - self._started) for step in start.steps]
+            self._plan, self.first_is_last = start.plan, start.last
+            self._late_start = self._is_late
+            self._save(start.clusters)
+            return start.clusters, self._bounds
+        logger.info("continuing from a checkpoint, after iteration %d", len(saved.history))
+        self._bounds = Bounds(problem)
+        self._bounds.resume(problem.resume(saved.arrays), saved)
+        self._steps, self._plan, self.first_is_last = saved.steps, saved.plan, saved.first_is_last
+        self.history, self._stalled = list(saved.history), saved.stalled
+        self._started -= saved.seconds
+        self._run.add_passes(saved.n_passes)
+        return Clusters.restore(problem, saved.arrays), self._bounds
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    @property
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self._run.deadline
+
+    def solve_aggregated(self, clusters: Clusters) -> Solution:
+        """Solve to a tenth of the tolerance, so that the split and not the solver decides the gap."""
+        self._solution = None
+        accuracy = Accuracy(0.0 if self._stalled else 0.1 * self.limits.tol, self._run.deadline)
+        self._solution = self._problem.solve_aggregated(clusters, self._bounds.incumbent, accuracy)
+        return self._solution
+
+    def saves_a_pass(self, solution: Solution) -> bool:
+        """Whether the solver ran out of time at the incumbent, whose objective is known."""
+        incumbent = self._bounds.incumbent
+        return solution.out_of_time and incumbent is not None and solution.point is incumbent.point
+
+    def check(self, clusters: Clusters, solution: Solution, trial: Trial) -> Violations:
+        """Check all entries at a trial, by one pass unless the only point is the incumbent of a late fit."""
+        if not self.saves_a_pass(solution):
+            return clusters.check(trial)
+        return clusters.unchecked(self._bounds.objective, met=solution.lower_bound >= self._bounds.objective)
+
+    def resort(self, solution: Solution, before: Incumbent | None) -> None:
+        """Where time or precision has ended with a poor point, try the cheap one that the problem has.
+
+        A start that ended too late has tried it already.
+        """
+        bounds, self._late = self._bounds, self._is_late
+        tried = not self.history and self._late_start and solution.point is (before and before.point)
+        enough = SETTINGS.useless if self._late else self.limits.tol
+        poor = bounds.gap_to(max(bounds.proven, solution.lower_bound)) > enough
+        if (self._late or self._stalled) and not tried and poor:
+            bounds.take(self._problem.last_resort())
+
+    def record(self, clusters: Clusters, solution: Solution, violations: Violations) -> None:
+        """Keep the bound and the record of an iteration, and show it to the observer and the callbacks."""
+        bounds, proven = self._bounds, self._bounds.prove(solution)
+        distances = self._problem.distances(clusters, solution.point)
+        near, far = (None, None) if distances is None else near_and_far(clusters.counts, distances)
+        entry = Iteration(
+            iteration=len(self.history) + 1,
+            n_clusters=clusters.n_clusters,
+            aggregation_rate=clusters.aggregation_rate,
+            lower_bound=proven,
+            objective=float(violations.objectives[0]),
+            best_objective=bounds.objective,
+            best_lower_bound=bounds.lower_bound,
+            gap=bounds.gap,
+            n_violated=violations.n_violated,
+            seconds=self._seconds,
+            near_rate=near,
+            far_rate=far,
+        )
+        self.history.append(entry)
+        logger.debug("%s", entry)
+        if self._observer is not None:
+            self._observer(clusters, solution, entry)
+        self._stop = asks_to_stop(self._callbacks, entry)
+
+    def judge(self, solution: Solution, violations: Violations) -> None:
+        """Decide whether the run ends after an iteration."""
+        self._stop = self._stop or solution.interrupted or self._run.stopped
+        self.status = self._reason(solution, violations) or (Status.interrupted if self._stop else None)
+
+    def _reason(self, solution: Solution, violations: Violations) -> Status | None:
+        bounds, tol, one_region = self._bounds, self.limits.tol, violations.n_violated == 0
+        if one_region and not bounds.discards(solution.lower_bound):
+            status = self._problem.one_region(solution, bounds.gap, tol)
+            if status is not None:
+                return status
+        if bounds.gap <= tol:
+            return self._problem.gap_status
+        if solution.out_of_time:
+            return Status.time_limit
+        if one_region and solution.to_split is None:
+            if self._stalled:
+                return Status.numerical
+            self._stalled = True
+        if self._late:
+            return Status.time_limit
+        return Status.iteration_limit if len(self.history) >= self.limits.max_iter else None
+
+    def decluster(self, clusters: Clusters, violations: Violations) -> None:
+        """Split clusters and save the run, which ends where memory has no room for more clusters."""
+        if not clusters.fit_into_memory(violations):
+            self.status = Status.memory_limit
+            return
+        self._solution = None  # it belongs to the clusters as they were
+        clusters.decluster(violations)
+        self._save(clusters)
+
+    def _save(self, clusters: Clusters) -> None:
+        """Write a checkpoint, if there is a file for it."""
+        if self._checkpoint is None:
+            return
+        incumbent = self._bounds.incumbent
+        state = self._problem.state(None if incumbent is None else incumbent.point)
+        self._checkpoint.save(
+            Snapshot(
+                arrays={**clusters.arrays(), **state},
+                objective=None if incumbent is None else incumbent.objective,
+                lower_bound=self._bounds.proven,
+                stalled=self._stalled,
+                n_passes=self._run.n_passes - self._passes_before,
+                seconds=self._seconds,
+                history=self.history,
+                steps=self._steps,
+                plan=self._plan,
+                first_is_last=self.first_is_last,
+            )
+        )
+
+    def interrupt(self) -> None:
+        """End the run because the user asked for it, with the bound of a solution that was not recorded yet."""
+        self.status = Status.interrupted
+        if self._solution is not None:
+            self._bounds.prove(self._solution)
+
+    def result(self, clusters: Clusters) -> Result:
+        """The best point and what is proven about it; a stopped run also stops the fit it belongs to."""
+        bounds, status = self._bounds, self.status
+        assert status is not None
+        if self._was_stopped and not status.reached_tolerance:
+            status = Status.interrupted
+        if self._stop or status is Status.interrupted:
+            self._run.stop()
+        if bounds.incumbent is None:
+            raise ArithmeticError("No point with a finite objective was found: rescale X and y to ordinary size.")
+        logger.info("%s gap %.3g after %d iterations", status, bounds.gap, len(self.history))
+        return Result(
+            point=bounds.incumbent.point,
+            objective=bounds.incumbent.objective,
+            lower_bound=bounds.lower_bound,
+            status=status,
+            n_clusters=clusters.n_clusters,
+            aggregation_rate=clusters.aggregation_rate,
+            n_passes=self._run.n_passes,
+            history=self.history,
+            solution=self._solution,
+            clusters=clusters,
+            start=list(self._steps),
+            plan=self._plan,
+        )
+
+
+def asks_to_stop(callbacks: Sequence[Callback], record: Iteration) -> bool:
+    """Call all callbacks with a record; whether one of them asks to stop the fit."""
+    answers = [callback(record) for callback in callbacks]
+    return any(answers)

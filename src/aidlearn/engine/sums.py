@@ -8,8 +8,8 @@ densely have one array and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -76,10 +76,8 @@ class Sums:
         """One column of all clusters."""
         if self.singles is None:
             return self.dense[:, number]
-        rows, found = self.singles, np.zeros(self.n_singles)
-        cells = np.flatnonzero(rows.indices == number % self.shape[1])
-        found[np.searchsorted(rows.indptr, cells, side="right") - 1] = rows.data[cells]
-        return self._spread(self.dense[:, number], found)
+        singles = self.singles[:, [number % self.shape[1]]].toarray()
+        return self._spread(self.dense[:, number], singles[:, 0])
 
     def times(self, vector: Float) -> Float:
         """The first ``len(vector)`` columns times a vector."""
@@ -91,16 +89,8 @@ class Sums:
         return self._spread(dense, self.singles @ padded)
 
     def sizes(self) -> Float:
-        """Largest number in the row of each cluster."""
-        sizes = _largest(self.dense)
-        if self.singles is None:
-            return sizes
-        singles = np.zeros(self.n_singles)
-        lengths = np.diff(self.singles.indptr)
-        starts = self.singles.indptr[:-1][lengths > 0]
-        if len(starts):
-            singles[lengths > 0] = np.maximum.reduceat(np.abs(self.singles.data), starts)
-        return self._spread(sizes, singles)
+        """Largest number in the row of each cluster; 0 for sparse rows, which never change."""
+        return self._spread(_largest(self.dense), np.zeros(self.n_singles))
 
     def sizes_of_groups(self, clusters: Int) -> Float:
         """Largest number in the row of each of some clusters that are not alone."""
@@ -135,12 +125,9 @@ class Sums:
         if not kept.all():
             self.dense, self.alone = self.dense[kept[~self.alone]], self.alone[kept]
 
-    def clear(self, clusters: Int) -> None:
-        self.dense[self._place(clusters)] = 0.0
-
-    def add(self, clusters: Int, sums: Float) -> None:
-        """Add to different clusters."""
-        self.dense[self._place(clusters)] += sums
+    def replace(self, clusters: Int, sums: Float) -> None:
+        """Replace the sums of clusters."""
+        self.dense[self._place(clusters)] = sums
 
     # Checkpoints
 
@@ -187,15 +174,7 @@ class Sums:
 
 def stacked(parts: Sequence[Any]) -> Any:
     """CSR matrices below each other."""
-    if len(parts) == 1:
-        return parts[0]
-    lengths = np.concatenate([np.diff(part.indptr) for part in parts])
-    indptr = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=indptr[1:])
-    index = parts[0].indices.dtype if indptr[-1] <= np.iinfo(np.int32).max else np.int64
-    data = np.concatenate([part.data for part in parts])
-    indices = np.concatenate([part.indices for part in parts]).astype(index, copy=False)
-    return sparse.csr_array((data, indices, indptr.astype(index)), shape=(len(lengths), parts[0].shape[1]))
+    return parts[0] if len(parts) == 1 else sparse.csr_array(sparse.vstack(parts, format="csr"))
 
 
 def _largest(rows: Float) -> Float:
@@ -232,38 +211,12 @@ class Renaming:
 
 
 NOTHING = np.empty(0, dtype=np.int64)
-NO_REGION = np.empty(0, dtype=np.int16)
 AS_BEFORE = Renaming(NOTHING, np.empty(0, dtype=np.int32))
 
 
-@dataclass(frozen=True)
-class Violations:
-    """What one pass at a trial found: objectives, and the clusters that violate the optimality condition."""
-
-    objectives: Float
-    n_violated: int
-    """Clusters with entries in several regions at the first of the points."""
-    states: list[ChunkLabels]
-    renaming: Renaming = AS_BEFORE
-    born: Born | None = None
-    """New clusters (None: no entry leaves its cluster)."""
-    kept: NDArray[np.bool_] | None = None
-    """Mask of the clusters that keep at least one entry."""
-
-
-@dataclass(frozen=True)
-class Born:
-    """Clusters that a split creates: groups first, then entries that are alone."""
-
-    parents: Int
-    homes: NDArray[np.int16]
-    counts: Int
-    groups: Float
-    """Sums of the groups."""
-    alone: list[Any]
-    """Sums of the entries that are alone, in parts."""
-    left: list[tuple[Int, Float]]
-    """Parents, and the sums that single entries take from them."""
+def numbered(used: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """The number of each cluster among those that are used."""
+    return np.cumsum(used, dtype=np.int32) - np.int32(1)
 
 
 @dataclass(frozen=True)
@@ -302,65 +255,58 @@ class ChunkSums:
 
 
 @dataclass(frozen=True)
-class ChunkMoves:
-    """One chunk of a check: the clusters that its entries would leave for new ones."""
+class NewClusters:
+    """Clusters that a split creates: groups of entries first, then entries that are alone."""
+
+    keys: Int
+    """Cluster and regions of a group, or the number of an entry that is alone, as ascending numbers."""
+    parents: Int
+    firsts: NDArray[np.int16]
+    """Region at the first of the points."""
+    homes: NDArray[np.int16]
+    """Region at the last of the points."""
+    counts: Int
+    groups: Float
+    """Sums of the groups."""
+    alone: list[Any]
+    """Sums of the entries that are alone, in one part for each chunk."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[NewClusters], n_shared: int) -> NewClusters:
+        """The new clusters of consecutive chunks, with sums added in their order; groups have keys < ``n_shared``."""
+        keys = np.unique(np.concatenate([part.keys for part in parts]))
+        parents, counts = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int64)
+        firsts, homes = np.zeros(len(keys), dtype=np.int16), np.zeros(len(keys), dtype=np.int16)
+        groups = np.zeros((int(np.searchsorted(keys, n_shared)), parts[0].groups.shape[1]))
+        for part in parts:
+            at = np.searchsorted(keys, part.keys)
+            parents[at], firsts[at], homes[at] = part.parents, part.firsts, part.homes
+            counts[at] += part.counts
+            groups[at[: len(part.groups)]] += part.groups
+        return cls(keys, parents, firsts, homes, counts, groups, [rows for part in parts for rows in part.alone])
+
+    def left(self) -> Iterator[tuple[Int, Float]]:
+        """Parents, and the sums that entries take from them; a parent may occur several times."""
+        first = len(self.groups)
+        yield self.parents[:first], self.groups
+        for rows in self.alone:
+            n = rows.shape[0]
+            parents, inverse = np.unique(self.parents[first : first + n], return_inverse=True)
+            total = sparse.csr_array((np.ones(n), (inverse, np.arange(n))), shape=(len(parents), n)) @ rows
+            yield parents, total.toarray() if sparse.issparse(total) else total
+            first += n
+
+
+@dataclass(frozen=True)
+class Violations:
+    """What one pass at a trial found: objectives, and the clusters that violate the optimality condition."""
 
     objectives: Float
-    keys: Int = field(default_factory=lambda: NOTHING)
-    """Keys of the new clusters: groups by cluster and regions, then single entries by their number."""
-    parents: Int = field(default_factory=lambda: NOTHING)
-    firsts: NDArray[np.int16] = field(default_factory=lambda: NO_REGION)
-    """Region of the new clusters at the first of the points."""
-    homes: NDArray[np.int16] = field(default_factory=lambda: NO_REGION)
-    """Region of the new clusters at the last of the points."""
-    counts: Int = field(default_factory=lambda: NOTHING)
-    groups: Float | None = None
-    """Sums of the groups (None: there are none)."""
-    alone: Any = None
-    """Sums of the entries that are alone (None: there are none)."""
-
-
-def entries_alone(found_in: list[ChunkMoves]) -> tuple[list[Any], list[tuple[Int, Float]]]:
-    """Sums of entries that become clusters of their own, and the sums they take from the clusters they leave."""
-    alone: list[Any] = []
-    left: list[tuple[Int, Float]] = []
-    for moves in found_in:
-        if moves.alone is None:
-            continue
-        n_alone = moves.alone.shape[0]
-        alone.append(moves.alone)
-        parents, inverse = np.unique(moves.parents[-n_alone:], return_inverse=True)
-        cells = np.ones(n_alone), (inverse, np.arange(n_alone))
-        total = sparse.csr_array(cells, shape=(len(parents), n_alone)) @ moves.alone
-        left.append((parents.astype(np.int64), total.toarray() if sparse.issparse(total) else total))
-    return alone, left
-
-
-def joined_groups(found_in: list[ChunkMoves]) -> list[ChunkMoves]:
-    """The moves of consecutive chunks with the sums of each group once, added in the order of the chunks."""
-    with_groups = [moves for moves in found_in if moves.groups is not None]
-    sizes = [len(moves.groups) for moves in with_groups if moves.groups is not None]
-    keys = np.unique(np.concatenate([moves.keys[:n] for moves, n in zip(with_groups, sizes, strict=True)]))
-    first = with_groups[0]
-    assert first.groups is not None
-    total = ChunkMoves(
-        objectives=np.zeros_like(first.objectives),
-        keys=keys,
-        parents=np.zeros(len(keys), dtype=first.parents.dtype),
-        firsts=np.zeros(len(keys), dtype=first.firsts.dtype),
-        homes=np.zeros(len(keys), dtype=first.homes.dtype),
-        counts=np.zeros(len(keys), dtype=first.counts.dtype),
-        groups=np.zeros((len(keys), first.groups.shape[1])),
-    )
-    alone = []
-    for moves in found_in:
-        n = 0 if moves.groups is None else len(moves.groups)
-        at = np.searchsorted(keys, moves.keys[:n])
-        total.parents[at], total.firsts[at], total.homes[at] = moves.parents[:n], moves.firsts[:n], moves.homes[:n]
-        total.counts[at] += moves.counts[:n]
-        if moves.groups is not None and total.groups is not None:
-            total.groups[at] += moves.groups
-        if moves.alone is not None:
-            own = (moves.keys[n:], moves.parents[n:], moves.firsts[n:], moves.homes[n:], moves.counts[n:])
-            alone.append(ChunkMoves(moves.objectives, *own, None, moves.alone))
-    return [total, *alone]
+    n_violated: int
+    """Clusters with entries in several regions at the first of the points."""
+    states: list[ChunkLabels]
+    renaming: Renaming = AS_BEFORE
+    born: NewClusters | None = None
+    """New clusters (None: no entry leaves its cluster)."""
+    kept: NDArray[np.bool_] | None = None
+    """Mask of the clusters that keep at least one entry."""
