@@ -31,8 +31,8 @@ import numpy as np
 from aidlearn.data.passes.run import Run
 from aidlearn.linear.aggregated import hinge_rows, interior_point, polish, smoothing, solvers
 from aidlearn.linear.model.leverage import NormalEquations
-from aidlearn.linear.rows.columns import Layout
-from aidlearn.linear.start import leverage_sample, newton, plan, samples, sharpening
+from aidlearn.linear.rows.columns import SparseLayout
+from aidlearn.linear.start import newton, plan, samples, sharpening
 from benchmarks.ablation_tables import Outcome, Table, tables
 
 MEAN_RISE, WORST_RISE = 1.03, 1.25
@@ -168,7 +168,7 @@ def rules() -> list[Rule]:
         setting(samples, "samples: rare class", rare_class=0),
         setting(samples, "samples: number picked", picked=1.0),
         function(NormalEquations, "unlike", "samples: picked by leverage", "never", lambda _: lambda *_: ()),
-        setting_of(leverage_sample, "GOLDEN", "samples: phases of chunks", 0.0),
+        setting_of(samples, "GOLDEN", "samples: phases of chunks", 0.0),
         # Newton steps
         setting(newton, "newton: trust region", trust=INF),
         setting(newton, "newton: damping on samples", first_damping=1e-6),
@@ -223,7 +223,9 @@ def rules() -> list[Rule]:
         setting(smoothing, "smoothing: ring", ring_weight=0.0),
         setting(smoothing, "smoothing: conjugate gradients", "Gram matrices", direct=1e9),
         # The storage of rows
-        function(Layout, "of", "storage: sparse columns", "all dense", lambda _: classmethod(lambda *_, **__: None)),
+        function(
+            SparseLayout, "of", "storage: sparse columns", "all dense", lambda _: classmethod(lambda *_, **__: None)
+        ),
     ]
 
 

@@ -8,7 +8,6 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from aidlearn.bench.datasets import data_file, encoded, kddcup99
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import Bounds
@@ -22,6 +21,7 @@ from aidlearn import (
     QuantileRegressorCV,
     bootstrap,
 )
+from benchmarks.harness.datasets import data_file, encoded, kddcup99
 from benchmarks.random_tables import case
 from benchmarks.start import KINDS, TOL, Data
 

@@ -23,7 +23,7 @@ from sklearn.base import clone
 from aidlearn import LADRegressor, LinearSVC
 from aidlearn.engine import Clusters, Start
 from aidlearn.linear.problem import PiecewiseLinear
-from aidlearn.linear.start.clusters import all_single
+from aidlearn.linear.start.sharpen import all_single
 
 Rng = np.random.Generator
 Data = tuple[Any, NDArray[np.float64]]

@@ -23,7 +23,7 @@ from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import hinge, pinball
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
-from aidlearn.linear.start.user_labels import from_labels
+from aidlearn.linear.start.methods import from_labels
 from aidlearn.semisupervised.problem import SemiSupervised, SemiSupervisedSettings
 from aidlearn.semisupervised.start import from_labels as given_clusters
 from benchmarks.harness.cells import Cell, Row

@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the test of names compa
     from aidlearn.inference.hypotheses import equal_slopes as equal_slopes
     from aidlearn.inference.hypotheses import likelihood_ratio_test as likelihood_ratio_test
     from aidlearn.inference.summary import Summary as Summary
-    from aidlearn.linear.constraints.region import Infeasible as Infeasible
+    from aidlearn.linear.constraints import Infeasible as Infeasible
     from aidlearn.linear.model.unbounded import Unbounded as Unbounded
     from aidlearn.trace import Frame as Frame
 else:
@@ -55,7 +55,7 @@ else:
         "DataSource": "aidlearn.data",
         "Frame": "aidlearn.trace",
         "HypothesisTest": "aidlearn.inference.hypotheses",
-        "Infeasible": "aidlearn.linear.constraints.region",
+        "Infeasible": "aidlearn.linear.constraints",
         "Iteration": "aidlearn.engine.result",
         "LinearSVCCV": "aidlearn.estimators.paths.cross_validated",
         "PassProgress": "aidlearn.data.passes.run",

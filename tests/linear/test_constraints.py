@@ -7,7 +7,7 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linprog
 
 from aidlearn import LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, bootstrap
-from aidlearn.linear.constraints.region import Infeasible, Region
+from aidlearn.linear.constraints import Infeasible, Region
 
 MODELS = {"quantile": QuantileRegressor, "lad": LADRegressor, "svc": LinearSVC, "svr": LinearSVR}
 

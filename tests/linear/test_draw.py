@@ -25,10 +25,9 @@ from aidlearn.linear.passes.records import ByColumn, Grouping
 from aidlearn.linear.problem import PiecewiseLinear, Procedure
 from aidlearn.linear.rows.columns import Costs
 from aidlearn.linear.start import plan as plan_module
-from aidlearn.linear.start.leverage_sample import ByLeverage
 from aidlearn.linear.start.newton import _thinned
 from aidlearn.linear.start.plan import Plan, Reached, bins_and_planes, rare_columns
-from aidlearn.linear.start.samples import Samples
+from aidlearn.linear.start.samples import ByLeverage, Samples
 from aidlearn.linear.start.sharpen import Band
 
 

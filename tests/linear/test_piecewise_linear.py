@@ -16,7 +16,7 @@ from aidlearn.data import as_source
 from aidlearn.data.passes.moments import inspect
 from aidlearn.data.passes.run import Run
 from aidlearn.linear.aggregated.solvers import solve_by_interior_point
-from aidlearn.linear.constraints.region import Region
+from aidlearn.linear.constraints import Region
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import piecewise_linear
 from aidlearn.linear.problem import PiecewiseLinear, Procedure

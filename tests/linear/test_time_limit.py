@@ -9,7 +9,7 @@ import pytest
 
 from aidlearn import LinearSVC, SemiSupervisedSVC, Status
 from aidlearn.estimators.kernel.representation import certified_kernel
-from aidlearn.linear.aggregated import borrowed as budget
+from aidlearn.linear.aggregated import adapters as budget
 from aidlearn.semisupervised.features import graph_features
 
 

@@ -22,7 +22,7 @@ from aidlearn.kernel.dual import SMALL, KernelDual
 from aidlearn.kernel.functions import TINY
 from aidlearn.kernel.polish import SETTINGS as POLISH
 from aidlearn.kernel.polish import polish, solve_by_factor
-from aidlearn.linear.aggregated.borrowed import within
+from aidlearn.linear.aggregated.adapters import within
 from aidlearn.numerics import Float
 
 

@@ -27,7 +27,7 @@ from aidlearn.kernel.hurried import sample_machine, sample_solution
 from aidlearn.kernel.nystroem import landmark_features, landmark_map
 from aidlearn.kernel.problem import LOSS, NO_LOSS, KernelHinge, StartMethod
 from aidlearn.kernel.values import KernelPoint
-from aidlearn.linear.start.user_labels import cluster_codes
+from aidlearn.linear.start.methods import cluster_codes
 from aidlearn.numerics import Int
 
 

@@ -90,13 +90,13 @@ class Hurried:
         if len(designs) == 1:
             return [Start(clusters, Incumbent(point, objective + designs[0].penalty(point)))]
         points = [_levelled(design, rows, point) for design in designs]
-        return [Start(clusters, incumbent) for incumbent in _evaluated(problem.run, designs, points)]
+        return [Start(clusters, incumbent) for incumbent in evaluated(problem.run, designs, points)]
 
 
 def cheap_points(run: Run, designs: Sequence[Design]) -> list[Incumbent]:
     """For each design the best of no slopes and least squares on a few rows, all evaluated by one pass."""
     rows = _sample(run, designs[0])
-    return _evaluated(run, designs, [_best(design, rows, []) for design in designs])
+    return evaluated(run, designs, [_best(design, rows, []) for design in designs])
 
 
 def _sample(run: Run, design: Design) -> Chunk:
@@ -124,22 +124,20 @@ def _grouped(problem: LinearProblem, design: Design, rows: Chunk, point: Float) 
     return Clusters.build(problem, assign, len(homes), homes)
 
 
-def _evaluated(run: Run, designs: Sequence[Design], points: Sequence[Float]) -> list[Incumbent]:
-    """The planes of designs on all rows, by one pass; those of quantiles differ in their intercepts alone."""
-    first, planes, levels = designs[0], list(zip(designs, points, strict=True)), np.zeros(len(designs))
-    if first.fit_intercept:
-        levels[:] = [design.intercept(point) for design, point in planes]
+def evaluated(run: Run, designs: Sequence[Design], points: Sequence[Float]) -> list[Incumbent]:
+    """A point of each design with its objective on all rows, by one pass; parallel planes share their margins."""
+    first, m, planes = designs[0], designs[0].n_attributes, list(zip(designs, points, strict=True))
+    parallel = not first.loss.classifies and all(np.array_equal(point[:m], points[0][:m]) for point in points)
+    levels = [design.intercept(point) if first.fit_intercept else 0.0 for design, point in planes]
     total = np.array([design.penalty(point) for design, point in planes])
 
-    def margins(chunk: Chunk) -> list[Float]:
-        if first.loss.classifies:
-            return [design.margins(chunk, point) for design, point in planes]
-        z = first.margins(chunk, points[0])
-        return [z - shift for shift in levels - levels[0]]
-
     def measure(chunk: Chunk, state: object) -> tuple[Float, None]:
-        seen = zip(planes, margins(chunk), strict=True)
-        return np.array([design.objective_at(chunk, point, z) for (design, point), z in seen]), None
+        z = first.margins(chunk, points[0])
+        found = []
+        for (design, point), level in zip(planes, levels, strict=True):
+            margins = z - (level - levels[0]) if parallel else design.margins(chunk, point)
+            found.append(design.objective_at(chunk, point, margins))
+        return np.array(found), None
 
     def collect(part: Float) -> None:
         total[:] += part

@@ -23,7 +23,7 @@ from aidlearn.engine.sums import Sums
 from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import Basis, HingeRows
 from aidlearn.linear.aggregated.solvers import solve_by_interior_point
-from aidlearn.linear.model.aggregated_rows import aggregated_rows
+from aidlearn.linear.model.aggregated_problem import aggregated_rows
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric
 from aidlearn.linear.passes import Passes

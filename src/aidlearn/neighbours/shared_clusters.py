@@ -27,8 +27,7 @@ from aidlearn.engine.sums import Sums, Violations
 from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import Basis
 from aidlearn.linear.aggregated.solvers import solve_by_interior_point
-from aidlearn.linear.model.aggregated_problem import solve_aggregated
-from aidlearn.linear.model.aggregated_rows import aggregated_rows
+from aidlearn.linear.model.aggregated_problem import aggregated_rows, solve_aggregated
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.passes import passes_of
 from aidlearn.linear.passes.records import SEGMENTS, MemberLosses

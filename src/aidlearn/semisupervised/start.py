@@ -23,7 +23,7 @@ from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Incumbent, Start, Trial
 from aidlearn.engine.progress import Limits
 from aidlearn.engine.sums import Assignment
-from aidlearn.linear.start.user_labels import cluster_codes
+from aidlearn.linear.start.methods import cluster_codes
 from aidlearn.linear.svm import svm_problem
 from aidlearn.numerics import Float
 from aidlearn.semisupervised.aggregated import ClusterSums

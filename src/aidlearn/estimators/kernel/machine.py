@@ -39,7 +39,7 @@ from aidlearn.kernel.solvers import SOLVERS
 from aidlearn.kernel.start import METHODS, given
 from aidlearn.kernel.values import KernelPoint
 from aidlearn.linear.aggregated.hinge_rows import EPS
-from aidlearn.linear.start.user_labels import cluster_codes
+from aidlearn.linear.start.methods import cluster_codes
 from aidlearn.numerics import Float, Int
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import Bounds, LinearConstraint
 
 from aidlearn.data.rows.source import DataSource
 from aidlearn.estimators.checks import check_flag
-from aidlearn.linear.constraints.region import Region
+from aidlearn.linear.constraints import Region
 from aidlearn.numerics import Float
 
 

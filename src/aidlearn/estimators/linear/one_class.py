@@ -38,7 +38,7 @@ from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows, T
 from aidlearn.estimators.parameters import documented
 from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import EPS
-from aidlearn.linear.model.aggregated_rows import aggregated_rows
+from aidlearn.linear.model.aggregated_problem import aggregated_rows
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss, one_class
 from aidlearn.numerics import Float

@@ -25,7 +25,6 @@ from aidlearn.linear.hurried import Hurried
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss, absolute, pinball
 from aidlearn.linear.start.sharpen import Band, few_entries
-from aidlearn.linear.start.warm import Warm
 from aidlearn.neighbours.crossings import count_crossings
 from aidlearn.numerics import Float
 
@@ -90,8 +89,7 @@ class _LinearQuantile(RegressorMixin, LinearEstimator):
             fits.append(self._fit_design(run, design, start, moments, number, n_left=len(designs) - k))
             if isinstance(start, Band):
                 start.continue_from(fits[-1].result.point)
-            if isinstance(start, Warm) and k + 1 < len(designs):
-                start.begin_at(warm[k + 1])
+                start.begin_at(warm[k + 1] if k + 1 < len(designs) else None)
         return fits
 
     def _share_passes(self, run: Run, design: Design, warm: list[Float | None]) -> bool:

@@ -25,14 +25,13 @@ from aidlearn.estimators.linear.constraints import check_constraints, is_constra
 from aidlearn.estimators.linear.reported import as_reported
 from aidlearn.linear.aggregated.hinge_rows import ranked
 from aidlearn.linear.aggregated.solvers import SOLVERS
-from aidlearn.linear.constraints.region import Region
+from aidlearn.linear.constraints import Region
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss
 from aidlearn.linear.picture import frame
 from aidlearn.linear.problem import PiecewiseLinear, Procedure, StartMethod
 from aidlearn.linear.start.methods import PAPER, start_method
 from aidlearn.linear.start.sharpen import Band
-from aidlearn.linear.start.warm import Warm
 from aidlearn.numerics import Float
 
 MOST_COUPLED = 16_000
@@ -254,7 +253,7 @@ class LinearEstimator(AIDEstimator):
         if self._known_start is not None:
             return self._known_start
         start = self._start_method()
-        return Warm(point) if point is not None and isinstance(start, Band) else start
+        return Band(point) if point is not None and isinstance(start, Band) else start
 
     def _three_way(self) -> bool:
         """Whether clusters are split below, on and above the kink (the paper's dual procedure)."""

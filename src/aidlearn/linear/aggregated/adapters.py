@@ -1,14 +1,18 @@
 """Other solvers for the aggregated SVM (paper, section 4): libsvm and liblinear, through scikit-learn.
 
 A bound is only reported where a dual-feasible point backs it: libsvm's own dual, repaired, and for liblinear
-(which shows none) a dual fitted to its hyperplane.
+(which shows none) a dual fitted to its hyperplane. Neither can be stopped: under a time limit they run with more and
+more steps, as long as another run fits.
 """
 
 from __future__ import annotations
 
+import math
+import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from scipy import optimize
@@ -16,10 +20,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, LinearSVC
 
 from aidlearn.engine.problem import Accuracy, Solution
-from aidlearn.linear.aggregated.borrowed import within
 from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import HingeRows, power_of_two
 from aidlearn.numerics import Float
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,12 @@ class AdapterSettings:
     """Guess. Tightest tolerance of liblinear."""
     intercept_scaling: float = 10.0
     """Guess. Value of the column of liblinear's intercept, whose penalty it divides by 100."""
+    growth: int = 8
+    """Maximum factor from the steps of one run to those of the next: earlier runs are then a small part of the time."""
+    share: float = 0.6
+    """Part of the remaining time that the next run is expected to take; steps do not all cost the same."""
+    worth: float = 2.0
+    """Least factor from the steps of one run to those of the next: a smaller one does not repay the restart."""
 
 
 SETTINGS = AdapterSettings()
@@ -49,127 +60,154 @@ SETTINGS = AdapterSettings()
 
 def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
     """The weighted SVM by sequential minimal optimisation."""
-    X, label = _unfolded(rows, has_intercept, "libsvm")
-    if len(np.unique(label)) < 2:
-        return Solution(_constant(rows, label), 0.0)
+    machine = _Machine.of(rows, has_intercept, "libsvm")
     tol = min(SETTINGS.loosest, max(accuracy.relative, SETTINGS.tightest))
-    frame = _Frame.of(X)
-    largest = float(rows.weight.max())
-    scaled = frame.apply(X)
 
-    def run(steps: int) -> tuple[SVC, int]:
-        model = SVC(kernel="linear", C=largest * frame.unit**2, tol=tol, cache_size=500, max_iter=steps)
-        _fitted(model, scaled, label, rows.weight / largest)
-        return model, int(model.n_iter_.max())
+    def make(steps: int) -> SVC:
+        return SVC(kernel="linear", C=machine.cost, tol=tol, cache_size=500, max_iter=steps)
 
-    reached = within(accuracy.deadline, run, SETTINGS.first_steps, SETTINGS.most_steps, unlimited=-1)
-    model = reached.found
-    dual = np.zeros(len(label))
-    dual[model.support_] = np.abs(model.dual_coef_[0]) / frame.unit**2
-    found = frame.to_point(model.coef_[0], model.intercept_[0])
-    certificate = certify(rows, dual, found)
-    if reached.out_of_time:
-        found = _usable(rows, found, label)
-    return Solution(found, certificate.bound, False, certificate.dual, out_of_time=reached.out_of_time)
+    def dual_of(model: SVC, found: Float) -> Float:
+        dual = np.zeros(len(machine.label))
+        dual[model.support_] = np.abs(model.dual_coef_[0]) / machine.unit**2
+        return dual
+
+    return machine.solved(make, dual_of, accuracy.deadline, SETTINGS.first_steps, SETTINGS.most_steps, unlimited=-1)
 
 
 def solve_by_liblinear(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
     """The weighted SVM by dual coordinate descent (which penalises the intercept, here only a little)."""
-    X, label = _unfolded(rows, has_intercept, "liblinear")
-    if len(np.unique(label)) < 2:
-        return Solution(_constant(rows, label), 0.0)
-    frame = _Frame.of(X)
-    largest = float(rows.weight.max())
-    scaled = frame.apply(X)
+    machine = _Machine.of(rows, has_intercept, "liblinear")
+    tol = min(SETTINGS.loosest, max(accuracy.relative, SETTINGS.tightest_liblinear))
 
-    def run(epochs: int) -> tuple[LinearSVC, int]:
-        model = LinearSVC(
+    def make(epochs: int) -> LinearSVC:
+        scaling = SETTINGS.intercept_scaling
+        return LinearSVC(
             loss="hinge",
             dual=True,
-            C=largest * frame.unit**2,
-            tol=min(SETTINGS.loosest, max(accuracy.relative, SETTINGS.tightest_liblinear)),
-            intercept_scaling=SETTINGS.intercept_scaling,
+            C=machine.cost,
+            tol=tol,
+            intercept_scaling=scaling,
             max_iter=epochs,
             random_state=0,
         )
-        _fitted(model, scaled, label, rows.weight / largest)
-        return model, int(model.n_iter_)
 
-    reached = within(accuracy.deadline, run, SETTINGS.first_epochs, SETTINGS.most_epochs)
-    model = reached.found
-    found = frame.to_point(model.coef_[0], model.intercept_[0])
-    certificate = certify(rows, _dual_of(rows, found), found)
-    if reached.out_of_time:
-        found = _usable(rows, found, label)
-    return Solution(found, certificate.bound, False, certificate.dual, out_of_time=reached.out_of_time)
+    def dual_of(model: LinearSVC, found: Float) -> Float:
+        return _fitted_dual(rows, found)
+
+    return machine.solved(make, dual_of, accuracy.deadline, SETTINGS.first_epochs, SETTINGS.most_epochs)
 
 
-def _fitted(model: Any, X: Float, label: Float, weight: Float) -> None:
-    with warnings.catch_warnings():
-        # A solver that has not converged costs iterations of AID, not correctness.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(X, label, sample_weight=weight)
+@dataclass(frozen=True)
+class _Machine:
+    """The SVM behind rows ``a_k = y_k (x_k, 1)``, with centred features of ordinary size.
+
+    ``(X - c) / t`` with ``C t^2`` is the same machine with t times the slopes and an intercept larger by ``c'w``. On
+    rows with a large common offset libsvm would not terminate.
+    """
+
+    rows: HingeRows
+    X: Float
+    label: Float
+    centre: Float
+    unit: float
+
+    @classmethod
+    def of(cls, rows: HingeRows, has_intercept: bool, name: str) -> _Machine:
+        sign = rows.A.column(-1)
+        pure = has_intercept and bool((np.abs(np.abs(sign) - 1) < 1e-9).all())
+        if not (pure and (rows.tilt == 0).all() and rows.ridge.any()):
+            raise ValueError(
+                f"solver={name!r} solves hinge SVMs with an intercept whose clusters have one label each; "
+                "use solver='auto' for this model or these initial clusters."
+            )
+        label = np.sign(sign)
+        # These solvers receive dense rows: they serve comparisons, not problems of many sparse rows.
+        X = rows.A.rows(np.arange(len(label)))[:, :-1] * label[:, None]
+        centre = X.mean(axis=0)
+        unit = power_of_two(1.4 * float(np.sqrt(np.mean((X - centre) ** 2))))
+        return cls(rows, (X - centre) / unit, label, centre, unit)
+
+    @property
+    def cost(self) -> float:
+        """C of the scaled machine, for sample weights of at most 1."""
+        return float(self.rows.weight.max()) * self.unit**2
+
+    def solved(
+        self,
+        make: Callable[[int], Any],
+        dual_of: Callable[[Any, Float], Float],
+        deadline: float,
+        first: int,
+        most: int,
+        unlimited: int | None = None,
+    ) -> Solution:
+        """The solution of a model that ``make`` builds for a number of steps, with the bound of its dual."""
+        rows = self.rows
+        if len(np.unique(self.label)) < 2:
+            return Solution(self._constant(self.label[0]), 0.0)
+        weight = rows.weight / rows.weight.max()
+
+        def run(steps: int) -> tuple[Any, int]:
+            model = make(steps)
+            with warnings.catch_warnings():
+                # A solver that has not converged costs iterations of AID, not correctness.
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                model.fit(self.X, self.label, sample_weight=weight)
+            return model, int(np.max(model.n_iter_))
+
+        reached = within(deadline, run, first, most, unlimited)
+        slopes = reached.found.coef_[0] / self.unit
+        point = np.append(slopes, reached.found.intercept_[0] - self.centre @ slopes)
+        certificate = certify(rows, dual_of(reached.found, point), point)
+        if reached.out_of_time:
+            constant = self._constant(-1.0 if rows.weight @ self.label < 0 else 1.0)
+            point = point if rows.value(point) <= rows.value(constant) else constant
+        return Solution(point, certificate.bound, False, certificate.dual, out_of_time=reached.out_of_time)
+
+    def _constant(self, label: float) -> Float:
+        """The hyperplane that puts every row on the side of one label."""
+        return np.append(np.zeros(len(self.centre)), label)
 
 
-def _dual_of(rows: HingeRows, w: Float) -> Float:
+def _fitted_dual(rows: HingeRows, w: Float) -> Float:
     """A dual for a hyperplane: at its bound away from the margin, fitted to ``A'p = P w`` near it."""
     z = rows.margins(w)
     near = np.argsort(np.abs(z))[: 2 * len(w)]
     dual = np.where(z > 0, rows.upper, rows.lower)
     dual[near] = 0.0
     wanted = rows.ridge * w - rows.A.T @ dual
-    fitted = optimize.lsq_linear(rows.A.rows(near).T, wanted, (rows.lower[near], rows.upper[near]))
-    dual[near] = fitted.x
+    dual[near] = optimize.lsq_linear(rows.A.rows(near).T, wanted, (rows.lower[near], rows.upper[near])).x
     return dual
 
 
-def _unfolded(rows: HingeRows, has_intercept: bool, name: str) -> tuple[Float, Float]:
-    """Mean rows and labels behind ``a_k = y_k (x_k, 1)``."""
-    sign = rows.A.column(-1)
-    pure = has_intercept and bool((np.abs(np.abs(sign) - 1) < 1e-9).all())
-    if not (pure and (rows.tilt == 0).all() and rows.ridge.any()):
-        raise ValueError(
-            f"solver={name!r} solves hinge SVMs with an intercept whose clusters have one label each; "
-            "use solver='auto' for this model or these initial clusters."
-        )
-    label = np.sign(sign)
-    # These solvers receive dense rows: they serve comparisons, not problems of many sparse rows.
-    return rows.A.rows(np.arange(len(label)))[:, :-1] * label[:, None], label
-
-
 @dataclass(frozen=True)
-class _Frame:
-    """Centred features of ordinary size.
+class Attempt(Generic[Found]):
+    """The result of the last run, and whether there was no time for another."""
 
-    ``(X - c) / t`` with ``C t^2`` is the same machine with t times the slopes and an intercept larger by ``c'w``. On
-    rows with a large common offset libsvm would not terminate.
+    found: Found
+    out_of_time: bool
+
+
+def within(
+    deadline: float, run: Callable[[int], tuple[Found, int]], first: int, most: int, unlimited: int | None = None
+) -> Attempt[Found]:
+    """The result of the longest run that a deadline allows; ``run`` returns its result and the steps it took.
+
+    A run that took fewer steps than it was allowed is finished. Without a deadline there is one run, of at most
+    ``unlimited`` steps (``most`` by default; -1 is no limit to libsvm).
     """
-
-    centre: Float
-    unit: float
-
-    @classmethod
-    def of(cls, X: Float) -> _Frame:
-        centre = X.mean(axis=0)
-        return cls(centre, power_of_two(1.4 * float(np.sqrt(np.mean((X - centre) ** 2)))))
-
-    def apply(self, X: Float) -> Float:
-        return (X - self.centre) / self.unit
-
-    def to_point(self, slopes: Float, intercept: float) -> Float:
-        slopes = slopes / self.unit
-        return np.append(slopes, intercept - self.centre @ slopes)
-
-
-def _usable(rows: HingeRows, found: Float, label: Float) -> Float:
-    """The hyperplane of a solver that ran out of time, if it is better than the heavier label for all rows."""
-    heavier = np.where(rows.weight @ label < 0, -1.0, 1.0)
-    constant = _constant(rows, heavier[None])
-    return found if rows.value(found) <= rows.value(constant) else constant
-
-
-def _constant(rows: HingeRows, label: Float) -> Float:
-    """The hyperplane that puts every row on its side if there is one label only."""
-    point = np.zeros(rows.A.shape[1])
-    point[-1] = label[0]
-    return point
+    if math.isinf(deadline):
+        return Attempt(run(most if unlimited is None else unlimited)[0], False)
+    steps = min(first, most)
+    while True:
+        began = time.monotonic()
+        found, taken = run(steps)
+        now = time.monotonic()
+        pace = max(now - began, 1e-6) / steps
+        affordable = int(SETTINGS.share * max(deadline - now, 0.0) / pace)
+        following = min(SETTINGS.growth * steps, affordable, most)
+        if taken < steps or steps >= most:
+            return Attempt(found, False)
+        if following < SETTINGS.worth * steps and following < most:
+            return Attempt(found, True)
+        steps = following

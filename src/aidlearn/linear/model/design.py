@@ -20,8 +20,7 @@ from aidlearn.data.passes.moments import Moments
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.sums import Sums
 from aidlearn.linear.aggregated.hinge_rows import ranked
-from aidlearn.linear.constraints.coordinates import Coordinates
-from aidlearn.linear.constraints.region import Region
+from aidlearn.linear.constraints import Coordinates, Region
 from aidlearn.linear.model.losses import Loss
 from aidlearn.linear.rows.columns import SparseLayout
 from aidlearn.linear.rows.hybrid import Hybrid

@@ -21,7 +21,7 @@ from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.sums import Sums
 from aidlearn.linear.aggregated.hinge_rows import Basis, HingeRows
-from aidlearn.linear.model.aggregated_rows import aggregated_rows
+from aidlearn.linear.model.aggregated_problem import aggregated_rows
 from aidlearn.linear.model.design import Design
 from aidlearn.numerics import Float
 

@@ -1,4 +1,4 @@
-"""Initial clusterings by name."""
+"""Initial clusterings by name, and those that the user gives: labels, or a function that makes them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aidlearn.data.rows.arrays import ArraySource
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Start
-from aidlearn.linear.problem import PiecewiseLinear
+from aidlearn.engine.sums import Assignment
+from aidlearn.linear.problem import PiecewiseLinear, StartMethod
 from aidlearn.linear.start.paper import birch, kmeans
 from aidlearn.linear.start.sharpen import Band
-from aidlearn.linear.start.user_labels import from_callable, from_labels
 
 PAPER = ("kmeans", "birch")
 """The paper's own initial clusterings, which are used with its rules of splitting."""
 
-METHODS: dict[str, Callable[[], Callable[[PiecewiseLinear], Start]]] = {
+METHODS: dict[str, Callable[[], StartMethod]] = {
     "auto": Band,
     "band": Band,
     "kmeans": lambda: kmeans,
@@ -24,14 +28,40 @@ METHODS: dict[str, Callable[[], Callable[[PiecewiseLinear], Start]]] = {
 }
 
 
-def start_method(init: Any) -> Callable[[PiecewiseLinear], Start]:
+def start_method(init: Any) -> StartMethod:
     """The initial clustering that ``init`` asks for."""
     if isinstance(init, str) and init in METHODS:
         return METHODS[init]()
-    if callable(init):
-        return from_callable(init)
-    if not isinstance(init, str) and np.ndim(init) == 1:
+    if callable(init) or (not isinstance(init, str) and np.ndim(init) == 1):
         return from_labels(init)
     raise ValueError(
         f"init must be one of {', '.join(map(repr, METHODS))}, an array of cluster labels or a callable, got {init!r}."
     )
+
+
+def from_labels(labels: Any) -> StartMethod:
+    """A start with the cluster of each entry given, by labels or by a function ``labels(X, y)``."""
+
+    def start(problem: PiecewiseLinear) -> Start:
+        given = labels
+        if callable(labels):
+            source = problem.source
+            if not isinstance(source, ArraySource) or source.X is None:
+                raise ValueError("init as a callable needs an array or a sparse matrix as X.")
+            given = labels(source.X, source.y)
+        codes, n_clusters = cluster_codes(np.asarray(given), problem.run.n_entries)
+
+        def assign(chunk: Chunk, state: Any) -> Assignment:
+            return Assignment(codes[chunk.start : chunk.stop])
+
+        return Start(Clusters.build(problem, assign, n_clusters)[0])
+
+    return start
+
+
+def cluster_codes(labels: NDArray[Any], n: int) -> tuple[NDArray[np.int32], int]:
+    """Labels as numbers from 0, and the number of clusters."""
+    if labels.shape != (n,):
+        raise ValueError(f"init must give one cluster label per row: expected shape ({n},), got {labels.shape}.")
+    names, codes = np.unique(labels, return_inverse=True)
+    return codes.astype(np.int32), len(names)

@@ -1,39 +1,55 @@
-"""The default initial clustering: rows near the sharpened hyperplane alone, far rows binned by distance."""
+"""The default initial clustering: rows near a sharpened hyperplane alone, the others grouped by distance."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from aidlearn.data.passes.run import Run
+from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
-from aidlearn.engine.problem import Start
-from aidlearn.linear.hurried import HURRY, few_rows, out_of_time
+from aidlearn.engine.problem import Incumbent, Start
+from aidlearn.engine.sums import Assignment
+from aidlearn.linear.hurried import HURRY, evaluated, few_rows, out_of_time
+from aidlearn.linear.model.leverage import HEAVY
+from aidlearn.linear.passes import passes_of
+from aidlearn.linear.passes.records import Grouping
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start import plan
-from aidlearn.linear.start.clusters import draw
+from aidlearn.linear.start.plan import Plan, Reached
 from aidlearn.linear.start.samples import Samples, largest_sample
 from aidlearn.linear.start.sharpening import Sharpening
 from aidlearn.numerics import Float
 
 
 class Band:
-    """Sharpen a cheap start on all rows, then cluster around it.
+    """Newton steps from a cheap point or a given one, then clusters around the point that they reach.
 
-    One object serves several problems on the same rows (quantiles, classes): samples and leverages are
-    kept, and sharpening starts from the solution that :meth:`continue_from` was given last.
+    One object serves several problems on the same rows (quantiles, classes): it keeps samples and leverages.
+
+    Parameters
+    ----------
+    point : array, optional
+        Coefficients of an earlier fit, see :meth:`begin_at`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, point: Float | None = None) -> None:
+        self._given = point
         self._samples: Samples | None = None
         self._point: Float | None = None
         self._once = False
 
+    def begin_at(self, point: Float | None) -> None:
+        """Start the next problem at a point (None: a cheap one), or at that of samples if it is better on all rows."""
+        self._given = point
+
     def continue_from(self, point: Float) -> None:
-        """Start the next problem at a point."""
+        """Start the Newton steps of the next problems, on samples, at the solution of one like them."""
         self._point = point
 
     def serve_once(self) -> None:
@@ -54,19 +70,24 @@ class Band:
             run.plan_sample(largest_sample(run, n_variables, random()))
 
     def __call__(self, problem: PiecewiseLinear) -> Start:
-        layout = problem.design.layout
-        if few_entries(problem.run.n_entries, problem.design.n_variables) or (layout and layout.levels):
+        run, layout = problem.run, problem.design.layout
+        given, self._given = self._given, None
+        if layout and layout.levels:
             return Start(Clusters.alone(problem))
+        if few_entries(run.n_entries, problem.design.n_variables):
+            return Start(Clusters.alone(problem)) if given is None else all_single(problem, given)
         sharp = self.sharpening(problem)
-        point = sharp.on_samples(self._point)
+        point = sharp.on_samples(self._point if given is None else given)
         if self._once:
             self._samples = None
-            sharp.samples.free(problem.run)
-        if out_of_time(problem.run):
+            sharp.samples.free(run)
+        if out_of_time(run):
             return problem.hurried_start(point)
-        found = sharp.on_all_entries(point)
-        late = out_of_time(problem.run)
-        return problem.hurried_start(found.point) if late else draw(problem, sharp, found)
+        if given is not None and _is_better(problem, given, point):
+            found = sharp.at_optimum(given)
+        else:
+            found = sharp.on_all_entries(point)
+        return problem.hurried_start(found.point) if out_of_time(run) else draw(problem, sharp, found)
 
     def sharpening(self, problem: PiecewiseLinear) -> Sharpening:
         """Newton steps of a problem on the samples of this start."""
@@ -78,3 +99,62 @@ class Band:
 def few_entries(n: int, p: int) -> bool:
     """Whether every row stays single: rows in doubt are about all of them, and aggregation cannot pay."""
     return n <= max(plan.SETTINGS.free, plan.SETTINGS.near_of_all * math.sqrt(p * n))
+
+
+def all_single(problem: PiecewiseLinear, point: Float, objective: float | None = None) -> Start:
+    """Every row its own cluster, and a point close to the optimum; another pass if its objective is not known."""
+    if objective is None:
+        return Start(Clusters.alone(problem), evaluated(problem.run, [problem.design], [point])[0])
+    return Start(Clusters.alone(problem), Incumbent(point, objective))
+
+
+def _is_better(problem: PiecewiseLinear, one: Float, other: Float) -> bool:
+    """Whether a point is at least as good as another on all rows, by one pass."""
+    first, second = evaluated(problem.run, [problem.design] * 2, [one, other])
+    return first.objective <= second.objective
+
+
+def draw(problem: PiecewiseLinear, sharp: Sharpening, found: Reached) -> Start:
+    """Label all rows at a point as planned; the same pass computes the objective there."""
+    design, point, metric = problem.design, found.point, sharp.samples.metric
+    view = sharp.at(point)
+    planned = Plan.of(problem, view, found)
+    if planned.all_rows:
+        return replace(all_single(problem, point, found.objective), steps=sharp.steps, plan=planned.record())
+    grouping = Grouping(
+        near=planned.near,
+        bins=planned.bins_per_distance(view),
+        n_bins=planned.n_bins,
+        cuts=problem.regions.cuts,
+        n_groups=planned.n_groups,
+        carries=HEAVY,
+        rare_class=sharp.rare_class,
+        sides=_sides(sharp, planned.n_planes),
+        by_column=planned.by_column(design),
+    )
+    passes = passes_of(problem.run)
+
+    def assign(chunk: Chunk, leverage: Any) -> Assignment:
+        if leverage is None:
+            leverage = passes.leverages(design, chunk, metric)
+        groups = passes.groups(design, chunk, point, leverage, grouping)
+        return Assignment(groups.labels, groups.alone, groups.objective, groups.counts, groups.sums)
+
+    kinds = np.tile(np.arange(problem.n_regions, dtype=np.int16), 2 if design.loss.classifies else 1)
+    by_bin, by_column = planned.n_bins * 2**planned.n_planes, planned.n_column_groups
+    homes = np.concatenate([np.repeat(kinds, by_bin), np.repeat(kinds, by_column)])
+    clusters, objective = Clusters.build(problem, assign, grouping.n_groups, homes, sharp.samples.leverages)
+    objective += design.penalty(point)
+    sharp.note(problem.run.n_entries, objective)
+    # Where leverages differ, some coefficient is seldom known as well as the others.
+    last = planned.settled and metric.constant is not None
+    return Start(clusters, Incumbent(point, objective), sharp.steps, planned.record(), last)
+
+
+def _sides(sharp: Sharpening, number: int) -> Float | None:
+    """Planes through the middle of the rows, in directions drawn for the metric."""
+    if number == 0:
+        return None
+    directions = sharp.samples.metric.directions(sharp.design, number)[: sharp.design.n_attributes]
+    middle = np.median(np.asarray(sharp.samples.viewed.X @ directions, dtype=np.float64), axis=0)
+    return np.column_stack([directions.T, -middle])

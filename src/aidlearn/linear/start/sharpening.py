@@ -26,12 +26,12 @@ from aidlearn.linear.start.newton import (
     balanced_sample,
     bounded_step,
     local_model,
+    nearest,
     solved,
     thinning,
 )
 from aidlearn.linear.start.plan import Reached, View
 from aidlearn.linear.start.samples import Samples
-from aidlearn.linear.start.within_region import nearest
 from aidlearn.numerics import Float
 
 

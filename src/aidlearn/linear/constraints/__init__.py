@@ -1,1 +1,0 @@
-"""Where coefficients may lie: bounds, inequalities and equations, and coordinates without equations."""
