@@ -11,8 +11,7 @@ from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import GramSum
-from aidlearn.linear.rows.gram import weighted_gram
-from aidlearn.linear.rows.matrix import Matrix
+from aidlearn.linear.rows.matrix import Matrix, weighted_gram
 from aidlearn.numerics import Float
 
 FEW_DIGITS = 100.0

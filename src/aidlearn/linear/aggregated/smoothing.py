@@ -21,8 +21,7 @@ import numpy as np
 from scipy import linalg
 
 from aidlearn.linear.aggregated.hinge_rows import HingeRows
-from aidlearn.linear.rows.gram import weighted_gram
-from aidlearn.linear.rows.matrix import Dense
+from aidlearn.linear.rows.matrix import Dense, weighted_gram
 from aidlearn.numerics import Float
 
 

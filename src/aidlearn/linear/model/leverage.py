@@ -18,9 +18,8 @@ from scipy import linalg
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.linear.model.design import Design
-from aidlearn.linear.rows.gram import block_rows, in_runs
 from aidlearn.linear.rows.hybrid import joined
-from aidlearn.linear.rows.matrix import Matrix
+from aidlearn.linear.rows.matrix import Matrix, block_rows, in_runs
 from aidlearn.numerics import Float, regularised_cholesky
 
 Leverage = float | NDArray[np.float32] | Float

@@ -14,21 +14,21 @@ from aidlearn.numerics import Float
 # were measured on one machine (AMD EPYC, 3 to 38 non-zeros a row, 150 to 2,000 columns). Those of rows, passes and
 # steps are estimates.
 DENSE_NS = 0.04
-"""By BLAS, for each cell of a dense row squared: 0.06 for 50 columns, 0.02 for 1,000."""
+"""BLAS, for each squared cell of a dense row: 0.06 for 50 columns, 0.02 for 1,000."""
 MIXED_NS = 0.4
-"""For each non-zero times each dense cell: 0.2 to 0.8."""
+"""Product of a non-zero and a dense cell: 0.2 to 0.8."""
 SPARSE_NS = 1.2
-"""For each non-zero times each other one: 0.3 to 1.5 up to 465 columns, 1.7 to 5.7 for 2,000, out of cache."""
+"""Product of two non-zeros: 0.3 to 1.5 up to 465 columns, 1.7 to 5.7 for 2,000, out of cache."""
 ROW_NS = 120.0
-"""Whatever the row: some thirty vectors of one number for each row are read or written in a step of the solver."""
+"""Any row: a step of the solver reads or writes some thirty vectors with one number for each row."""
 PASS_NS, PASS_NS_STORED = 40.0, 3.0
-"""Of a row in a pass, and of each of its stored numbers."""
+"""A row in a pass, and each of its stored numbers."""
 SOLVER_STEPS = 25
-"""Of an interior point, one Gram matrix each: 8 to 45 were seen."""
+"""Steps of an interior point, one Gram matrix each: 8 to 45 were seen."""
 START_STEPS = 10
-"""Of Newton steps in a start."""
+"""Newton steps in a start."""
 MOSTLY_THERE = 0.5
-"""Columns that fill more than this part of the rows are dense and centred: their mean would hide their spread."""
+"""Part of the rows beyond which a column is dense and centred: its mean would hide its spread."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +133,6 @@ class SparseLayout:
         position[self.dense] = -1 - np.arange(len(self.dense))
         position[self.n_variables :] = -1 - np.arange(len(self.dense), n_columns - len(self.sparse))
         return position
-
-
-def rows_for_passes(n: int, p: int, layout: SparseLayout | None, n_passes: float) -> float:
-    """Single rows that take no longer to solve for than n rows of p variables in some passes, sparse or dense."""
-    if layout is not None:
-        return layout.rows_for_passes(n, n_passes)
-    return n * n_passes * (PASS_NS + PASS_NS_STORED * p) / (SOLVER_STEPS * (ROW_NS + DENSE_NS * p * p))
 
 
 @dataclass(frozen=True)

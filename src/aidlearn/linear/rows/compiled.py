@@ -1,19 +1,23 @@
-"""Sparse rows of aggregated problems, compiled: Gram matrices, and columns split into dense and sparse ones."""
+"""Sparse rows of aggregated problems, compiled: Gram matrices, columns split into dense and sparse ones, one factor.
+
+CSR matrices are the tuples ``(data, indices, indptr)`` of :func:`aidlearn.data.rows.compiled.rows_of` in compiled code.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from aidlearn.data.rows.compiled import compiled, vector
-from aidlearn.linear.rows.gram import in_runs
-from aidlearn.numerics import Float
+from aidlearn.data.rows.compiled import compiled, rows_of, vector
+from aidlearn.linear.rows.matrix import in_runs
+from aidlearn.numerics import Float, Int
 
 ROWS_PER_CELL = 1 / 8
-"""Rows of a block per cell of the matrix that they add to: a row takes few operations, a cell one more addition."""
+"""Rows of a block for each cell of the matrix that they add to: adding a block costs one addition per cell."""
 TILE = 32
 """Rows and columns of a matrix that are mirrored at a time."""
 
@@ -54,8 +58,9 @@ def _mixed_gram(A, data, indices, indptr, D, G):
 
 
 @compiled
-def _split(data, indices, indptr, factor, position, dense, out, columns, starts):
-    """Rows times a factor: columns with a position are sparse, others at ``-1 - position`` dense, a NaN-free copy."""
+def _split(rows, factor, position, dense, out, columns, starts):
+    """Rows times a factor: columns with a position are sparse, others at ``-1 - position`` dense."""
+    data, indices, indptr = rows
     at = 0
     for i in range(indptr.shape[0] - 1):
         for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
@@ -71,8 +76,9 @@ def _split(data, indices, indptr, factor, position, dense, out, columns, starts)
 
 
 @compiled
-def _alone(data, indices, indptr, signed, offset, weight, has_intercept, m, out, columns, starts):
+def _alone(rows, signed, offset, weight, has_intercept, m, out, columns, starts):
     """Signed and weighted rows with the intercept's column, ``s e`` and ``s`` behind."""
+    data, indices, indptr = rows
     at = 0
     for i in range(indptr.shape[0] - 1):
         for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
@@ -142,7 +148,9 @@ def _level_pattern(rows, starts, indices, indptr, mark, found, target):
 
 
 @compiled
-def _level_sums(level, own, weight, dense, others, indptr, target, d, with_dense, with_sparse):
+def _level_sums(level, own, weight, dense, others, target, d, with_dense, with_sparse):
+    """Add for each row its level's products with itself, with dense columns and with other sparse ones."""
+    numbers, _, indptr = others
     q = dense.shape[1]
     for i in range(level.shape[0]):
         if level[i] < 0:
@@ -152,77 +160,89 @@ def _level_sums(level, own, weight, dense, others, indptr, target, d, with_dense
         for j in range(q):
             with_dense[at, j] += signed * dense[i, j]
         for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
-            with_sparse[np.uintp(target[k])] += signed * others[k]
+            with_sparse[np.uintp(target[k])] += signed * numbers[k]
 
 
-# For callers in Python
+@dataclass(frozen=True)
+class Levels:
+    """One large factor among sparse columns: places of its levels, and of their products with other columns.
 
-
-def level_places(S: Any, first: int, last: int) -> tuple[Any, ...]:
-    """Level (-1: none) and its place in the data of each row, places and CSR structure of all other columns."""
-    K, nnz = S.shape[0], S.nnz
-    level, place = np.empty(K, dtype=np.int64), np.empty(K, dtype=np.int64)
-    others_place, columns = np.empty(nnz, dtype=np.int64), np.empty(nnz, dtype=S.indices.dtype)
-    starts = np.zeros(K + 1, dtype=S.indptr.dtype)
-    n = _level_places(vector(S.indices), vector(S.indptr), first, last, level, place, others_place, columns, starts)
-    return level, place, others_place[:n].copy(), columns[:n].copy(), starts
-
-
-def level_pattern(rows: Any, starts: Any, others: Any, n_rows: int) -> tuple[Any, Any]:
-    """CSR structure of levels x other columns, and the place there of every number of the other columns.
-
-    ``rows[starts[l]:starts[l + 1]]`` are the rows of level l.
+    Fixed effects and identifiers make thousands of columns of which every row has one.
+    :class:`aidlearn.linear.rows.normal.ArrowNormal` eliminates them.
     """
-    indices, indptr = vector(others.indices), vector(others.indptr)
-    found, target = np.empty(others.nnz, dtype=indices.dtype), np.zeros(others.nnz, dtype=np.int64)
-    mark = np.zeros(others.shape[1], dtype=np.int64)
-    bounds = _level_pattern(rows, starts, indices, indptr, mark, found, target)
-    return csr(np.zeros(bounds[-1]), found[: bounds[-1]].copy(), bounds, others.shape[1]), target
+
+    n_levels: int
+    level: Int
+    """Level of each row, or -1."""
+    place: Int
+    """Place of the level's number in the data of the matrix, 0 for rows without one."""
+    others: Any
+    """CSR matrix of the other columns (its numbers are not those of the data)."""
+    others_place: Int
+    """Places of the numbers of other columns in the data of the matrix."""
+    cross: Any
+    """CSR matrix of levels x other columns, with room for every product."""
+    target: Int
+    """Place of each number of other columns in the data of ``cross``."""
+
+    @classmethod
+    def of(cls, S: Any, columns: range) -> Levels:
+        """The levels of a CSR matrix whose columns ascend in every row; each row has at most one in the range."""
+        (_, indices, indptr), (K, p), n_levels = rows_of(S), S.shape, len(columns)
+        level, place = np.empty(K, dtype=np.int64), np.empty(K, dtype=np.int64)
+        others_place, found = np.empty(S.nnz, dtype=np.int64), np.empty(S.nnz, dtype=indices.dtype)
+        starts = np.zeros(K + 1, dtype=indptr.dtype)
+        n = _level_places(indices, indptr, columns.start, columns.stop, level, place, others_place, found, starts)
+        others = csr(np.zeros(n), found[:n].copy(), starts, p - n_levels)
+
+        rows = np.argsort(level, kind="stable")
+        bounds = np.searchsorted(level[rows], np.arange(n_levels + 1))
+        pattern, target = np.empty(n, dtype=indices.dtype), np.zeros(n, dtype=np.int64)
+        mark = np.zeros(p - n_levels, dtype=np.int64)
+        ends = _level_pattern(rows, bounds, others.indices, others.indptr, mark, pattern, target)
+        cross = csr(np.zeros(ends[-1]), pattern[: ends[-1]].copy(), ends, p - n_levels)
+        return cls(n_levels, level, place, others, others_place[:n].copy(), cross, target)
+
+    def others_of(self, data: Float) -> Any:
+        """The other columns, from the data of the matrix."""
+        return csr(data[self.others_place], self.others.indices, self.others.indptr, self.others.shape[1])
+
+    def sums(self, data: Float, dense: Float, weight: Float) -> tuple[Float, Float, sparse.csr_array]:
+        """``a_l' W a_l`` of the levels, and their ``a_l' W D`` and ``a_l' W S`` with dense and sparse columns."""
+        d, with_dense = np.zeros(self.n_levels), np.zeros((self.n_levels, dense.shape[1]))
+        with_sparse = np.zeros(len(self.cross.data))
+        own = np.where(self.level >= 0, data[self.place], 0.0) if len(data) else np.zeros(len(weight))
+        numbers, dense = rows_of(self.others_of(data)), np.ascontiguousarray(dense)
+        _level_sums(self.level, own, weight, dense, numbers, self.target, d, with_dense, with_sparse)
+        return d, with_dense, csr(with_sparse, self.cross.indices, self.cross.indptr, self.cross.shape[1])
 
 
-def level_sums(level: Any, own: Any, weight: Any, dense: Any, others: Any, target: Any, *sums: Any) -> None:
-    """Add to three sums what every row has of its level: with itself, with dense columns, with other sparse ones.
-
-    ``others`` are the numbers of the other columns, with the row boundaries of their CSR matrix.
-    """
-    data, indptr = others
-    dense = np.ascontiguousarray(dense)
-    _level_sums(level, own, weight, dense, data, vector(indptr), target, *sums)
+def sparse_gram(S: Any, D: Float, n_jobs: int = 1) -> Float:
+    """``S' diag(D) S`` above the diagonal, for a CSR matrix whose columns ascend in every row."""
+    p = S.shape[1]
+    return _summed(lambda data, indices, indptr, rows, G: _sparse_gram(data, indices, indptr, D[rows], G), S, p, n_jobs)
 
 
-def sparse_gram(rows: Any, D: Float, n_jobs: int = 1, mirrored: bool = True) -> Float:
-    """``S' diag(D) S`` of a CSR matrix whose columns ascend in every row; or only what is above the diagonal."""
-    K, p = rows.shape
-    data, indices, indptr = vector(rows.data), vector(rows.indices), vector(rows.indptr)
-
-    def part(first: int, last: int, total: Float | None) -> Float:
-        G = np.zeros((p, p)) if total is None else total
-        _sparse_gram(data, indices, indptr[first : last + 1], D[first:last], G)
-        return G
-
-    gram = _summed(part, K, p * p, n_jobs)
-    if mirrored:
-        mirror(gram)
-    return gram
-
-
-def mixed_gram(A: Float, rows: Any, D: Float, n_jobs: int = 1) -> Float:
+def mixed_gram(A: Float, S: Any, D: Float, n_jobs: int = 1) -> Float:
     """``A' diag(D) S`` of a dense array and a CSR matrix."""
-    (K, p), q = rows.shape, A.shape[1]
-    data, indices, indptr = vector(rows.data), vector(rows.indices), vector(rows.indptr)
 
-    def part(first: int, last: int, total: Float | None) -> Float:
-        G = np.zeros((p, q)) if total is None else total
-        _mixed_gram(A[first:last], data, indices, indptr[first : last + 1], D[first:last], G)
+    def add(data: Any, indices: Any, indptr: Any, rows: slice, G: Float) -> None:
+        _mixed_gram(A[rows], data, indices, indptr, D[rows], G)
+
+    return np.asarray(_summed(add, S, A.shape[1], n_jobs).T)
+
+
+def _summed(add: Callable[[Any, Any, Any, slice, Float], None], S: Any, n_columns: int, n_jobs: int) -> Float:
+    """The sum over blocks of rows, whose size follows from the matrix alone, of what they add to its columns."""
+    (K, p), (data, indices, indptr) = S.shape, rows_of(S)
+    size = max(1024, int(p * n_columns * ROWS_PER_CELL))
+
+    def part(first: int, total: Float | None) -> Float:
+        G, last = np.zeros((p, n_columns)) if total is None else total, min(first + size, K)
+        add(data, indices, indptr[first : last + 1], slice(first, last), G)
         return G
 
-    return np.asarray(_summed(part, K, p * q, n_jobs).T)
-
-
-def _summed(part: Callable[[int, int, Float | None], Float], K: int, cells: int, n_jobs: int) -> Float:
-    """The sum of parts over blocks of rows whose size follows from the matrix alone."""
-    size = max(1024, int(cells * ROWS_PER_CELL))
-    return in_runs(lambda first, total: part(first, min(first + size, K), total), range(0, max(K, 1), size), n_jobs)
+    return in_runs(part, range(0, max(K, 1), size), n_jobs)
 
 
 def canonical(rows: Any) -> Any:
@@ -238,46 +258,25 @@ def split_columns(rows: Any, factor: Float, position: Any, n_dense: int, n_spars
 
     ``position`` is the number of each column among the sparse ones, or -1 minus that among the dense ones.
     """
-    K = rows.shape[0]
-    dense = np.zeros((K, n_dense))
-    out, columns = np.empty(rows.nnz), np.empty(rows.nnz, dtype=rows.indices.dtype)
-    starts = np.zeros(K + 1, dtype=rows.indptr.dtype)
-    n_out = _split(
-        vector(rows.data),
-        vector(rows.indices),
-        vector(rows.indptr),
-        factor,
-        position,
-        dense,
-        out,
-        columns,
-        starts,
-    )
-    return dense, csr(out[:n_out], columns[:n_out], starts, n_sparse)
+    dense = np.zeros((rows.shape[0], n_dense))
+    out, columns, starts = _empty(rows, rows.nnz)
+    n = _split(rows_of(rows), factor, position, dense, out, columns, starts)
+    return dense, csr(out[:n], columns[:n], starts, n_sparse)
 
 
 def sums_alone(X: Any, signed: Float, offset: Float, weight: Float, has_intercept: bool) -> Any:
     """Rows of :meth:`aidlearn.linear.model.design.Design.aggregate` for entries alone, as a CSR matrix."""
-    X = canonical(X)
-    K, m = X.shape
-    behind = 2 + has_intercept
-    size = X.nnz + behind * K
-    out, columns = np.empty(size), np.empty(size, dtype=X.indices.dtype)
-    starts = np.zeros(K + 1, dtype=X.indptr.dtype)
-    _alone(
-        vector(X.data),
-        vector(X.indices),
-        vector(X.indptr),
-        vector(signed),
-        vector(offset),
-        vector(weight),
-        has_intercept,
-        m,
-        out,
-        columns,
-        starts,
-    )
-    return csr(out, columns, starts, m + behind)
+    X, behind = canonical(X), 2 + has_intercept
+    out, columns, starts = _empty(X, X.nnz + behind * X.shape[0])
+    numbers = vector(signed), vector(offset), vector(weight)
+    _alone(rows_of(X), *numbers, has_intercept, X.shape[1], out, columns, starts)
+    return csr(out, columns, starts, X.shape[1] + behind)
+
+
+def _empty(rows: Any, size: int) -> tuple[Float, Any, Any]:
+    """Room for as many rows as a CSR matrix has, with ``size`` numbers."""
+    starts = np.zeros(rows.shape[0] + 1, dtype=rows.indptr.dtype)
+    return np.empty(size), np.empty(size, dtype=rows.indices.dtype), starts
 
 
 def csr(data: Any, indices: Any, indptr: Any, n_columns: int) -> Any:

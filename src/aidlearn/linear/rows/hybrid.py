@@ -1,9 +1,9 @@
-"""Dense columns beside sparse ones, one large factor among them: rows of aggregated problems that stay sparse."""
+"""Rows of aggregated problems that stay sparse: some columns dense, the others sparse, one large factor among them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,18 +11,19 @@ from scipy import linalg, sparse
 
 from aidlearn.engine.sums import stacked
 from aidlearn.linear.rows.columns import SparseLayout
-from aidlearn.linear.rows.elimination import Levels
-from aidlearn.linear.rows.gram import weighted_gram
-from aidlearn.linear.rows.matrix import DEPENDENT, WELL_CONDITIONED, Dense, Matrix, weakest_pivot
+from aidlearn.linear.rows.matrix import DEPENDENT, WELL_CONDITIONED, Dense, Matrix, weakest_pivot, weighted_gram
 from aidlearn.linear.rows.normal import ArrowNormal, DenseNormal, Normal
 from aidlearn.numerics import Float
 
+if TYPE_CHECKING:
+    from aidlearn.linear.rows.compiled import Levels
+
 CELLS_AT_ONCE = 1 << 24
-"""Of columns in doubt, whose distance from the others is measured."""
+"""Cells of the columns in doubt whose distances from the others are measured at a time."""
 
 
 class Hybrid(Matrix):
-    """Dense columns of all rows; of the others a CSR matrix, and dense cells in the few rows that are sums of many.
+    """Dense columns, and a CSR matrix of the others; the few rows that are sums of many are dense throughout.
 
     Parameters
     ----------
@@ -53,6 +54,9 @@ class Hybrid(Matrix):
         self.levels, self._pattern = levels, pattern
         self._turned: Any = None
         self.shape = len(dense), len(places[0]) + len(places[1])
+        self.n_dense = dense.shape[1]
+        indices = (sparse_part.indices.nbytes + sparse_part.indptr.nbytes) // 8
+        self.stored = int(dense.size + sparse_part.data.size + full.size + indices)
         self.centrable = np.zeros(self.shape[1], dtype=bool)
         self.centrable[places[0]] = True
 
@@ -97,15 +101,6 @@ class Hybrid(Matrix):
         return values
 
     @property
-    def stored(self) -> int:
-        indices = (self.S.indices.nbytes + self.S.indptr.nbytes) // 8
-        return int(self.D.size + self.S.data.size + self.full.size + indices)
-
-    @property
-    def n_dense(self) -> int:
-        return self.D.shape[1]
-
-    @property
     def T(self) -> _HybridTransposed:
         return _HybridTransposed(self)
 
@@ -123,14 +118,6 @@ class Hybrid(Matrix):
 
     def __abs__(self) -> Hybrid:
         return self._with(np.abs(self.D), np.abs(self.S.data), np.abs(self.full))
-
-    def _csr(self) -> Any:
-        """All as one CSR matrix."""
-        n_full = len(self.at)
-        placed = sparse.csr_array((np.ones(n_full), (self.at, np.arange(n_full))), shape=(self.shape[0], n_full))
-        others = self.S + placed @ sparse.csr_array(self.full) if n_full else self.S
-        order = np.argsort(np.concatenate(self.places))
-        return sparse.csr_array(sparse.hstack([sparse.csr_array(self.D), others], format="csr")[:, order])
 
     def rows(self, which: NDArray[Any]) -> Float:
         number = np.flatnonzero(which) if which.dtype == bool else which
@@ -170,7 +157,12 @@ class Hybrid(Matrix):
         return Hybrid(self.D[:, dense], S, self.full[:, others], self.at, places, levels)
 
     def transposed(self, which: NDArray[np.bool_]) -> Any:
-        return self._csr()[:, np.flatnonzero(which)].T
+        n_full = len(self.at)
+        placed = sparse.csr_array((np.ones(n_full), (self.at, np.arange(n_full))), shape=(self.shape[0], n_full))
+        others = self.S + placed @ sparse.csr_array(self.full) if n_full else self.S
+        order = np.argsort(np.concatenate(self.places))
+        whole = sparse.csr_array(sparse.hstack([sparse.csr_array(self.D), others], format="csr")[:, order])
+        return whole[:, np.flatnonzero(which)].T
 
     def gram(self, D: Float | None = None, n_jobs: int = 1) -> Float:
         from aidlearn.linear.rows.compiled import mirror
@@ -191,7 +183,7 @@ class Hybrid(Matrix):
         above[q:, :q] = 0.0
         above[:q, :q] = weighted_gram(self.D, weight, n_jobs)
         above[:q, q:] = mixed_gram(self.D, self.S, weight, n_jobs)
-        above[q:, q:] = sparse_gram(self.S, weight, n_jobs, mirrored=False)
+        above[q:, q:] = sparse_gram(self.S, weight, n_jobs)
         if len(at):
             above[:q, q:] += (self.D[at] * weight[at, None]).T @ self.full
             above[q:, q:] += weighted_gram(self.full, weight[at], n_jobs)
@@ -200,25 +192,25 @@ class Hybrid(Matrix):
     def normal(self, D: Float | None = None, n_jobs: int = 1) -> Normal:
         if self.levels is None or len(self.at):
             return DenseNormal(self._above(D, n_jobs), np.concatenate(self.places))
-        from aidlearn.linear.rows.compiled import mixed_gram, sparse_gram
-
         weight = np.ones(self.shape[0]) if D is None else np.ascontiguousarray(D)
         pattern = self._levels()
-        q, r = self.D.shape[1], pattern.others.shape[1]
-        rest = pattern.others_of(self.S.data)
-        C = np.empty((q + r, q + r))
-        C[:q, :q] = weighted_gram(self.D, weight, n_jobs)
-        C[:q, q:] = mixed_gram(self.D, rest, weight, n_jobs)
-        C[q:, :q] = C[:q, q:].T
-        C[q:, q:] = sparse_gram(rest, weight, n_jobs)
+        C = self._in_order(self.D, pattern.others_of(self.S.data)).gram(weight, n_jobs)
         d, dense, cross = pattern.sums(self.S.data, self.D, weight)
-        B = Hybrid(dense, cross, np.zeros((0, r)), np.empty(0, dtype=np.intp), (np.arange(q), q + np.arange(r)))
         numbers = self.places[1]
         others = np.concatenate([self.places[0], numbers[: self.levels.start], numbers[self.levels.stop :]])
-        return ArrowNormal(numbers[self.levels.start : self.levels.stop], others, d, B, C, n_jobs)
+        levels = numbers[self.levels.start : self.levels.stop]
+        return ArrowNormal(levels, others, d, self._in_order(dense, cross), C, n_jobs)
+
+    @staticmethod
+    def _in_order(dense: Float, others: Any) -> Hybrid:
+        """Single rows whose dense columns come first."""
+        q, r = dense.shape[1], others.shape[1]
+        return Hybrid(dense, others, np.zeros((0, r)), np.empty(0, dtype=np.intp), (np.arange(q), q + np.arange(r)))
 
     def _levels(self) -> Levels:
-        """Where the levels are; the same for all matrices with the same non-zeros."""
+        """Places of the levels; the same for all matrices with the same non-zeros."""
+        from aidlearn.linear.rows.compiled import Levels
+
         if self._pattern is None:
             assert self.levels is not None
             self._pattern = Levels.of(self.S, self.levels)
@@ -264,7 +256,7 @@ class Hybrid(Matrix):
         scaled = self.scaled_columns(np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0))
         normal = scaled.normal()
         if isinstance(normal, ArrowNormal):
-            # Levels are independent of each other; what they leave of the other columns tells which of those are.
+            # Levels are independent of each other; the Schur complement shows which other columns are.
             _, gram = normal.schur(np.where(scale > 0, 0.0, 1.0))
             used = np.flatnonzero(scale[normal.others])
             columns = normal.others[used]
@@ -284,11 +276,11 @@ class Hybrid(Matrix):
         at_once = max(1, CELLS_AT_ONCE // self.shape[0])
         for first in range(0, len(unsure), at_once):
             some = unsure[first : first + at_once]
-            dependent += some[apart.of(some) <= limit].tolist()
+            dependent += some[linalg.norm(apart.residuals(some), axis=0) <= limit].tolist()
         independent = np.setdiff1d(unsure, dependent)
         weak = float(pivots[-1]) if len(sure) else 1.0
         if len(independent):
-            # Between the two limits: distances tell them from the sure columns, a factor from each other.
+            # Between the two limits, distances separate them from the sure columns, a factor from each other.
             rest = apart.residuals(independent)
             _, triangle, turned = linalg.qr(rest, mode="economic", pivoting=True, check_finite=False)
             left = np.abs(np.diag(triangle))
@@ -308,7 +300,7 @@ class _HybridTransposed:
 
 
 class _Distances:
-    """How far columns are from the span of the others, without squaring: refined solutions of the normal equations."""
+    """Distances of columns from the span of the others, without squaring: refined solutions of normal equations."""
 
     def __init__(self, matrix: Hybrid, left_out: NDArray[np.intp]) -> None:
         kept = np.ones(matrix.shape[1])
@@ -334,9 +326,6 @@ class _Distances:
                 combination[:, k] -= np.where(self.unused, 0.0, step)
             residual = _times(self.matrix, combination)
         return residual
-
-    def of(self, columns: NDArray[np.intp]) -> Float:
-        return np.asarray(linalg.norm(self.residuals(columns), axis=0))
 
 
 def _times(matrix: Hybrid, vectors: Float) -> Float:

@@ -2,12 +2,16 @@
 
 Solvers, certificate and polish use ``A @ v``, ``A.T @ u``, ``abs(A)``, ``A.gram(D)`` and the methods below; none of
 them asks how the rows are stored.
+
+Gram matrices ``A' diag(D) A`` are computed on all cores, with the same bits for any number of threads: rows are cut
+into blocks whose size follows from the number of columns alone, each block's matrix is computed by one thread with one
+BLAS thread, and they are added in a fixed order.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -15,26 +19,34 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from aidlearn.linear.rows.gram import block_rows, weighted_gram
+from aidlearn.data.rows.threads import spread
 from aidlearn.linear.rows.normal import DenseNormal, Normal
 from aidlearn.numerics import Float
 
 WELL_CONDITIONED = 1e-5
 """Smallest relative pivot that a Gram matrix shows without doubt: it squares what it is made of."""
 FEWEST_COLUMNS = 64
-"""Below this a Gram matrix costs no more than the other work on its rows."""
+"""Columns from which light rows may be left out: a Gram matrix of fewer costs no more than other work on its rows."""
 ROWS_PER_COLUMN = 2
-"""Of a Gram matrix whose light rows are left out, at least."""
+"""Least number of rows per column in a Gram matrix without its light rows."""
 KEPT_DIAGONAL = 0.9
-"""Part of each number on the diagonal of a Gram matrix that the heaviest rows have to make."""
+"""Least part of each diagonal number of a Gram matrix that its heaviest rows add up to."""
 WORTH_CHOOSING = 0.7
 """Part of the rows up to which a copy of them pays."""
 DEPENDENT = 5e-15
 """Relative pivot, over the root of the number of columns, up to which a column is a combination of others."""
-
-
 CACHED = 1 << 15
 """Numbers that stay in cache while they are used again."""
+RUNS = 8
+"""Runs of blocks, whatever the number of threads: their matrices exist side by side and are added in order."""
+ONE_RUN = 1 << 22
+"""Operations of a Gram matrix below which threads do not pay."""
+ONE_BLOCK = 512
+"""Rows that are not cut into runs, which would mostly add matrices."""
+FEW_COLUMNS = 32
+"""Columns up to which both halves of a symmetric matrix cost less than one half and the roots of D."""
+BLOCK_ROWS = 2048
+"""Largest block that is scaled in cache, in rows."""
 
 
 class Transposed(Protocol):
@@ -44,7 +56,7 @@ class Transposed(Protocol):
 
 
 class Products(Protocol):
-    """What products with a matrix and its transpose take."""
+    """A matrix and its transpose, for products."""
 
     @property
     def T(self) -> Transposed: ...
@@ -58,16 +70,10 @@ class Matrix(ABC):
     shape: tuple[int, int]
     centrable: NDArray[np.bool_]
     """Columns that centring does not fill."""
-
-    @property
-    @abstractmethod
-    def stored(self) -> int:
-        """Numbers of eight bytes that it takes."""
-
-    @property
-    @abstractmethod
-    def n_dense(self) -> int:
-        """Columns that every row has a number of."""
+    stored: int
+    """Size in numbers of eight bytes."""
+    n_dense: int
+    """Number of columns in which every row has a number."""
 
     @property
     @abstractmethod
@@ -82,7 +88,7 @@ class Matrix(ABC):
 
     @abstractmethod
     def rows(self, which: NDArray[Any]) -> Float:
-        """Some rows, dense."""
+        """The rows ``which``, dense."""
 
     @abstractmethod
     def part(self, first: int, last: int) -> Matrix:
@@ -94,24 +100,24 @@ class Matrix(ABC):
 
     @abstractmethod
     def columns(self, which: NDArray[np.bool_]) -> Matrix:
-        """Some columns."""
+        """The columns ``which``."""
 
     @abstractmethod
     def transposed(self, which: NDArray[np.bool_]) -> Any:
-        """Some columns as the rows of what a linear program is given: an array or a sparse matrix."""
+        """The columns ``which`` as rows, for a linear program: an array or a sparse matrix."""
 
     @abstractmethod
     def gram(self, D: Float | None = None, n_jobs: int = 1) -> Float:
         """``A' diag(D) A`` (``A'A`` without D)."""
 
     def normal(self, D: Float | None = None, n_jobs: int = 1) -> Normal:
-        """The same as what normal equations are solved with."""
+        """``A' diag(D) A`` in the form that normal equations are solved with."""
         return DenseNormal(self.gram(D, n_jobs))
 
     def heaviest(self, D: Float, cut: float) -> tuple[Matrix, Float]:
-        """The rows whose part ``D |a|^2`` of a Gram matrix is not below ``cut`` times the largest, with their D.
+        """The rows whose part ``D |a|^2`` of a Gram matrix is at least ``cut`` times the largest, with their D.
 
-        All of them where choosing would save little.
+        All rows are kept where choosing would save little.
         """
         return self, D
 
@@ -158,15 +164,8 @@ class Dense(Matrix):
 
     def __init__(self, array: Float) -> None:
         self.array, self.shape = array, array.shape
-        self.centrable = np.ones(self.shape[1], dtype=bool)
-
-    @property
-    def stored(self) -> int:
-        return self.array.size
-
-    @property
-    def n_dense(self) -> int:
-        return self.shape[1]
+        self.stored, self.n_dense = array.size, array.shape[1]
+        self.centrable = np.ones(self.n_dense, dtype=bool)
 
     @property
     def T(self) -> Float:
@@ -208,13 +207,14 @@ class Dense(Matrix):
         part = D * self.row_squares
         kept = part >= cut * float(part.max())
         fewest = min(K, ROWS_PER_COLUMN * p)
-        if kept.sum() < fewest:  # fewer would leave directions of which the matrix knows nothing
+        if kept.sum() < fewest:  # fewer rows would not span all directions
             kept = part >= float(np.partition(part, K - fewest)[K - fewest])
         if kept.sum() > WORTH_CHOOSING * K:
             return self, D
         chosen, weights = self.array[kept], D[kept]
-        # Beside rows of large numbers, those of a rare level are light, and all that is known of its coefficient.
-        if (_diagonal(chosen, weights) < KEPT_DIAGONAL * _diagonal(self.array, D)).any():
+        # Next to rows of large numbers, those of a rare level are light; they alone determine its coefficient.
+        of_chosen, of_all = (np.einsum("ij,ij,i->j", A, A, d) for A, d in ((chosen, weights), (self.array, D)))
+        if (of_chosen < KEPT_DIAGONAL * of_all).any():
             return self, D
         return Dense(chosen), weights
 
@@ -255,10 +255,7 @@ class Dense(Matrix):
     def dependent(self, scale: Float) -> tuple[NDArray[np.intp], float]:
         used = np.flatnonzero(scale)
         gram = np.zeros((len(used), len(used)))
-        size = max(
-            1, block_rows(self.shape[0], len(used))
-        )  # adding a matrix of all columns has to be small beside computing it
-        for rows in (slice(first, first + size) for first in range(0, max(1, self.shape[0]), size)):
+        for rows in blocks(self.array, block_rows(self.shape[0], len(used))):
             scaled = self.array[rows][:, used] if len(used) < self.shape[1] else self.array[rows]
             scaled = scaled / scale[used]
             gram += scaled.T @ scaled
@@ -291,20 +288,15 @@ class Absolute:
         return np.concatenate([np.abs(self.array[rows]) @ vector for rows in blocks(self.array)])
 
 
-def blocks(array: Float) -> Iterator[slice]:
-    """Rows of an array, as many at a time as stay in cache with a copy of them."""
-    size = max(16, CACHED // max(1, array.shape[1]))
+def blocks(array: Float, size: int = 0) -> Iterator[slice]:
+    """Slices of the rows of an array; by default as many rows at a time as stay in cache with a copy of them."""
+    size = size or max(16, CACHED // max(1, array.shape[1]))
     for first in range(0, max(1, len(array)), size):
         yield slice(first, first + size)
 
 
-def _diagonal(array: Float, D: Float) -> Float:
-    """Of ``A' diag(D) A``."""
-    return np.asarray(np.einsum("ij,ij,i->j", array, array, D))
-
-
 def weakest_pivot(gram: Float) -> float | None:
-    """The smallest relative pivot, if it is so large that a Gram matrix can tell."""
+    """The smallest relative pivot, if it is large enough for a Gram matrix to show it."""
     upper, failed = linalg.lapack.dpotrf(gram, clean=0) if len(gram) else (gram, 0)
     weakest = 0.0 if failed else relative_pivot(upper)
     return weakest if weakest > WELL_CONDITIONED else None
@@ -314,3 +306,53 @@ def relative_pivot(triangle: Float) -> float:
     """The smallest number on the diagonal over the largest."""
     pivots = np.abs(triangle.diagonal())
     return float(pivots.min() / pivots.max()) if len(pivots) else 1.0
+
+
+# Gram matrices
+
+
+def block_rows(K: int, p: int) -> int:
+    """Rows of a block: equally many for each run, and computing a p x p matrix of them costs more than adding it."""
+    runs = RUNS if K >= RUNS * BLOCK_ROWS // 2 else RUNS // 2
+    return -(-K // (runs * max(1, -(-K // (runs * max(2 * p, BLOCK_ROWS))))))
+
+
+def weighted_gram(A: Float, D: Float | None = None, n_jobs: int = 1) -> Float:
+    """``A' diag(D) A`` (``A'A`` without D)."""
+    K, p = A.shape
+    if p <= FEW_COLUMNS and D is not None and K * p * p <= ONE_RUN:
+        return np.asarray((A * D[:, None]).T @ A)
+    if K * p * p <= ONE_RUN or K <= ONE_BLOCK:
+        B = A if D is None else A * np.sqrt(D)[:, None]
+        return np.asarray(B.T @ B)
+    size = block_rows(K, p)
+
+    def part(first: int, total: Float | None) -> Float:
+        rows = slice(first, first + size)
+        B = A[rows] if D is None else A[rows] * np.sqrt(D[rows])[:, None]
+        # By NumPy, whose products let other threads run (scipy's BLAS functions do not); B'B costs half of a product.
+        block = np.asarray(B.T @ B)
+        if total is None:
+            return block
+        total += block
+        return total
+
+    return in_runs(part, range(0, K, size), n_jobs)
+
+
+def in_runs(part: Callable[[int, Float | None], Float], starts: range, n_jobs: int) -> Float:
+    """The sum of blocks: those of a run one after the other by ``part(first, sum so far)``, then the runs in order."""
+    n_runs = max(1, min(RUNS, len(starts)))
+    cuts = [len(starts) * run // n_runs for run in range(n_runs + 1)]
+
+    def total_of(run: int) -> Float:
+        total = None
+        for first in starts[cuts[run] : cuts[run + 1]]:
+            total = part(first, total)
+        assert total is not None
+        return total
+
+    first, *others = spread(total_of, n_runs, n_jobs)
+    for other in others:
+        first += other
+    return first
