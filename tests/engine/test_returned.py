@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from aidlearn import SVC, SVR, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor
 from aidlearn.engine.result import below
-from aidlearn.estimators.linear import reported
+from aidlearn.estimators.linear import coordinates
 
 
 @pytest.mark.parametrize("offset", [1e6, 1e9, -1e9, 1e12])
@@ -164,7 +165,7 @@ def test_large_tables_add_to_the_gap_what_rounding_may_have_taken(monkeypatch):
     X = 1e9 * rng.normal(size=(400, 3)) + 1e13
     y = np.where(X[:, 0] > 1e13, 1, -1)
     exact = LinearSVC(C=1e-3).fit(X, y)
-    monkeypatch.setattr(reported, "MOST_EXACT_CELLS", 10)
+    monkeypatch.setattr(coordinates, "SETTINGS", replace(coordinates.SETTINGS, exact_cells=10))
     charged = LinearSVC(C=1e-3).fit(X, y)
     assert charged.objective_ >= exact.objective_ * (1 - 1e-9)
     assert charged.objective_ >= float(exact_objective(charged, X, y, 1e-3)) * (1 - 1e-12)

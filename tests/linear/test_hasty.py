@@ -77,9 +77,9 @@ def test_time_is_that_of_the_whole_fit(rows):
     original = type(model)._fit_design
 
     class Spied(QuantileRegressor):
-        def _fit_design(self, run, *given, **more):
-            seconds.append((run.deadline, more["n_left"]))
-            return original(self, run, *given, **more)
+        def _fit_design(self, rows, *given, **more):
+            seconds.append((rows.run.deadline, more["n_left"]))
+            return original(self, rows, *given, **more)
 
     Spied(**model.get_params()).fit(X, y)
     assert [left for _, left in seconds] == [3, 2, 1]

@@ -18,7 +18,7 @@ from aidlearn.estimators.kernel.machine import (
     KernelMachine,
     restored_kernel,
 )
-from aidlearn.estimators.linear.template import LARGE_OFFSET
+from aidlearn.estimators.linear.coordinates import SETTINGS as COORDINATES
 from aidlearn.estimators.parameters import documented
 from aidlearn.kernel.functions import kernel_from
 from aidlearn.kernel.tube import KernelTube, tube_problem
@@ -93,7 +93,7 @@ class SVR(SVRParameters, RegressorMixin, KernelMachine):
             part = kernel.training_rows(given, here)
             box, y_here = float(self.C) * weight[here], np.asarray(target, dtype=np.float64)[here]
             low, middle, high = (float(value) for value in np.quantile(y_here, [0.25, 0.5, 0.75]))
-            offset = middle if abs(middle) > LARGE_OFFSET * (high - low) else 0.0
+            offset = middle if abs(middle) > COORDINATES.large_offset * (high - low) else 0.0
             unit = float(np.abs(y_here - middle).mean()) or 1.0
             rows = self._rows(kernel, part, run.n_jobs, float(box.max()) / unit)
             if self.approximation:

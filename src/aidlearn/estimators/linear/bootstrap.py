@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,13 @@ from aidlearn.data.passes.transforms import ByCluster, Exponential, Multinomial,
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.estimators.checks import check_number
-from aidlearn.estimators.fits import feature_names
 from aidlearn.estimators.linear.constraints import is_constrained
-from aidlearn.estimators.linear.fitted_rows import cluster_codes, fitted_run, unfitted
-from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows
+from aidlearn.estimators.linear.coordinates import MeasuredRows
+from aidlearn.estimators.linear.fitted_rows import cluster_codes, fitted_run, intercept_first, names_of, unfitted
+from aidlearn.estimators.linear.template import LinearEstimator
 from aidlearn.inference.covariance import ClusterCodes
 from aidlearn.inference.dependence import design_effect
-from aidlearn.inference.hypotheses import INTERCEPT
-from aidlearn.linear.start.sharpen import Band
-from aidlearn.neighbours.batch import Batch, Member, Solved, near_share
+from aidlearn.neighbours.batch import Batch, Member, Refit, Solved, near_share
 from aidlearn.neighbours.replicates import Vertices, suits
 from aidlearn.numerics import Float
 
@@ -156,26 +155,23 @@ def bootstrap(
 def replicated(
     model: Any, run: Run, n_replicates: int, kind: str, clusters: ClusterCodes | None, random_state: Any
 ) -> Bootstrap:
-    """The same on a run over the rows of the fit."""
+    """The bootstrap of a fitted model on a run over the rows of its fit."""
     weights = _weights(kind, run.source, clusters, random_state)
-    work = _Replicates(model, run, weights, n_replicates, clusters)
     with one_blas_thread():
+        work = _Replicates(model, unfitted(model)._measured(run), weights, n_replicates, clusters)
         fits = work.solve()
-    several = len(fits) > 1
     points = np.array([[solved.point for solved in members] for members in fits])
-    coefficients = work.ordered(points)
-
-    def kept(values: Any) -> Float:
-        found = np.asarray(values, dtype=np.float64)
-        return found if several else found[0]
-
+    values = np.array([[[solved.gap, solved.objective, solved.lower_bound] for solved in members] for members in fits])
+    estimates = np.array(work.points)
+    if len(fits) == 1:
+        points, values, estimates = points[0], values[0], estimates[0]
     return Bootstrap(
-        names=work.names,
-        coefficients=kept(coefficients),
-        gaps=kept([[solved.gap for solved in members] for members in fits]),
-        objectives=kept([[solved.objective for solved in members] for members in fits]),
-        lower_bounds=kept([[solved.lower_bound for solved in members] for members in fits]),
-        estimates=kept(work.ordered(np.array(work.points))),
+        names=names_of(model),
+        coefficients=intercept_first(work.rows, points),
+        gaps=values[..., 0],
+        objectives=values[..., 1],
+        lower_bounds=values[..., 2],
+        estimates=intercept_first(work.rows, estimates),
         n_refitted=work.n_refitted,
         n_passes=run.n_passes,
     )
@@ -198,66 +194,48 @@ class _Replicates:
     """The replicates of all fits (quantiles, classes) of a model."""
 
     def __init__(
-        self, model: Any, run: Run, weights: Weights, n_replicates: int, clusters: ClusterCodes | None
+        self, model: LinearEstimator, rows: MeasuredRows, weights: Weights, n: int, clusters: ClusterCodes | None
     ) -> None:
-        self.model, self.run, self.weights, self.n, self.clusters = model, run, weights, n_replicates, clusters
-        slopes = feature_names(model)
-        self.names = [INTERCEPT, *slopes] if model.fit_intercept else slopes
+        self.model, self.rows, self.weights, self.n, self.clusters = model, rows, weights, n, clusters
+        self.points = rows.points(model.coef_, model.intercept_)
+        self.tol = min(model.tol, GAP)
         self.n_refitted = 0
-        self.points: list[Float] = []
-        self.offset = 0.0
-
-    def ordered(self, points: Float) -> Float:
-        """Coefficients with the intercept first, from points with it last."""
-        if not self.model.fit_intercept:
-            return points
-        return np.concatenate([points[..., -1:] + self.offset, points[..., :-1]], axis=-1)
 
     def solve(self) -> list[list[Solved]]:
-        model, run = self.model, self.run
-        rows = unfitted(model)._measured(run)
-        run = self.run = rows.run
-        self.offset = rows.offset
-        slopes, levels = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
-        tol = min(model.tol, GAP) if model.tol > 0 else 0.0
-        found = []
-        for loss, coef, level in zip(model._losses(), slopes, levels, strict=True):
-            point = np.append(coef, level - self.offset) if model.fit_intercept else np.array(coef)
-            self.points.append(point)
-            design = rows.design(loss, model._terms(rows.moments), model.fit_intercept)
-            members = [Member(loss, replicate) for replicate in range(self.n)]
+        run, found = self.rows.run, []
+        for design, point in zip(self.model._designs(self.rows), self.points, strict=True):
+            members = [Member(design.loss, replicate) for replicate in range(self.n)]
+            refit = partial(self._refit, point)
             few = Vertices.of(run, design, point) if suits(run, design) else None
             if few is not None:
-                found.append(self._of_few(few, members))
+                found.append(self._of_few(few, members, refit))
                 continue
-            batch = Batch(run, design, members, self.weights, tol)
-            found.append(list(batch.solve(batch.around(point, self._near(batch, point)), self._refit).values()))
+            batch = Batch(run, design, members, self.weights, self.tol)
+            found.append(list(batch.solve(batch.around(point, self._near(batch, point)), refit).values()))
         return found
 
-    def _of_few(self, few: Vertices, members: list[Member]) -> list[Solved]:
+    def _of_few(self, few: Vertices, members: list[Member], refit: Refit) -> list[Solved]:
         """All replicates on all rows, which are few."""
         found = []
         for member in members:
-            factor = self.weights(0, self.run.n_entries, [member.replicate])[0]
+            factor = self.weights(0, self.rows.run.n_entries, [member.replicate])[0]
             solved = few.solve(few.chunk.weight * factor)
-            found.append(self._refit(member.replicate, member, None) if solved is None else solved)
+            found.append(refit(member.replicate, member, None) if solved is None else solved)
         return found
 
     def _near(self, batch: Batch, point: Float) -> float | None:
         """Part of the rows that may change sides: more where clusters move a fit further than so many rows would."""
         if self.clusters is None:
             return None
-        effect = design_effect(self.run, batch.design, point, batch.metric, self.clusters)
+        effect = design_effect(self.rows.run, batch.design, point, batch.metric, self.clusters)
         return near_share(effect * batch.design.n_variables / batch.design.effective)
 
-    def _refit(self, number: int, member: Member, point: Float | None) -> Solved:
-        """One replicate on all rows."""
-        model = unfitted(self.model, tol=min(self.model.tol, GAP), init="auto", initial_rate=None)
-        run = self.run.part().changed(Reweighting(self.weights, member.replicate))
-        rows = MeasuredRows(run, inspect(run, model.fit_intercept), self.offset)
-        start = Band()
-        start.continue_from(self.points[-1] if point is None else point)
-        design = rows.design(member.loss, model._terms(rows.moments), model.fit_intercept)
+    def _refit(self, estimate: Float, number: int, member: Member, point: Float | None) -> Solved:
+        """One replicate on all rows, from a point close to it or from the estimate."""
+        run = self.rows.run.part().changed(Reweighting(self.weights, member.replicate))
+        rows = replace(self.rows, run=run, moments=inspect(run, self.rows.fit_intercept))
+        design = rows.design(member.loss, self.model._terms(rows.moments))
         self.n_refitted += 1
         logger.debug("replicate %d is fitted on all rows", member.replicate)
-        return Solved.of(model._fit_design(run, design, start, rows.moments).result)
+        model = unfitted(self.model, tol=self.tol, init="auto", initial_rate=None)
+        return model._refit(rows, design, estimate if point is None else point)

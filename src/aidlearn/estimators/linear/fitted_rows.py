@@ -15,8 +15,9 @@ from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.data.tables.conversion import refuse_arrays
 from aidlearn.data.tables.in_memory import FrameColumns, is_table
+from aidlearn.estimators.linear.coordinates import MeasuredRows, Terms
 from aidlearn.inference.covariance import ClusterCodes
-from aidlearn.linear.model.design import Design
+from aidlearn.inference.hypotheses import INTERCEPT
 from aidlearn.linear.model.leverage import NormalEquations
 from aidlearn.linear.model.losses import absolute
 from aidlearn.numerics import Float
@@ -71,16 +72,28 @@ def _formula_rows(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, 
     return model._by_formula(X), y, sample_weight
 
 
+def names_of(model: Any) -> list[str]:
+    """Names of the coefficients, the intercept first."""
+    slopes = list(model.coefficient_names_)
+    return [INTERCEPT, *slopes] if model.fit_intercept else slopes
+
+
+def intercept_first(rows: MeasuredRows, points: Float) -> Float:
+    """Coefficients with the intercept first, from points with it last."""
+    if not rows.fit_intercept:
+        return points
+    return np.concatenate([points[..., -1:] + rows.offset, points[..., :-1]], axis=-1)
+
+
 def least_squares(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Float:
     """Least-squares coefficients of the rows of a linear regression (the intercept first), by two passes."""
     run = fitted_run(model, X, y, sample_weight)
     with one_blas_thread():
         rows = unfitted(model)._measured(run)
-        offset = rows.offset
-        design = Design.of(absolute(), rows.moments, fit_intercept=model.fit_intercept, offset=offset)
+        design = rows.design(absolute(), Terms())
         equations = NormalEquations.of_all(design, rows.run)
         point = design.step(np.asarray(linalg.lstsq(equations.gram, equations.right)[0]))
-    return np.append(point[-1] + offset, point[:-1]) if model.fit_intercept else point
+    return intercept_first(rows, point)
 
 
 def cluster_codes(clusters: Any, X: Any, source: DataSource) -> ClusterCodes:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from aidlearn.data.passes.moments import Moments
-from aidlearn.data.passes.run import Run
 from aidlearn.engine.progress import asks_to_stop
 from aidlearn.engine.result import Iteration, Result
 from aidlearn.estimators.batch_file import PART, BatchFile
 from aidlearn.estimators.fitting import BatchProgress, Fitted, checkpoint_of, fit_problem, tell_batch
+from aidlearn.estimators.linear.coordinates import MeasuredRows
+from aidlearn.estimators.linear.template import LinearEstimator
 from aidlearn.linear.hurried import Hurried
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
@@ -47,8 +46,8 @@ def groups_of(quantiles: list[float], span: float = SPAN) -> list[list[int]]:
 class ManyQuantiles:
     """The quantiles of a model on one run; inside they are numbered as they ascend."""
 
-    def __init__(self, model: Any, run: Run, designs: list[Design], moments: Moments) -> None:
-        self.model, self.run, self.moments = model, run, moments
+    def __init__(self, model: LinearEstimator, rows: MeasuredRows, designs: list[Design]) -> None:
+        self.model, self.rows, self.run = model, rows, rows.run
         self.order = sorted(range(len(designs)), key=lambda k: quantile_of(designs[k]))
         self.designs = [designs[k] for k in self.order]
         self.quantiles = [quantile_of(design) for design in self.designs]
@@ -60,7 +59,7 @@ class ManyQuantiles:
         self.errors: dict[int, float] = {}
         self.crossings: int | None = None
         """Crossings on the rows of the fit, if they were counted."""
-        self.file = BatchFile(checkpoint_of(model, run.source.origin, moments.digest, PART), len(designs))
+        self.file = BatchFile(checkpoint_of(model, self.run.source.origin, rows.moments.digest, PART), len(designs))
 
     def solve(self) -> list[Fitted]:
         """The fits, in the order of the given quantiles."""
@@ -95,9 +94,8 @@ class ManyQuantiles:
         for done, k in enumerate(left):
             if k in self.solved:
                 start.continue_from(self.solved[k].point)
-            self.fits[k] = self.model._fit_design(
-                self.run, self.designs[k], start, self.moments, self.order[k], n_left=len(left) - done
-            )
+            n_left = len(left) - done
+            self.fits[k] = self.model._fit_design(self.rows, self.designs[k], start, self.order[k], n_left)
             self.fits[k].result.drop_clusters()
             start.continue_from(self.fits[k].result.point)
 

@@ -22,7 +22,6 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import _num_samples
 
 from aidlearn.data.opening import is_elsewhere
-from aidlearn.data.passes.moments import Moments
 from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.transforms import Projection
 from aidlearn.data.rows.chunk import Chunk
@@ -33,8 +32,8 @@ from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.declared import LinearOneClassParameters
 from aidlearn.estimators.fitting import Fitted
-from aidlearn.estimators.linear.reported import as_reported, with_objective
-from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows, Terms
+from aidlearn.estimators.linear.coordinates import MeasuredRows, Terms, as_reported, with_objective
+from aidlearn.estimators.linear.template import LinearEstimator
 from aidlearn.estimators.parameters import documented
 from aidlearn.linear.aggregated.certificate import certify
 from aidlearn.linear.aggregated.hinge_rows import EPS
@@ -109,21 +108,20 @@ class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator)
         level = float(mean @ mean)
         # Targets spread about 0 as their direction does, if columns are not too much alike.
         spread = float(np.sqrt(mean**2 @ moments.squares / moments.weight))
-        moments = replace(moments, targets=np.array([-spread, spread]))
-        loss = one_class(float(self.nu), moments.weight)
-        design = replace(rows, moments=moments).design(loss, Terms(ridge=1.0, base=-0.5 * level), True)
-        run = rows.run.changed(Projection(mean, level))
-        fit = self._fit_design(run, design, self._start_method(), moments)
-        return [self._as_stated(rows.run.changed(Projection(np.zeros_like(mean), 0.0)), moments, design, fit)]
+        rows = replace(rows, moments=replace(moments, targets=np.array([-spread, spread])))
+        design = rows.design(one_class(float(self.nu), moments.weight), Terms(ridge=1.0, base=-0.5 * level))
+        projected = replace(rows, run=rows.run.changed(Projection(mean, level)))
+        fit = self._fit_design(projected, design, self._start_method())
+        stated = replace(rows, run=rows.run.changed(Projection(np.zeros_like(mean), 0.0)))
+        return [self._as_stated(stated, design, fit)]
 
     def _store_coefficients(self, rows: MeasuredRows, points: Float) -> None:
-        self.coef_ = rows.slopes(points)
-        self.intercept_ = points[0, -1:]
+        self.coef_, self.intercept_ = rows.coefficients(points)
         self.offset_ = 0.0 - self.intercept_
 
-    def _as_stated(self, run: Run, moments: Moments, design: Design, fit: Fitted) -> Fitted:
+    def _as_stated(self, rows: MeasuredRows, design: Design, fit: Fitted) -> Fitted:
         """The fit with ``(coef_, intercept_)`` as its point, the objective of these, and what is proven of it."""
-        nu, mean, result = float(self.nu), moments.mean, fit.result
+        run, nu, mean, result = rows.run, float(self.nu), rows.moments.mean, fit.result
         stated, level, rounding = _stated(design), float(mean @ mean), design.objective_error(result.point)
         point = (result.point + np.append(mean, -level)) / design.loss.scale
         bound, nothing = _proven(result, stated, point, design.loss, rounding)
@@ -136,7 +134,7 @@ class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator)
             point, objective = _settled(run, stated, point, nu, near)
         fit = replace(fit, result=replace(result, point=point, objective=objective, lower_bound=bound))
         fit = with_objective(fit, objective, design.trivial_bound, self.tol)
-        [fit] = as_reported(run, moments, [stated], [fit], self.tol)
+        [fit] = as_reported(rows, [stated], [fit], self.tol)
         if fit.result.objective < 0:
             return fit
         fit = replace(fit, result=replace(fit.result, point=np.zeros_like(point)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
 from aidlearn.data.passes.moments import Moments
 from aidlearn.data.passes.run import Run
@@ -13,7 +12,8 @@ from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.declared import PiecewiseParameters
 from aidlearn.estimators.linear.constraints import each
-from aidlearn.estimators.linear.template import LinearEstimator, Terms
+from aidlearn.estimators.linear.coordinates import Terms
+from aidlearn.estimators.linear.template import LinearRegressor
 from aidlearn.estimators.parameters import documented
 from aidlearn.linear.model.losses import Loss, piecewise_linear
 from aidlearn.numerics import Float
@@ -22,7 +22,7 @@ NEGATIVE = 1e-10
 """Eigenvalue of ``quadratic``, relative to the largest, below which it is not convex."""
 
 
-class PiecewiseLinearModel(PiecewiseParameters, RegressorMixin, LinearEstimator):
+class PiecewiseLinearModel(PiecewiseParameters, LinearRegressor):
     __doc__ = f"""A convex piecewise-linear problem over rows, solved to a certified optimality gap.
 
     Minimises over ``v = (coef_, intercept_)``::
@@ -55,6 +55,7 @@ class PiecewiseLinearModel(PiecewiseParameters, RegressorMixin, LinearEstimator)
     (True, True)
     """
 
+    _subtracts_offset = False
     no_bootstrap = "its terms do not grow with the weights of the rows"
 
     def _opened(self, X: Any, y: Any, sample_weight: Any) -> Run:
@@ -74,10 +75,6 @@ class PiecewiseLinearModel(PiecewiseParameters, RegressorMixin, LinearEstimator)
         ridge, quadratic = self._quadratic_term(m)
         linear = self._linear_term(m, m + bool(self.fit_intercept))
         return Terms(ridge, float(self.l1), quadratic, linear)
-
-    def predict(self, X: Any) -> Float:
-        """``X @ coef_ + intercept_`` (as a lazy Dask array for a Dask collection)."""
-        return self._decided(X)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
 from aidlearn.data.passes.moments import Moments
 from aidlearn.data.passes.run import Run
@@ -14,11 +13,10 @@ from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_flag, check_number
 from aidlearn.estimators.declared import LADParameters, QuantileParameters
 from aidlearn.estimators.fitting import Fitted
-from aidlearn.estimators.linear.conditioning import Attempt, in_good_coordinates
+from aidlearn.estimators.linear.coordinates import Attempt, MeasuredRows, Terms, as_reported, in_good_coordinates
 from aidlearn.estimators.linear.many_quantiles import ManyQuantiles
-from aidlearn.estimators.linear.reported import as_reported
 from aidlearn.estimators.linear.standard_errors import Request, summarise
-from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows, Terms, large_offset
+from aidlearn.estimators.linear.template import LinearRegressor
 from aidlearn.estimators.parameters import documented
 from aidlearn.inference.summary import Summary
 from aidlearn.linear.hurried import Hurried
@@ -32,7 +30,7 @@ OWN = ("auto", "interior-point")
 """Solvers of aggregated problems that neighbours are solved by."""
 
 
-class _LinearQuantile(RegressorMixin, LinearEstimator):
+class _LinearQuantile(LinearRegressor):
     alpha: float
     l1_ratio: float = 1.0
 
@@ -44,71 +42,57 @@ class _LinearQuantile(RegressorMixin, LinearEstimator):
             raise ValueError("solver='highs' solves linear programs only; use solver='auto' with l1_ratio < 1.")
         self._losses()
 
-    def _offset(self, moments: Moments) -> float:
-        return large_offset(moments.targets) if self.fit_intercept else 0.0
-
     def _terms(self, moments: Moments) -> Terms:
         total = self.alpha * moments.weight
         return Terms(ridge=(1 - self.l1_ratio) * total, l1=self.l1_ratio * total)
 
     def _solved(self, rows: MeasuredRows) -> list[Fitted]:
-        losses, several = self._losses(), self._several()
-
-        def solve(run: Run, moments: Moments, least_pivot: float, as_given: bool) -> Attempt:
-            own = replace(rows, run=run, moments=moments)
-            designs = [replace(self._design(own, loss), least_pivot=least_pivot) for loss in losses]
-            nowhere: list[Float | None] = [None] * len(losses)
-            warm = self._warm_points(own, len(losses)) if as_given else nowhere
-            if several and self._share_passes(run, designs[0], warm):
-                many = ManyQuantiles(self, run, designs, moments)
+        def solve(own: MeasuredRows, least_pivot: float) -> Attempt:
+            designs = [replace(design, least_pivot=least_pivot) for design in self._designs(own)]
+            if self._share_passes(own, designs):
+                many = ManyQuantiles(self, own, designs)
                 return Attempt(many.solve(), designs, many.crossings)
-            return Attempt(self._one_by_one(run, designs, moments, warm, several), designs)
+            return Attempt(self._fit_all(own, designs), designs)
 
         if self.checkpoint is None and rows.region is None:
-            found = in_good_coordinates(rows.run, rows.moments, solve, self)
+            found = in_good_coordinates(rows, solve, self.alpha > 0, self.tol)
         else:
-            found = solve(rows.run, rows.moments, 0.0, True)
-            fits = as_reported(rows.run, rows.moments, found.designs, found.fits, self.tol)
-            found = replace(found, fits=fits)
+            found = solve(rows, 0.0)
+            found = replace(found, fits=as_reported(rows, found.designs, found.fits, self.tol))
         self._count_crossings(rows.run, np.array([fit.result.point for fit in found.fits]), found.crossings)
         return found.fits
 
     def _count_crossings(self, run: Run, points: Float, known: int | None) -> None:
         """How often predictions of several quantiles cross, if that is not ``known`` already."""
 
-    def _one_by_one(
-        self, run: Run, designs: list[Design], moments: Moments, warm: list[Float | None], several: bool
-    ) -> list[Fitted]:
-        """Each from the solution before it."""
+    def _fit_all(self, rows: MeasuredRows, designs: list[Design]) -> list[Fitted]:
+        """Fit each quantile from the solution before it."""
+        several, warm = self._several(), self._warm_points(rows, len(designs))
         start = self._start_from(warm[0])
-        if several and self.checkpoint is None and self._is_late(run, designs[0]):
+        if several and self.checkpoint is None and self._is_late(rows.run, designs[0]):
             start = Hurried(designs)
         fits: list[Fitted] = []
         for k, design in enumerate(designs):
             number = k if several else None
-            fits.append(self._fit_design(run, design, start, moments, number, n_left=len(designs) - k))
+            fits.append(self._fit_design(rows, design, start, number, n_left=len(designs) - k))
             if isinstance(start, Band):
                 start.continue_from(fits[-1].result.point)
                 start.begin_at(warm[k + 1] if k + 1 < len(designs) else None)
         return fits
 
-    def _share_passes(self, run: Run, design: Design, warm: list[Float | None]) -> bool:
-        """Whether quantiles can be neighbours of one another.
+    def _share_passes(self, rows: MeasuredRows, designs: list[Design]) -> bool:
+        """Whether several quantiles are solved as neighbours of one another.
 
-        Not where each has pictures or a start of its own, or where nothing is aggregated: few rows, or rows with a
+        They are not if each has pictures or a start of its own, or if nothing is aggregated: few rows, or rows with a
         large factor, which are all single.
         """
-        plain = self.initial_rate is None and self.tol > 0
-        rows = run.n_attributes > 2 and not (design.layout and design.layout.levels) and design.region is None
-        small = few_entries(run.n_entries, design.n_variables) or self._is_late(run, design)
-        return self._sharpens and plain and rows and not small and self.solver in OWN and warm[0] is None
-
-    def predict(self, X: Any) -> Float:
-        """Predict the quantile of every row: shape (n_samples,), or one column per quantile asked for.
-
-        A Dask collection gives a lazy Dask array.
-        """
-        return self._decided(X)
+        design, run = designs[0], rows.run
+        if not self._several() or few_entries(run.n_entries, design.n_variables) or self._is_late(run, design):
+            return False
+        has_factor = design.layout is not None and bool(design.layout.levels)
+        by_default = self._sharpens and self.initial_rate is None and self.tol > 0 and self.solver in OWN
+        is_warm = self._warm_points(rows, len(designs))[0] is not None
+        return by_default and not is_warm and run.n_attributes > 2 and not has_factor and design.region is None
 
     def summary(
         self,

@@ -10,14 +10,13 @@ import numpy as np
 from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
-from aidlearn.data.passes.moments import Moments
-from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.estimators.checks import check_number
-from aidlearn.estimators.fits import Fit, feature_names, fits_of
+from aidlearn.estimators.fits import Fit, fits_of
 from aidlearn.estimators.linear.bootstrap import replicated
 from aidlearn.estimators.linear.constraints import is_constrained
-from aidlearn.estimators.linear.fitted_rows import cluster_codes, fitted_run, unfitted
+from aidlearn.estimators.linear.coordinates import MeasuredRows, Terms
+from aidlearn.estimators.linear.fitted_rows import cluster_codes, fitted_run, names_of, unfitted
 from aidlearn.inference import covariance as inference
 from aidlearn.inference import density_gaps
 from aidlearn.inference.covariance import BANDWIDTHS, ClusterCodes, Density, InferenceError, Survey
@@ -28,7 +27,7 @@ from aidlearn.inference.rank_test import RankTest, SmallRows
 from aidlearn.inference.summary import METHODS, FactorColumns, Summary
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import pinball
-from aidlearn.linear.start.sharpen import Band, few_entries
+from aidlearn.linear.start.sharpen import few_entries
 from aidlearn.neighbours.batch import Batch, Member, Solved, near_share
 from aidlearn.numerics import Float
 
@@ -84,7 +83,7 @@ def summarise(model: Any, X: Any, y: Any, sample_weight: Any, request: Request) 
     replicates: list[Float | None] = [None] * len(fits)
     with one_blas_thread():
         rows = unfitted(model)._measured(run)
-        work = _Work(model, rows.run, rows.moments, rows.offset, request, clusters)
+        work = _Work(model, rows, request, clusters)
         surveys = [work.survey(fit, tau) for fit, tau in zip(fits, quantiles, strict=True)]
         if request.se == "bootstrap":
             kind = "exponential" if clusters is None else "cluster"
@@ -101,15 +100,10 @@ def summarise(model: Any, X: Any, y: Any, sample_weight: Any, request: Request) 
 class _Work:
     """What the summaries of the quantiles of one model share."""
 
-    def __init__(
-        self, model: Any, run: Run, moments: Moments, offset: float, request: Request, clusters: ClusterCodes | None
-    ) -> None:
-        self.model, self.run, self.moments, self.offset = model, run, moments, offset
+    def __init__(self, model: Any, rows: MeasuredRows, request: Request, clusters: ClusterCodes | None) -> None:
+        self.model, self.rows, self.run = model, rows, rows.run
         self.request, self.clusters = request, clusters
-        slopes = feature_names(model)
-        self.names = [INTERCEPT, *slopes] if model.fit_intercept else slopes
-        self.internal = [*slopes, INTERCEPT] if model.fit_intercept else slopes
-        """In the order of points."""
+        self.names = names_of(model)
         recipe = getattr(model, "recipe_", None)
         found = [] if recipe is None else recipe.factors
         place = {name: k for k, name in enumerate(self.names)}
@@ -119,11 +113,11 @@ class _Work:
         ]
 
     def design(self, quantile: float) -> Design:
-        return Design.of(pinball(quantile), self.moments, fit_intercept=self.model.fit_intercept, offset=self.offset)
+        return self.rows.design(pinball(quantile), Terms())
 
     def point(self, fit: Fit) -> Float:
         assert fit.coef is not None
-        return np.append(fit.coef, fit.intercept - self.offset) if self.model.fit_intercept else fit.coef
+        return self.rows.points(fit.coef, fit.intercept)[0]
 
     def survey(self, fit: Fit, quantile: float) -> Survey:
         seen = inference.survey(self.run, self.design(quantile), self.point(fit))
@@ -133,7 +127,8 @@ class _Work:
                 f"Standard errors need more rows than coefficients: there are {seen.n} rows with a positive weight "
                 f"and {p} coefficients."
             )
-        inference.check_rank(seen.gram, self.internal)
+        slopes = list(self.model.coefficient_names_)
+        inference.check_rank(seen.gram, [*slopes, INTERCEPT] if self.model.fit_intercept else slopes)
         if seen.fits_exactly:
             raise InferenceError("The rows fit exactly: there are no residuals to estimate standard errors from.")
         return seen
@@ -152,7 +147,7 @@ class _Work:
             "se": request.se,
             "n": seen.n,
             "loss": seen.loss,
-            "null_loss": null_loss(self.run, self.moments.targets - self.offset, quantile),
+            "null_loss": null_loss(self.run, self.rows.moments.targets - self.rows.offset, quantile),
             "model": type(self.model).__name__,
             "target": self.run.source.target_name,
             "objective": fit.objective,
@@ -203,7 +198,8 @@ class _Work:
             )
         rows = SmallRows.of(self.run, self.model.fit_intercept)
         critical = float(stats.t.ppf(1 - self.request.alpha / 2, df))
-        estimates = coefficients - (np.eye(len(self.names))[0] * self.offset if self.offset else 0.0)
+        offset = self.rows.offset
+        estimates = coefficients - (np.eye(len(self.names))[0] * offset if offset else 0.0)
         table = np.empty((len(self.names), 3))
         for j, b in enumerate(estimates):
             test = RankTest(rows, j, quantile)
@@ -254,10 +250,8 @@ class _Work:
         model = unfitted(self.model, tol=tol, init="auto", initial_rate=None)
 
         def refit(number: int, member: Member, close: Float | None) -> Solved:
-            start = Band()
-            start.continue_from(point if close is None else close)
             design = replace(self.design(quantile), loss=member.loss)
-            return Solved.of(model._fit_design(self.run, design, start, self.moments).result)
+            return model._refit(self.rows, design, point if close is None else close)
 
         members = [Member(pinball(quantile - h)), Member(pinball(quantile + h))]
         if apart:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from aidlearn.data.opening import is_elsewhere
@@ -24,8 +25,8 @@ from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_flag, check_number, class_of
 from aidlearn.estimators.declared import LinearSVCParameters, LinearSVRParameters
 from aidlearn.estimators.fitting import Fitted
-from aidlearn.estimators.linear.reported import as_reported
-from aidlearn.estimators.linear.template import LinearEstimator, MeasuredRows, Terms, large_offset
+from aidlearn.estimators.linear.coordinates import MeasuredRows, Terms
+from aidlearn.estimators.linear.template import LinearEstimator, LinearRegressor
 from aidlearn.estimators.parameters import documented
 from aidlearn.linear.hurried import cheap_points
 from aidlearn.linear.model.design import Design
@@ -108,11 +109,9 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
     def _terms(self, moments: Moments) -> Terms:
         return Terms(ridge=1.0)
 
-    def _solved(self, rows: MeasuredRows) -> list[Fitted]:
-        """All classes in shared passes, with the duals of their rows."""
-        run, moments = rows.run, rows.moments
-        designs = [self._design(rows, loss) for loss in self._losses()]
-        n_fits = len(designs)
+    def _fit_all(self, rows: MeasuredRows, designs: list[Design]) -> list[Fitted]:
+        """Fit all classes in shared passes, with the duals of their rows."""
+        run, n_fits = rows.run, len(designs)
         fits: list[Fitted] = []
         duals: list[tuple[Int, Float]] | None = []
         numbers = list(range(n_fits)) if self._several() else [None]
@@ -121,16 +120,15 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
             fits, to_fit = self._hurried(run, designs), []
             duals = [self._duals(run, fit.result) for fit in fits]
         for group in batched(to_fit, run.classes_at_once or len(self.classes_)):
-            fits += run_together(run, [self._one(k, design, point, moments) for k, design, point in group])
+            fits += run_together(run, [self._one(rows, *problem) for problem in group])
             for fit in fits[-len(group) :]:
                 duals = self._with_duals(run, duals, fit.result, n_fits)
         self._store_duals(duals, n_fits, run)
-        return as_reported(run, moments, designs, fits, self.tol)
+        return fits
 
     def _store_coefficients(self, rows: MeasuredRows, points: Float) -> None:
         """As scikit-learn's classifiers: a row for each fit, also for one."""
-        self.coef_ = rows.slopes(points)
-        self.intercept_ = points[:, rows.run.n_attributes] if self.fit_intercept else np.zeros(len(points))
+        self.coef_, self.intercept_ = rows.coefficients(points)
 
     def _opened(self, X: Any, y: Any, sample_weight: Any) -> Run:
         before = getattr(self, "classes_", None)
@@ -162,12 +160,12 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
         return self.row_duals
 
     def _one(
-        self, number: int | None, design: Design, point: Float | None, moments: Moments
+        self, rows: MeasuredRows, number: int | None, design: Design, point: Float | None
     ) -> Callable[[Run], Fitted]:
         """The fit of one class against the rest."""
 
         def fit(run: Run) -> Fitted:
-            return self._fit_design(run, design, self._start_from(point), moments, number)
+            return self._fit_design(replace(rows, run=run), design, self._start_from(point), number)
 
         return fit
 
@@ -225,7 +223,7 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
             warnings.warn(
                 f"dual_coef_ of {n_fits} models and {run.n_entries} rows does not fit into the memory limit of the "
                 "source: the model has neither dual_coef_ nor support_. Raise memory_limit to have them.",
-                stacklevel=3,
+                stacklevel=5,
             )
             for name in ("support_", "dual_coef_"):
                 self.__dict__.pop(name, None)
@@ -239,7 +237,7 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
             row[np.searchsorted(self.support_, entries)] = duals
 
 
-class LinearSVR(LinearSVRParameters, RegressorMixin, LinearEstimator):
+class LinearSVR(LinearSVRParameters, LinearRegressor):
     __doc__ = f"""Linear support vector regression with a certified optimality gap.
 
     Minimises ``1/2 |w|^2 + C sum_i s_i max(0, |y_i - x_i'w - b| - epsilon)`` by AID; the intercept b is not penalised.
@@ -270,12 +268,5 @@ class LinearSVR(LinearSVRParameters, RegressorMixin, LinearEstimator):
     def _losses(self) -> list[Loss]:
         return [epsilon_insensitive(float(self.C), float(self.epsilon))]
 
-    def _offset(self, moments: Moments) -> float:
-        return large_offset(moments.targets) if self.fit_intercept else 0.0
-
     def _terms(self, moments: Moments) -> Terms:
         return Terms(ridge=1.0)
-
-    def predict(self, X: Any) -> Float:
-        """Predict the target of every row (as a lazy Dask array for a Dask collection)."""
-        return self._decided(X)

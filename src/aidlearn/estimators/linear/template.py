@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from aidlearn.data.dask.source import lazy_scores
@@ -22,86 +23,21 @@ from aidlearn.estimators.base import AIDEstimator
 from aidlearn.estimators.checks import check_flag, generator
 from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
 from aidlearn.estimators.linear.constraints import check_constraints, is_constrained, region_of
-from aidlearn.estimators.linear.reported import as_reported
-from aidlearn.linear.aggregated.hinge_rows import ranked
+from aidlearn.estimators.linear.coordinates import MeasuredRows, Terms, as_reported, deviation, large_offset
 from aidlearn.linear.aggregated.solvers import SOLVERS
-from aidlearn.linear.constraints import Region
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss
 from aidlearn.linear.picture import frame
 from aidlearn.linear.problem import PiecewiseLinear, Procedure, StartMethod
 from aidlearn.linear.start.methods import PAPER, start_method
 from aidlearn.linear.start.sharpen import Band
+from aidlearn.neighbours.batch import Solved
 from aidlearn.numerics import Float
 
 MOST_COUPLED = 16_000
 """Columns of a matrix of columns x columns: 2 GB, of which a fit holds a few."""
 UNCONSTRAINED = ("libsvm", "liblinear")
 """Solvers of aggregated problems without constraints."""
-LARGE_OFFSET = 100
-"""Sums lose digits of targets whose median is more than this many times their interquartile range."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Terms of an objective that do not depend on the rows (see :mod:`aidlearn.linear.model.design`)."""
-
-    ridge: Float | float = 0.0
-    l1: float = 0.0
-    quadratic: Float | None = None
-    linear: Float | None = None
-    base: float = 0.0
-
-
-@dataclass(frozen=True)
-class MeasuredRows:
-    """The rows of a fit as its designs see them, and what one pass has measured of them."""
-
-    run: Run
-    """Rows with scaled columns, and targets less the offset."""
-    moments: Moments
-    offset: float = 0.0
-    """Number that was taken from all targets."""
-    region: Region | None = None
-    """Where the variables of a design may lie."""
-    seconds: float = 0.0
-    """Time that the pass took."""
-
-    def design(self, loss: Loss, terms: Terms, fit_intercept: bool) -> Design:
-        """The model of a loss on these rows."""
-        return Design.of(
-            loss,
-            self.moments,
-            fit_intercept=fit_intercept,
-            ridge=terms.ridge,
-            l1=terms.l1,
-            offset=self.offset,
-            base=terms.base,
-            quadratic=terms.quadratic,
-            linear=terms.linear,
-            region=self.region,
-        )
-
-    def in_units(self, region: Region | None, has_intercept: bool) -> Region | None:
-        """A region of coefficients in the units of the data as one of the variables of a design."""
-        if region is None:
-            return None
-        if self.offset and has_intercept:
-            region = region.moved(np.append(np.zeros(len(self.moments.mean)), self.offset))
-        if self.moments.factors is not None:
-            region = region.in_units(np.append(self.moments.factors, np.ones(int(has_intercept))))
-        return region
-
-    def slopes(self, points: Float) -> Float:
-        """Coefficients in the units of the data."""
-        slopes = points[..., : len(self.moments.mean)]
-        return slopes if self.moments.factors is None else slopes * self.moments.factors
-
-
-def large_offset(targets: Float) -> float:
-    """The median of targets that lie far from 0 for their spread; else 0."""
-    low, middle, high = ranked(targets, 0.25, 0.5, 0.75)
-    return 0.0 if abs(middle) / LARGE_OFFSET <= high - low else float(np.median(targets))
 
 
 class LinearEstimator(AIDEstimator):
@@ -109,8 +45,10 @@ class LinearEstimator(AIDEstimator):
 
     no_bootstrap: ClassVar[str] = ""
     """Reason why replicates of this model make no sense, if there is one."""
-    _drawn = True
+    _drawn: ClassVar[bool] = True
     """Whether pictures of plane data show what is fitted."""
+    _subtracts_offset: ClassVar[bool] = False
+    """Whether a large common offset of the targets belongs to the intercept alone."""
     warm_start: bool = False
     positive: bool = False
     bounds: Any = None
@@ -154,7 +92,7 @@ class LinearEstimator(AIDEstimator):
         run = self._opened(X, y, sample_weight)
         region = region_of(self, run.source)
         with one_blas_thread():
-            rows = self._measured(run, region)
+            rows = self._measured(run).within(region)
             fits = self._solved(rows)
         self._store_coefficients(rows, np.array([fit.result.point for fit in fits]))
         self._store_certificate(fits, self._several(), rows.run, rows.offset)
@@ -164,7 +102,7 @@ class LinearEstimator(AIDEstimator):
         """A run over the rows, whose targets are what the loss takes."""
         return self._run(self._source(X, y, sample_weight))
 
-    def _measured(self, run: Run, region: Region | None = None) -> MeasuredRows:
+    def _measured(self, run: Run) -> MeasuredRows:
         """Validate and measure the rows, in one pass that brings the start's sample along where that takes a pass.
 
         Columns are scaled where the model is to standardize them, and a large common offset is taken from the targets
@@ -180,22 +118,17 @@ class LinearEstimator(AIDEstimator):
             moments = replace(moments, exclusive=range(0))
         if self.standardize:
             # Without an intercept columns are scaled and not centred: a centre would be one.
-            deviation = np.sqrt(moments.squares / moments.weight)
-            factors = 1.0 / np.where(deviation > 0, deviation, 1.0)
+            spread = deviation(moments)
+            factors = 1.0 / np.where(spread > 0, spread, 1.0)
             run, moments = run.scaled(factors), scaled(moments, factors)
-        offset = self._offset(moments)
+        offset = large_offset(moments.targets) if self._subtracts_offset and self.fit_intercept else 0.0
         run = run.subtracted(offset) if offset else run
-        rows = MeasuredRows(run, moments, offset, seconds=time.monotonic() - began)
-        return replace(rows, region=rows.in_units(region, self.fit_intercept))
+        return MeasuredRows(run, moments, self.fit_intercept, offset, seconds=time.monotonic() - began)
 
     @property
     def _sharpens(self) -> bool:
         """Whether the start is sharpened on all rows."""
         return isinstance(self.init, str) and self.init in ("auto", "band")
-
-    def _offset(self, moments: Moments) -> float:
-        """What is taken from all targets; nothing unless the model is a regression."""
-        return 0.0
 
     def _losses(self) -> list[Loss]:
         """The losses that are fitted; none where they depend on the rows or on a penalty that is still to be chosen."""
@@ -209,40 +142,34 @@ class LinearEstimator(AIDEstimator):
         """The terms of the objective that do not depend on the rows."""
         return Terms()
 
-    def _design(self, rows: MeasuredRows, loss: Loss) -> Design:
-        """The model of one loss on measured rows."""
-        return rows.design(loss, self._terms(rows.moments), self.fit_intercept)
+    def _designs(self, rows: MeasuredRows) -> list[Design]:
+        """The models of the losses on measured rows."""
+        terms = self._terms(rows.moments)
+        return [rows.design(loss, terms) for loss in self._losses()]
 
     def _solved(self, rows: MeasuredRows) -> list[Fitted]:
-        """Fit one loss; the objective is that of the coefficients as they are returned."""
-        [loss] = self._losses()
-        design = self._design(rows, loss)
-        start = self._start_from(self._warm_points(rows, 1)[0])
-        fit = self._fit_design(rows.run, design, start, rows.moments)
-        return as_reported(rows.run, rows.moments, [design], [fit], self.tol)
+        """Fit the losses; the objectives are those of the coefficients as they are returned."""
+        designs = self._designs(rows)
+        return as_reported(rows, designs, self._fit_all(rows, designs), self.tol)
+
+    def _fit_all(self, rows: MeasuredRows, designs: list[Design]) -> list[Fitted]:
+        """Fit each design; the objectives are those of the points in the coordinates of the rows."""
+        warm = self._warm_points(rows, len(designs))
+        return [self._fit_design(rows, designs[0], self._start_from(warm[0]))]
 
     def _store_coefficients(self, rows: MeasuredRows, points: Float) -> None:
         """Coefficients in the units of the data, a row for each of several fits."""
-        coef = rows.slopes(points)
-        intercept = points[:, coef.shape[1]] + rows.offset if self.fit_intercept else np.zeros(len(points))
-        several = self._several()
-        self.coef_, self.intercept_ = (coef, intercept) if several else (coef[0], float(intercept[0]))
+        coef, intercept = rows.coefficients(points)
+        self.coef_, self.intercept_ = (coef, intercept) if self._several() else (coef[0], float(intercept[0]))
 
     # Starts
 
     def _warm_points(self, rows: MeasuredRows, n_fits: int) -> list[Float | None]:
         """Where an earlier fit of the same shape ended, for each of the fits."""
-        nowhere: list[Float | None] = [None] * n_fits
-        if not self.warm_start or not hasattr(self, "coef_"):
-            return nowhere
-        slopes, levels = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
-        if slopes.shape != (n_fits, len(rows.moments.mean)):
-            return nowhere
-        if rows.moments.factors is not None:
-            slopes = slopes / rows.moments.factors
-        if not self.fit_intercept:
-            return [np.array(slope) for slope in slopes]
-        return [np.append(slope, level - rows.offset) for slope, level in zip(slopes, levels, strict=True)]
+        fitted = self.warm_start and not rows.is_mixed and hasattr(self, "coef_")
+        if not fitted or np.atleast_2d(self.coef_).shape != (n_fits, len(rows.moments.mean)):
+            return [None] * n_fits
+        return [*rows.points(self.coef_, self.intercept_)]
 
     def _begin_with(self, start: StartMethod) -> None:
         """Use a start that another fit of the same rows has left."""
@@ -275,13 +202,7 @@ class LinearEstimator(AIDEstimator):
         return time.monotonic() + needed > run.deadline and not (design.layout is not None and design.layout.levels)
 
     def _fit_design(
-        self,
-        run: Run,
-        design: Design,
-        start: StartMethod,
-        moments: Moments,
-        number: int | None = None,
-        n_left: int = 1,
+        self, rows: MeasuredRows, design: Design, start: StartMethod, number: int | None = None, n_left: int = 1
     ) -> Fitted:
         """Fit one model (the ``number``-th of several), with its share of the time for ``n_left`` of them."""
         if design.n_coupled > MOST_COUPLED:
@@ -292,13 +213,21 @@ class LinearEstimator(AIDEstimator):
                 "scikit-learn's LinearSVC or SGDRegressor. One factor with any number of levels may come on top of "
                 "them, as adjacent columns of a sparse matrix, with init='auto'."
             )
-        checkpoint = checkpoint_of(self, run.source.origin, moments.digest, number)
+        run = rows.run
+        checkpoint = checkpoint_of(self, run.source.origin, rows.moments.digest, number)
         if isinstance(start, Band) and number is None:
             start.serve_once()
         problem = PiecewiseLinear(run, design, self._procedure(start))
         # Pictures are of the data as they are, and scaled rows are not.
         draw = None if self.standardize or not self._drawn else frame
         return fit_problem(problem, self._limits(run, n_left), self._callbacks(), draw, checkpoint)
+
+    def _refit(self, rows: MeasuredRows, design: Design, point: Float | None) -> Solved:
+        """Fit a neighbouring problem on all rows, from a point close to its solution if there is one."""
+        start = Band()
+        if point is not None:
+            start.continue_from(point)
+        return Solved.of(self._fit_design(rows, design, start).result)
 
     def _decided(self, X: Any, decide: Callable[[Float], Any] = lambda scores: scores) -> Any:
         """``decide`` on the scores; lazy, block by block, if X is a Dask collection."""
@@ -315,3 +244,16 @@ class LinearEstimator(AIDEstimator):
         names = list(getattr(X, "columns", []))
         if fitted is not None and names and names != list(fitted):
             raise ValueError(f"The columns of X must be those of the fit, in their order: {list(fitted)}, got {names}.")
+
+
+class LinearRegressor(RegressorMixin, LinearEstimator):
+    """A model whose scores predict the targets."""
+
+    _subtracts_offset = True
+
+    def predict(self, X: Any) -> Float:
+        """Predict the target of every row, with one column for each of several fits.
+
+        A Dask collection gives a lazy Dask array.
+        """
+        return self._decided(X)
