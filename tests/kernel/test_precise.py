@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from aidlearn import SVC, SVR, Status
-from aidlearn.kernel import precise
+from aidlearn.kernel import values
 
-pytestmark = pytest.mark.skipif(not precise.has_more_digits(), reason="long double is float64 on this machine")
+pytestmark = pytest.mark.skipif(not values.has_more_digits(), reason="long double is float64 on this machine")
 
 
 def exact_kernel(X, name, gamma, degree=3, coef0=0.0):
@@ -104,7 +104,7 @@ def test_without_more_digits_a_fit_ends_as_before(monkeypatch):
     from benchmarks.numerical import case
 
     parameters, _, X, y = case(0)
-    monkeypatch.setattr(precise, "UNIT", float(np.finfo(float).eps))
+    monkeypatch.setattr(values, "UNIT", float(np.finfo(float).eps))
     model = SVC(**parameters).fit(X, y)
     assert model.status_ is Status.numerical
     assert 0 < model.gap_ < 1e-8

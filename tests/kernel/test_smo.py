@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aidlearn.engine.problem import Accuracy
-from aidlearn.kernel.dual import ColumnsOnDemand, KernelDual, best_intercept
+from aidlearn.kernel.dual import ColumnsOnDemand, KernelDual, best_intercept, finish, solve_by_factor
 from aidlearn.kernel.functions import Kernel
-from aidlearn.kernel.polish import finish, solve_by_factor
 from aidlearn.kernel.rows import kernel_rows
 from aidlearn.kernel.smo import KeptColumns, OnDemand, Point, spread, steps
 from aidlearn.kernel.solvers import SOLVERS, solve_libsvm, solve_smo

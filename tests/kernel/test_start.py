@@ -5,8 +5,10 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from aidlearn import SVC, Status
+from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.engine.problem import Accuracy
+from aidlearn.kernel.entries import KernelEntries
 from aidlearn.kernel.functions import Kernel
 from aidlearn.kernel.problem import LOSS, NO_LOSS, KernelHinge, KernelSettings
 from aidlearn.kernel.rows import kernel_rows
@@ -24,7 +26,7 @@ def problem_of(X, y, start_method, C=1.0, **settings):
     rows = kernel_rows(Kernel("rbf", 0.3), X, 1, 1e-4, compiled=True)
     box = np.full(len(y), C)
     chosen = KernelSettings(solve_smo, start_method, **settings)
-    return KernelHinge(ArraySource(X, y, box), rows, y, box, chosen, np.random.default_rng(0))
+    return KernelHinge(Run(ArraySource(X, y, box)), KernelEntries(rows, y, box), chosen, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 from aidlearn import SVC, SVR, Status
-from aidlearn.kernel import smo_points, solvers
+from aidlearn.kernel import smo, solvers
 
 
 @pytest.fixture
 def counted(monkeypatch):
     """The numbers of steps, one call after the other."""
-    taken, steps = [], smo_points._steps
+    taken, steps = [], smo._steps
 
     def counting(*arguments):
         taken.append(steps(*arguments))
         return taken[-1]
 
-    monkeypatch.setattr(smo_points, "_steps", counting)
+    monkeypatch.setattr(smo, "_steps", counting)
     return taken
 
 

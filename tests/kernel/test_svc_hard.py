@@ -14,7 +14,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from aidlearn import SVC, LinearSVC, Status
 from aidlearn.engine import progress
 from aidlearn.estimators.kernel import machine as kernel_machine
-from aidlearn.kernel import smo_points
+from aidlearn.kernel import smo
 from aidlearn.kernel import solvers as kernel_solvers
 
 INITS = ["auto", "band", "kmeans", "kernel-kmeans", "rows"]
@@ -200,7 +200,7 @@ def test_a_run_whose_gap_cannot_close_ends(init):
 def test_interrupting_the_solver_keeps_what_it_had(monkeypatch, n, rounds):
     X, y = noisy_classes(n)
     left = iter(range(rounds))
-    one_round = smo_points.WithMatrix.round
+    one_round = smo.WithMatrix.round
 
     def interrupted(solver, total, most):
         if next(left, None) is None:
@@ -208,7 +208,7 @@ def test_interrupting_the_solver_keeps_what_it_had(monkeypatch, n, rounds):
         return one_round(solver, total, most)
 
     best = SVC(C=100.0, tol=1e-6, init="rows").fit(X, y)
-    monkeypatch.setattr(smo_points.WithMatrix, "round", interrupted)
+    monkeypatch.setattr(smo.WithMatrix, "round", interrupted)
     model = SVC(C=100.0, tol=1e-6, init="rows", solver="smo").fit(X, y)
     assert model.status_ is Status.interrupted
     assert 0 < model.lower_bound_ <= best.objective_
@@ -229,7 +229,7 @@ def test_interrupting_one_of_several_machines_ends_all(monkeypatch):
         calls.append(total)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(smo_points.WithMatrix, "round", interrupted)
+    monkeypatch.setattr(smo.WithMatrix, "round", interrupted)
     # No time at all, so that the speed of the machine does not matter.
     monkeypatch.setattr(progress, "SETTINGS", replace(progress.SETTINGS, at_once=0.0))
     model = SVC(solver="smo").fit(X, y)

@@ -8,11 +8,11 @@ from sklearn.svm import SVR as LibSVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from aidlearn import SVC, SVR, LinearSVR, Status
-from aidlearn.kernel.problem import KernelSettings
+from aidlearn.kernel.entries import TubeEntries
+from aidlearn.kernel.problem import KernelHinge, KernelSettings
 from aidlearn.kernel.rows import kernel_rows
 from aidlearn.kernel.solvers import SOLVERS
 from aidlearn.kernel.start import METHODS
-from aidlearn.kernel.tube import KernelTube
 from aidlearn.testing import check_problem
 
 
@@ -108,7 +108,7 @@ def test_the_problem_conforms(start):
     from aidlearn.data import as_source
     from aidlearn.data.passes.run import Run
 
-    problem = KernelTube(Run(as_source(X, y)), rows, y, box, 0.2, settings, np.random.default_rng(0))
+    problem = KernelHinge(Run(as_source(X, y)), TubeEntries(rows, y, box, 0.2), settings, np.random.default_rng(0))
     check_problem(problem, optimum=model.objective_, rtol=1e-5)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aidlearn import LinearSVC, SemiSupervisedSVC, Status
-from aidlearn.estimators.kernel.representation import certified_kernel
+from aidlearn.estimators.kernel.semi_supervised import certified_kernel
 from aidlearn.linear.aggregated import adapters as budget
 from aidlearn.semisupervised.features import graph_features
 

@@ -32,8 +32,6 @@ class ClusterSettings:
     """Guess. Number of shared clusters that is always allowed."""
     libsvm_bytes: int = 24
     """Bytes of a kernel value for libsvm: it is copied to float64, and copied again."""
-    copied_rows: int = 512
-    """Rows of a matrix that are transposed at once: both sides of the copy stay in cache."""
     error_parts: int = 32
     """Parts of a matrix that are multiplied one by one, so that no copy of the whole in another type is made."""
 
@@ -94,22 +92,17 @@ class KernelClusters:
         position = np.full(len(counts), -1, dtype=np.int64)
         position[shared] = np.arange(len(shared))
         now = np.where(single, -1, position[labels])
-        old_position = {k: p for p, k in enumerate(self.cluster_of.tolist())}
         if not np.array_equal(shared, self.cluster_of):
+            renumbered = position[self.cluster_of]  # new column of each old one; -1 if it is gone
+            kept = renumbered >= 0
             sums = np.zeros((len(labels), len(shared)), order="F")
-            for p, k in enumerate(shared.tolist()):
-                if k in old_position:
-                    sums[:, p] = self.sums[:, old_position[k]]
-            # Old columns of the rows, by their new numbers.
-            renumbered = np.full(len(self.cluster_of) + 1, -1, dtype=np.int64)
-            for k, p in old_position.items():
-                renumbered[p] = position[k]
-            before = renumbered[before]
+            sums[:, renumbered[kept]] = self.sums[:, kept]
+            before = np.append(renumbered, -1)[before]
             self.sums, self.cluster_of = sums, shared
         moved = np.flatnonzero(before != now)
         self._move(moved, before[moved], now[moved], np.bincount(now[now >= 0], minlength=len(shared)), deadline)
         self._column_of = now
-        self.weights = np.bincount(now[now >= 0], weights=self.box[now >= 0], minlength=len(shared)).astype(np.float64)
+        self.weights = self._sums(self.box)
 
     def _move(self, moved: Int, before: Int, now: Int, sizes: Int, deadline: float) -> None:
         """Update the columns for the rows that left and joined."""
@@ -171,15 +164,12 @@ class KernelClusters:
             added += self.rows.times(np.arange(self.rows.n), changed, change[changed, None])[:, 0]
         return added
 
-    def _signs(self) -> Float:
-        signs = np.ones(len(self.cluster_of))
-        shared = self._column_of >= 0
-        signs[self._column_of[shared]] = self.y[shared]
-        return signs
-
     def dual(self) -> KernelDual:
         """Return the aggregated problem."""
-        y = np.concatenate([self.y[self.singles], self._signs()])
+        shared = self._column_of >= 0
+        signs = np.ones(len(self.cluster_of))
+        signs[self._column_of[shared]] = self.y[shared]
+        y = np.concatenate([self.y[self.singles], signs])
         box = np.concatenate([self.box[self.singles], self.weights])
         at_clusters = self._at_clusters()
         edge = self.means(self.edge)
@@ -222,13 +212,11 @@ class KernelClusters:
             self.rows.square(self.singles[:q], out=matrix[:q])
         else:
             self.rows.block(self.singles[old:q], self.singles[:q], out=matrix[old:q])
-        for k in range(0, old, SETTINGS.copied_rows):
-            part = slice(k, min(old, k + SETTINGS.copied_rows))
-            matrix[part, old:q] = matrix[old:q, part].T
+        matrix[:old, old:q] = matrix[old:q, :old].T
         self._filled = q
         self._fills.append(q)
         if old == 0 and q == self.rows.n and not self.rows.compiled and np.array_equal(self.singles, np.arange(q)):
-            self.rows.keep(matrix[:q, :q])
+            self.rows.whole = np.asarray(matrix[:q, :q], dtype=np.float64)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the state for a checkpoint; kernel values are computed again, in the same blocks."""
@@ -254,10 +242,8 @@ class KernelClusters:
         self.sums, self.weights = np.asfortranarray(arrays["kernel_sums"]), arrays["kernel_weights"]
         self._column_of, self._matrix, self._filled, self._fills = arrays["kernel_column_of"], None, 0, []
         if capacity:
-            if (
-                max(fills, default=0) > min(len(singles), capacity)
-                or capacity > SETTINGS.growth * n + SETTINGS.least_shared
-            ):
+            largest = SETTINGS.growth * n + SETTINGS.least_shared
+            if max(fills, default=0) > min(len(singles), capacity) or capacity > largest:
                 raise CheckpointError("The checkpoint is damaged: its kernel matrix is larger than its rows.")
             self._matrix = np.empty((capacity, capacity), dtype=self.rows.dtype)
             for q in fills:

@@ -33,7 +33,7 @@ class FunctionSettings:
     """Rows with a larger exponent of the rbf kernel get their distances from differences of rows: differences of
     squares lose ``log10(1e3)`` digits there."""
     centre_rows: int = 10_000
-    """Guess. Number of rows that the centre of all rows is estimated from, about."""
+    """Guess. Approximate number of rows from which the centre of all rows is estimated."""
     equal_deviation: float = 1e-14
     """Standard deviation over mean that rounding leaves of equal values (some units of float64)."""
 
@@ -110,7 +110,8 @@ class Kernel:
         # A float32 matrix is not positive semidefinite to float64 rounding.
         X, Z = X.astype(np.float64, copy=False), Z.astype(np.float64, copy=False)
         if sparse.issparse(X) or sparse.issparse(Z):
-            return self._sparse_block(X, Z)
+            constants = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+            return np.asarray(pairwise_kernels(X, Z, metric=self.name, filter_params=True, **constants))
         if self.name == "rbf":
             return self._rbf(X, Z)
         return self.of_products(self.centred(X) @ self.centred(Z).T)
@@ -131,14 +132,6 @@ class Kernel:
         np.maximum(squares, 0.0, out=squares)
         squares *= -self.gamma
         return np.exp(squares, out=squares)
-
-    def _sparse_block(self, X: Any, Z: Any) -> Float:
-        constants: dict[str, Any] = {}
-        if self.name in ("rbf", "poly"):
-            constants["gamma"] = self.gamma
-        if self.name == "poly":
-            constants |= {"degree": self.degree, "coef0": self.coef0}
-        return np.asarray(pairwise_kernels(X, Z, metric=self.name, **constants))
 
 
 def dense(X: Any) -> Any:
@@ -171,9 +164,9 @@ def kernel_from(
 
 def _middle(X: Any) -> Float:
     """Return the median of each column of a sample: unlike a mean, it ignores rows far out."""
-    some = X[:: max(1, X.shape[0] // SETTINGS.centre_rows)]
-    middle = len(some) // 2
-    return np.partition(some, middle, axis=0)[middle].astype(np.float64)
+    sample = X[:: max(1, X.shape[0] // SETTINGS.centre_rows)]
+    middle = len(sample) // 2
+    return np.partition(sample, middle, axis=0)[middle].astype(np.float64)
 
 
 def _variance(X: Any, weight: Float) -> float:

@@ -2,7 +2,7 @@
 
     minimise over (w, b)   1/2 |w|^2 + sum_i s_i max(0, e_i - y_i f(x_i)),     f(x) = <w, phi(x)> + b
 
-with edges e = 1 in classification; in regression (:mod:`aidlearn.kernel.tube`) each side of the tube is an entry.
+with edges e = 1 in classification; in regression each side of the tube is an entry (:mod:`aidlearn.kernel.entries`).
 
 A cluster of rows with one label is the mean image of its rows, which share its dual variable in proportion to their
 weights. An aggregated dual is therefore a dual of the original problem, and its value, computed from the kernel in
@@ -14,27 +14,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.data.passes.run import Run
-from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
+from aidlearn.engine.sums import Assignment
 from aidlearn.kernel.clusters import KernelClusters, OutOfTime
-from aidlearn.kernel.dual import KernelDual, best_intercept
-from aidlearn.kernel.functions import TINY, Floats
-from aidlearn.kernel.hurried import hurried_machine, hurried_start
-from aidlearn.kernel.polish import finish
-from aidlearn.kernel.precise import PreciseKernel, refined
-from aidlearn.kernel.rows import KernelRows
+from aidlearn.kernel.dual import SETTINGS as DUAL
+from aidlearn.kernel.dual import KernelDual, best_intercept, finish
+from aidlearn.kernel.entries import KernelEntries
+from aidlearn.kernel.functions import TINY
 from aidlearn.kernel.solvers import DualSolver, Interrupted
-from aidlearn.kernel.values import KernelPoint, PointValues
-from aidlearn.linear.svm import svm_problem
+from aidlearn.kernel.values import KernelPoint, PointValues, PreciseKernel, refined
 from aidlearn.numerics import Float, Int
 
 NO_LOSS, LOSS = 0, 1
@@ -44,7 +42,7 @@ StartMethod = Callable[["KernelHinge"], Start]
 
 @dataclass(frozen=True)
 class ProcedureSettings:
-    """Accuracies of aggregated solutions and of the steps between them."""
+    """Accuracies of aggregated solutions and of the steps between them; machines of samples."""
 
     segment_steps: tuple[float, ...] = (0.1, 0.3, 0.6)
     """Guess. Points of the segment from the incumbent to the aggregated solution at which the objective is compared."""
@@ -53,25 +51,31 @@ class ProcedureSettings:
     certify_from: float = 1.5
     """Guess. Multiple of the tolerance up to which a gap is recomputed in float64."""
     least_tolerance: float = 1e-9
-    """Guess. Smallest tolerance in that product: with tolerance 0 all gaps that rounding leaves are recomputed."""
+    """Guess. Smallest tolerance in that product: with tolerance 0 gaps at the level of rounding are recomputed."""
     refinements: int = 5
     """Guess. Maximum solves of one aggregated problem, each from exact scores of the last solution."""
     worthwhile: float = 0.5
     """Guess. A refinement that leaves more than this part of the gap is the last."""
     below_hidden: float = 0.3
-    """Guess. A gap below this part of what rounding hides of it counts as closed."""
+    """Guess. A gap below this part of the hidden gap, which rounding leaves open, counts as closed."""
     solver_share: float = 0.1
     """Guess. Part of the tolerance, or of the hidden gap, that the solver of a refinement may leave."""
     stalled_share: float = 1e-3
     """Guess. Part of the tolerance that the solver may leave if no split is left and only digits are missing."""
-    least_accuracy: float = 1e-13
-    """Relative gap below which float64 has no digits."""
     rough_gap: float = 1e-2
     """Guess. Largest gap of an aggregated solution far from the original optimum."""
     rough_share: float = 0.03
     """Guess. Gap of such a solution, as a part of the gap that is left to close."""
-    infeasible_charge: float = 2.0
-    """Number of tolerances by which the objective of an infeasible point is raised, to keep its gap above one."""
+    sample_gap: float = 1e-2
+    """Guess. Relative gap of the solution of a sample, which describes the other rows no better."""
+    least_share: int = 4
+    """Guess. A class has at least this fraction (1/4) of a sample, if it has as many rows."""
+    hurried_values: float = 8e6
+    """Guess. Kernel values of a hurried sample with all rows."""
+    hurried_rows: tuple[int, int] = (40, 400)
+    """Guess. Minimum and maximum rows of a hurried sample."""
+    hurried_seconds: float = 0.05
+    """Time limit of the solver of a hurried sample."""
 
 
 SETTINGS = ProcedureSettings()
@@ -94,72 +98,42 @@ class KernelSettings:
     initial_rate: float | None = None
 
 
-@dataclass(frozen=True)
-class _Solved:
-    """The solution of an aggregated problem."""
-
-    point: KernelPoint
-    alpha: Float
-    interrupted: bool
-    """Whether the user stopped the solver."""
-
-
-@dataclass(frozen=True)
-class _Width:
-    """Distance from the margin of a point within which violating rows become single."""
-
-    point: KernelPoint
-    width: float
-
-
 class KernelHinge(Problem):
-    """The four components of a kernel SVM.
+    """The four components of a kernel SVM, for classification and regression.
 
     Parameters
     ----------
     run : Run
-        Passes over entries with target -1 or +1, whose weights are the boxes of the dual (C times sample weights).
-    rows : KernelRows
-        The kernel between the entries.
-    y, box : arrays
-        Targets and weights of all entries.
+        The fit that the problem belongs to.
+    entries : KernelEntries
+        Rows of a classification, or both sides of the tube of a regression.
     settings : KernelSettings
         Options of the solution.
     rng : Generator
         Random numbers of the start.
-    edge : array, optional
-        Value of ``y f(x)`` below which an entry has a loss; 1 by default.
-    unit : float
-        Typical size of the edges.
     """
 
     trivial_bound = 0.0
 
-    def __init__(
-        self,
-        run: Run,
-        rows: KernelRows,
-        y: Float,
-        box: Float,
-        settings: KernelSettings,
-        rng: np.random.Generator,
-        edge: Float | None = None,
-        unit: float = 1.0,
-    ) -> None:
-        super().__init__(run)
-        self.rows, self.y, self.box = rows, y, box
-        self.edge = np.ones(len(y)) if edge is None else edge
-        self.settings, self.rng = settings, rng
-        self.values = PointValues(rows, y, box, self.edge, unit)
-        self.kernels = KernelClusters(rows, y, box, self.edge, settings.memory_limit)
+    def __init__(self, run: Run, entries: KernelEntries, settings: KernelSettings, rng: np.random.Generator) -> None:
+        super().__init__(run.of(entries.source()))
+        self.entries, self.settings, self.rng = entries, settings, rng
+        rows, y, box, edge = entries.rows, entries.y, entries.box, entries.edge
+        self.rows, self.y, self.box, self.edge = rows, y, box, edge
+        self.values = PointValues(rows, y, box, edge, entries.unit)
+        self.kernels = KernelClusters(rows, y, box, edge, settings.memory_limit)
         self._bound = 0.0
         self._hidden_gap = 0.0
         """Part of the relative gap that rounding hides: no solver can close it."""
         self._coef = np.zeros(len(y))
         self._scores = np.zeros(len(y))
-        self._width_at: _Width | None = None
-        self._precise: tuple[PreciseKernel | None] | None = None
-        """The kernel in long double (or None if it is not affordable), once it was needed."""
+        self._width_at: tuple[KernelPoint, float] | None = None
+        """A point, and the distance from its margin within which violating rows become single."""
+
+    @cached_property
+    def _precise(self) -> PreciseKernel | None:
+        """The kernel in long double; None if it is not affordable."""
+        return PreciseKernel.of(self.rows)
 
     # 1. Aggregated data
 
@@ -174,7 +148,8 @@ class KernelHinge(Problem):
     def start(self) -> Start:
         """Draw the initial clusters; the zero machine is the incumbent if the start has none."""
         if time.monotonic() > self.run.deadline:
-            return hurried_start(self)
+            clusters, _ = Clusters.build(self, lambda chunk, _: Assignment((chunk.y > 0).astype(np.int32)), 2)
+            return Start(clusters, self.last_resort())
         start = self.settings.start_method(self)
         return start if start.incumbent is not None else replace(start, incumbent=self.zero_machine())
 
@@ -183,8 +158,35 @@ class KernelHinge(Problem):
         point = self.values.point(np.zeros_like(self.y), np.zeros_like(self.y), exact=True)
         return Incumbent(point, self.objective(point))
 
+    def sample_solution(self, sample: Int, box: Float, deadline: float) -> Float:
+        """Return the dual solution of the sample alone."""
+        dual = KernelDual(self.y[sample], box, self.edge[sample], matrix=self.rows.block(sample, sample))
+        nothing = np.zeros(len(sample))
+        return self.settings.solver(dual, nothing, nothing, Accuracy(SETTINGS.sample_gap, deadline))
+
+    def sample_machine(self, size: int, deadline: float) -> tuple[Incumbent, Float]:
+        """Train a machine on a sample, in which each class has the total weight of all its rows.
+
+        Returns the machine, or the zero machine if that is better, and the scores of all rows.
+        """
+        sample = self.entries.sample(self.rng, size, size // SETTINGS.least_share)
+        box = self.box[sample].copy()
+        for label in (-1.0, 1.0):
+            here = self.y[sample] == label
+            box[here] *= self.box[self.y == label].sum() / box[here].sum()
+        coef = np.zeros(len(self.y))
+        coef[sample] = self.y[sample] * self.sample_solution(sample, box, deadline)
+        scores = self.rows.times(np.arange(len(self.y)), sample, coef[sample, None])[:, 0]
+        point = self.values.point(coef, scores, feasible=False)
+        known, zero = Incumbent(point, self.objective(point)), self.zero_machine()
+        return (known if known.objective < zero.objective else zero), scores
+
     def last_resort(self) -> Incumbent:
-        return hurried_machine(self)
+        """Train a machine on so few rows that it takes almost no time; the zero machine if the user stopped the run."""
+        if self.run.stopped:
+            return self.zero_machine()
+        size = int(np.clip(SETTINGS.hurried_values / len(self.y), *SETTINGS.hurried_rows))
+        return self.sample_machine(size, time.monotonic() + SETTINGS.hurried_seconds)[0]
 
     # 3. Aggregated problem
 
@@ -202,17 +204,21 @@ class KernelHinge(Problem):
         alpha = dual.start(kernels.collect(np.abs(self._coef)))
         self._go_to(alpha)
         best = np.inf if incumbent is None else incumbent.objective
-        reached = self._solved(dual, alpha, best, accuracy)
-        point, alpha = reached.point, reached.alpha
+        point, alpha, interrupted = self._solved(dual, alpha, best, accuracy)
         self._bound = max(self._bound, float(dual.edge @ alpha) - 0.5 * point.square)
         square_error = self.values.square_error(point) if point.exact else kernels.error(alpha)
         lower_bound = self.values.proven(point, square_error)
         # A cluster that was left out and has a loss as a whole does not split, but it must be included.
         to_split = None if self._settled(point) else self._violators(point)
-        return Solution(point, lower_bound, to_split=to_split, interrupted=reached.interrupted)
+        return Solution(point, lower_bound, to_split=to_split, interrupted=interrupted)
 
-    def _solved(self, dual: KernelDual, alpha: Float, best: float, accuracy: Accuracy) -> _Solved:
-        """Solve the aggregated problem from alpha; in float64 once the gap of ``best`` or of the point is small."""
+    def _solved(
+        self, dual: KernelDual, alpha: Float, best: float, accuracy: Accuracy
+    ) -> tuple[KernelPoint, Float, bool]:
+        """Solve the aggregated problem from alpha; in float64 once the gap of ``best`` or of the point is small.
+
+        Returns the point, its aggregated dual, and whether the user stopped the solver.
+        """
         tol = self.settings.tol
         relative = self._relative(best, accuracy)
         last = np.inf
@@ -239,11 +245,11 @@ class KernelHinge(Problem):
                 break
             # Only digits of the solution are missing: solve again from exact scores.
             share = SETTINGS.solver_share
-            relative = max(share * tol, share * self._hidden_gap, SETTINGS.least_accuracy)
+            relative = max(share * tol, share * self._hidden_gap, DUAL.closed_gap)
             last = gap
         if done and not interrupted and time.monotonic() < accuracy.deadline:
             point = self._to_the_last_digit(point)
-        return _Solved(point, alpha, interrupted)
+        return point, alpha, interrupted
 
     def _to_the_last_digit(self, point: KernelPoint) -> KernelPoint:
         """Improve a point whose gap only rounding leaves open, in long double if that is affordable."""
@@ -254,11 +260,8 @@ class KernelHinge(Problem):
         if reached - values.proven(point, values.square_error(point)) <= tol * reached:
             return point
         if self._precise is None:
-            self._precise = (PreciseKernel.of(self.rows),)
-        kernel = self._precise[0]
-        if kernel is None:
             return point
-        found = refined(values, kernel, point, tol)
+        found = refined(values, self._precise, point, tol)
         return found if values.reached(found) <= reached else point
 
     def _solved_dual(self, dual: KernelDual, alpha: Float, accuracy: Accuracy) -> tuple[Float, bool]:
@@ -275,11 +278,11 @@ class KernelHinge(Problem):
         """Choose the accuracy of the aggregated solution: far from the original optimum a rough one is enough."""
         if accuracy.relative == 0:
             shares = SETTINGS.stalled_share * self.settings.tol, SETTINGS.solver_share * self._hidden_gap
-            return max(*shares, SETTINGS.least_accuracy)
+            return max(*shares, DUAL.closed_gap)
+        if not self._shared.any():
+            return accuracy.relative
         gap = max(0.0, (best - self._bound) / max(best, TINY)) if np.isfinite(best) else 1.0
-        return max(
-            accuracy.relative, min(SETTINGS.rough_gap, SETTINGS.rough_share * gap) if self._shared.any() else 0.0
-        )
+        return max(accuracy.relative, min(SETTINGS.rough_gap, SETTINGS.rough_share * gap))
 
     def _gap(self, point: KernelPoint, gain: float, best: float) -> float:
         """Return the gap from a point and the linear term of its dual."""
@@ -311,7 +314,7 @@ class KernelHinge(Problem):
 
     def _charge(self, point: KernelPoint) -> float:
         """Return a factor on the objective that keeps the gap of an infeasible point above the tolerance."""
-        return 1.0 if point.feasible else 1.0 + SETTINGS.infeasible_charge * self.settings.tol
+        return 1.0 if point.feasible else 1.0 + 2.0 * self.settings.tol
 
     def objective(self, point: KernelPoint) -> float:
         """Return the value by which the run compares points."""
@@ -332,17 +335,16 @@ class KernelHinge(Problem):
 
     def _width(self, point: KernelPoint) -> float:
         """Return the distance from the margin within which violating rows become single."""
-        if self._width_at is None or self._width_at.point is not point:
+        if self._width_at is None or self._width_at[0] is not point:
             violators = np.abs(self.values.region_slacks(point)[self._violators(point)])
             room = self.kernels.room(self.settings.separate)
             width = np.inf if len(violators) <= room else float(np.partition(violators, room)[room])
-            self._width_at = _Width(point, width if room else -1.0)
-        return self._width_at.width
+            self._width_at = point, width if room else -1.0
+        return self._width_at[1]
 
     def _violators(self, point: KernelPoint) -> Int:
         """Return the rows of shared clusters that lie outside the region expected of their cluster."""
-        labels = self.kernels.labels
-        region = _regions(self.values.region_slacks(point))
+        region, labels = _regions(self.values.region_slacks(point)), self.kernels.labels
         return np.flatnonzero(self._shared[labels] & (region >= 0) & (region != self._homes[labels]))
 
     def _settled(self, point: KernelPoint) -> bool:
@@ -350,9 +352,8 @@ class KernelHinge(Problem):
         if self.settings.separate:
             return len(self._violators(point)) == 0
         region, labels = _regions(self.values.region_slacks(point)), self.kernels.labels
-        size = len(self._shared)
-        occurs = [np.bincount(labels[region == k], minlength=size) > 0 for k in (NO_LOSS, LOSS)]
-        return not (self._shared & occurs[0] & occurs[1]).any()
+        lossless, losing = (np.bincount(labels[region == k], minlength=len(self._shared)) > 0 for k in (NO_LOSS, LOSS))
+        return not (self._shared & lossless & losing).any()
 
     def split_trial(self, solution: Solution, incumbent: Incumbent | None, clusters: Clusters) -> Trial | None:
         """If the solution is worse than the incumbent, try the best point between them that has enough violators."""
@@ -402,38 +403,6 @@ class KernelHinge(Problem):
         )
         some = np.where(weight > 0, weight, 1.0)
         return np.abs(edges / some - signed / some * (scores / some + point.intercept))
-
-    # Entries and rows, for the start
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows; a row may have several entries."""
-        return len(self.y)
-
-    def of_rows(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the values of all entries from those of the rows."""
-        return values
-
-    def sample(self, size: int, least: int) -> Int:
-        """Draw about ``size`` entries, at least ``least`` of each class that has as many."""
-        parts = []
-        for label in (-1.0, 1.0):
-            members = np.flatnonzero((self.y == label) & (self.box > 0))
-            share = max(1, least, round(size * len(members) / len(self.y)))
-            parts.append(self.rng.choice(members, min(len(members), share), replace=False))
-        return np.sort(np.concatenate(parts))
-
-    def landmarks(self, size: int, least: int) -> Int:
-        """Draw the rows that span the others."""
-        return self.sample(size, least)
-
-    def position(self, scores: Float) -> Float:
-        """Return the number by which the paper's k-means compares entries within a class."""
-        return scores
-
-    def linear_problem(self, features: Floats) -> Problem:
-        """Return the linear machine on features of the rows."""
-        return svm_problem(self.run.of(ArraySource(features, self.y, self.box, self.rows.n_jobs)), 1.0, self.rng)
 
 
 def _regions(slacks: Float) -> NDArray[np.int8]:

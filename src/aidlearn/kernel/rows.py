@@ -1,7 +1,7 @@
 """The training rows of a kernel machine: products with blocks of their kernel matrix, addressed by row numbers.
 
 The algorithm of the paper's appendix B needs nothing else of a kernel. Many dense rows are evaluated by compiled code
-(:mod:`aidlearn.kernel.compiled_rows`).
+(:mod:`aidlearn.kernel.tiles`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class KernelRows:
         self.kernel, self.X, self.n_jobs = kernel, X, n_jobs
         self.n = X.shape[0]
         self.whole: Float | None = None
-        """The kernel matrix of all rows, once it was computed."""
+        """The kernel matrix of all rows, if it is kept for products."""
 
     @cached_property
     def lengths(self) -> Float:
@@ -99,10 +99,9 @@ class KernelRows:
     def block(self, rows: Int, others: Int, out: Floats | None = None) -> Floats:
         """Compute the kernel values between two sets of rows, in the first columns of ``out`` if it is given."""
         values = self._values(rows, others)
-        if out is None:
-            return values
-        out[:, : len(others)] = values
-        return out
+        if out is not None:
+            out[:, : len(others)] = values
+        return values if out is None else out
 
     def square(self, rows: Int, out: Floats) -> None:
         """Compute the kernel values among some rows, in the first columns of ``out``.
@@ -116,10 +115,6 @@ class KernelRows:
             out[here, first:n] = self._values(rows[here], rows[first:])
             out[later, here] = out[here, later].T
 
-    def keep(self, matrix: Floats) -> None:
-        """Keep the kernel matrix of all rows for later products."""
-        self.whole = np.asarray(matrix, dtype=np.float64)
-
     def take(self, rows: Int) -> RowBlock:
         """Return some rows in the type of the search, for compiled code."""
         raise TypeError("Rows without compiled kernels have no blocks for compiled code.")
@@ -129,9 +124,6 @@ class KernelRows:
 
     def times(self, rows: Int, others: Int, coef: Float, exact: bool = False) -> Float:
         """Return ``sum_j K(i, j) coef[j, :]`` for each of the rows; ``exact`` asks for float64 throughout."""
-        return self._plain_times(rows, others, coef)
-
-    def _plain_times(self, rows: Int, others: Int, coef: Float) -> Float:
         if len(others) == 0:
             return np.zeros((len(rows), coef.shape[1]))
         if self.whole is not None:
@@ -140,13 +132,13 @@ class KernelRows:
             product = self.whole @ everywhere
             return product if len(rows) == self.n else product[rows]
         step = max(1, SETTINGS.block_values // len(others))
-        return self._by_parts(rows, step, lambda part: self._values(part, others) @ coef, coef.shape[1])
+        return self._by_parts(rows, step, lambda part: self._values(part, others) @ coef, coef)
 
-    def _by_parts(self, rows: Int, step: int, function: Callable[[Int], Float], q: int) -> Float:
-        """Concatenate the results of consecutive parts of the rows, on ``n_jobs`` threads."""
+    def _by_parts(self, rows: Int, step: int, function: Callable[[Int], Float], coef: Float) -> Float:
+        """Concatenate products of consecutive parts of the rows with ``coef``, on ``n_jobs`` threads."""
         parts = [rows[k : k + step] for k in range(0, len(rows), step)]
         if not parts:
-            return np.zeros((0, q))
+            return np.zeros((0, coef.shape[1]))
         return np.concatenate(spread(lambda k: function(parts[k]), len(parts), self.n_jobs))
 
     def _diagonal(self) -> Float:
@@ -167,8 +159,7 @@ class KernelRows:
         n, least = X.shape[0], SETTINGS.blas_rows
         step = max(1, SETTINGS.block_values // self.n // least) * least
         chosen = np.minimum(np.arange(-(-n // least) * least), n - 1)
-        q = coef.shape[1]
-        return self._by_parts(chosen, step, lambda part: self._new_scores(self._alike(X[part]), coef), q)[:n]
+        return self._by_parts(chosen, step, lambda part: self._new_scores(self._alike(X[part]), coef), coef)[:n]
 
     def _alike(self, X: Any) -> Any:
         """Make new rows dense or sparse like the training rows."""
@@ -181,7 +172,7 @@ class KernelRows:
 
 
 class TubeRows(KernelRows):
-    """Every row twice, by number: the two sides of the tube of a regression (:mod:`aidlearn.kernel.tube`)."""
+    """Every row twice, by number: the two sides of the tube of a regression (:mod:`aidlearn.kernel.entries`)."""
 
     def __init__(self, base: KernelRows) -> None:
         super().__init__(base.kernel, base.X, base.n_jobs)
@@ -219,7 +210,7 @@ def kernel_rows(kernel: Kernel, X: Any, n_jobs: int, tol: float, compiled: bool 
     if compiled and named and not sparse.issparse(X):
         with uninterrupted():  # 0.4 s that small fits do not need
             import aidlearn.kernel.smo  # noqa: F401
-            from aidlearn.kernel.compiled_rows import CompiledRows
+            from aidlearn.kernel.tiles import CompiledRows
 
         return CompiledRows(kernel, X, n_jobs, tol)
     return KernelRows(kernel, X, n_jobs)

@@ -18,10 +18,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC as LibSVC
 
 from aidlearn.engine.problem import Accuracy
-from aidlearn.kernel.dual import SMALL, KernelDual
+from aidlearn.kernel.dual import SETTINGS as DUAL
+from aidlearn.kernel.dual import SMALL, KernelDual, polish, solve_by_factor
 from aidlearn.kernel.functions import TINY
-from aidlearn.kernel.polish import SETTINGS as POLISH
-from aidlearn.kernel.polish import polish, solve_by_factor
 from aidlearn.linear.aggregated.adapters import within
 from aidlearn.numerics import Float
 
@@ -37,7 +36,7 @@ class SolverSettings:
     few_steps: int = 5000
     """Steps on a small problem before the interior point takes over, which costs about as much."""
     few_per_row: int = 30
-    """Further steps for each row before an interior point on a factor is tried (:mod:`aidlearn.kernel.polish`)."""
+    """Further steps for each row before an interior point on a factor is tried (``dual.polish``)."""
     progress: float = 0.8
     """Steps make progress if they leave less than this part of the gap, in units of the dual's value."""
     patience_part: int = 3
@@ -83,14 +82,14 @@ class Interrupted(KeyboardInterrupt):
 
 def solve_smo(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy) -> Float:
     """Solve by SMO. Errors of float32 columns affect only changes: from exact scores the solution is exact."""
-    from aidlearn.kernel.smo_points import smo_point
+    from aidlearn.kernel.smo import WithColumns, WithMatrix
 
-    solver = smo_point(dual, alpha, scores)
+    solver = WithMatrix(dual, alpha, scores) if dual.columns is None else WithColumns(dual, alpha, scores)
     n, total, limit = len(alpha), 0, _step_limit(len(alpha))
     few = SETTINGS.few_steps + SETTINGS.few_per_row * n
     progress = StepProgress(few // 2, 0.0) if n <= SMALL else StepProgress(limit // 4, SETTINGS.hopeless)
-    # A small problem goes to the interior point after SMO (``polish.finish``).
-    may_factor = dual.matrix is not None and SMALL < n <= POLISH.most_factored
+    # A small problem goes to the interior point after SMO (``dual.finish``).
+    may_factor = dual.matrix is not None and SMALL < n <= DUAL.most_factored
     hurried = math.isfinite(accuracy.deadline)
     most = SETTINGS.steps_at_once if hurried else limit
     if hurried and dual.columns is not None:

@@ -15,17 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Incumbent, Start
 from aidlearn.engine.progress import Limits
 from aidlearn.engine.sums import Assignment
+from aidlearn.kernel.dual import SETTINGS as DUAL
 from aidlearn.kernel.dual import best_intercept
-from aidlearn.kernel.hurried import SETTINGS as SAMPLES
-from aidlearn.kernel.hurried import sample_machine, sample_solution
-from aidlearn.kernel.nystroem import landmark_features, landmark_map
+from aidlearn.kernel.matrix import landmark_features, landmark_map
 from aidlearn.kernel.problem import LOSS, NO_LOSS, KernelHinge, StartMethod
+from aidlearn.kernel.problem import SETTINGS as PROCEDURE
 from aidlearn.kernel.values import KernelPoint
 from aidlearn.linear.start.methods import cluster_codes
 from aidlearn.numerics import Int
@@ -38,9 +39,11 @@ class StartSettings:
     direct_rows: int = 6000
     """Up to this number of rows every row is its own cluster: the whole kernel matrix is small."""
     direct_support: int = 1500
-    """Guess. The same if a sample predicts at most this number of support vectors: few columns are needed."""
+    """Guess. Rows are not clustered if a sample predicts at most this number of support vectors: they need few columns
+    of the kernel matrix."""
     bounded_share: float = 0.15
-    """Guess. The same if less than this part of a sample's support vectors is at its bound: only those cluster well."""
+    """Guess. Rows are not clustered if less than this part of a sample's support vectors is at its bound: only those
+    cluster well."""
     many_rows: int = 60_000
     """Guess. Beyond this number of rows ``bounded_share`` is ignored: even clusters that split late save most work."""
     sample_rows: int = 2000
@@ -53,8 +56,6 @@ class StartSettings:
     """Guess. Rows for each landmark between these limits."""
     quick_gap: float = 1e-2
     """Guess. Relative gap of the quick solution (of one iteration at most): aggregated problems continue from it."""
-    at_bound: float = 1e-9
-    """Guess. Part of its box within which a dual variable is at its bound."""
     distances: int = 1 << 21
     """Distances to centres that are held at once: 16 MB."""
     near_share: float = 0.15
@@ -113,8 +114,8 @@ def band(problem: KernelHinge) -> Start:
 
 def kmeans(problem: KernelHinge) -> Start:
     """Cluster by one k-means iteration, per class, on the distances to the hyperplane of a sample (the paper's way)."""
-    machine, scores = sample_machine(problem, SETTINGS.sample_rows, problem.run.deadline)
-    places = problem.position(scores)
+    machine, scores = problem.sample_machine(SETTINGS.sample_rows, problem.run.deadline)
+    places = problem.entries.position(scores)
 
     def nearest(members: Int, k: int) -> Int:
         centres = np.sort(problem.rng.choice(places[members], k, replace=False))
@@ -145,8 +146,8 @@ def given(labels: Any) -> StartMethod:
 
     def start(problem: KernelHinge) -> Start:
         found = labels(problem.rows.X, problem.y) if callable(labels) else labels
-        codes, n_clusters = cluster_codes(np.asarray(found), problem.n_rows)
-        both = problem.of_rows(codes) + np.where(problem.y > 0, n_clusters, 0).astype(np.int32)
+        codes, n_clusters = cluster_codes(np.asarray(found), len(problem.entries.target))
+        both = problem.entries.of_rows(codes) + np.where(problem.y > 0, n_clusters, 0).astype(np.int32)
         return Start(_build(problem, both, 2 * n_clusters))
 
     return start
@@ -197,29 +198,31 @@ def _per_class(problem: KernelHinge, nearest: Callable[[Int, int], Int]) -> Clus
 def _clusters_pay(problem: KernelHinge) -> bool:
     """Whether a sample predicts many support vectors, and many of them at their bound."""
     n = len(problem.y)
-    sample = problem.sample(min(2 * SETTINGS.sample_rows, n), 0)
+    sample = problem.entries.sample(problem.rng, min(2 * SETTINGS.sample_rows, n), 0)
     box = problem.box[sample]
-    alpha = sample_solution(problem, sample, box, problem.run.deadline)
+    alpha = problem.sample_solution(sample, box, problem.run.deadline)
     support = alpha > 0
-    bounded = float(box[alpha >= (1 - SETTINGS.at_bound) * box].sum())
+    bounded = float(box[alpha >= (1 - DUAL.at_bound) * box].sum())
     few = n * float(support.mean()) <= SETTINGS.direct_support
     return not few and (n > SETTINGS.many_rows or bounded >= SETTINGS.bounded_share * float(box[support].sum()))
 
 
 def _nystroem(problem: KernelHinge) -> KernelPoint:
     """Solve the SVM restricted to the span of some rows: a linear SVM on features of all rows."""
-    rows, n = problem.rows, problem.n_rows
+    entries, rows = problem.entries, problem.rows
+    n = len(entries.target)
     # Features, and a copy of them, take a quarter of the memory.
     most = int(problem.settings.memory_limit / 4 / (2 * n * np.dtype(rows.dtype).itemsize))
     wanted = min(max(SETTINGS.fewest_landmarks, n // SETTINGS.rows_per_landmark), SETTINGS.most_landmarks)
     n_landmarks = max(2, min(wanted, most, n))
-    landmarks = problem.landmarks(n_landmarks, n_landmarks // SAMPLES.least_share)
+    landmarks = entries.landmarks(problem.rng, n_landmarks, n_landmarks // PROCEDURE.least_share)
     mapping = landmark_map(rows, landmarks)
     features = landmark_features(rows, landmarks, mapping, np.arange(n))
-    linear = problem.linear_problem(features)
+    source = ArraySource(features, entries.target, entries.row_box, rows.n_jobs)
+    linear = entries.linear_problem(problem.run.of(source), problem.rng)
     left = None if math.isinf(problem.run.deadline) else max(1e-3, problem.run.deadline - time.monotonic())
     w = aid(linear, Limits(SETTINGS.quick_gap, 1, left)).point[:-1]
-    scores = problem.of_rows(np.asarray(features @ w.astype(rows.dtype), dtype=np.float64))
+    scores = entries.of_rows(np.asarray(features @ w.astype(rows.dtype), dtype=np.float64))
     coef = np.zeros(len(problem.y))
     coef[landmarks] = mapping @ w
     b = best_intercept(scores, problem.y, problem.box, problem.edge)

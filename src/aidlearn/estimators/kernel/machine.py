@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,24 +21,28 @@ from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import n_threads, one_blas_thread
 from aidlearn.data.tables.conversion import feature_rows, linear_scores
 from aidlearn.engine.checkpoint import Checkpoint
-from aidlearn.engine.problem import Problem
 from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import AIDEstimator
 from aidlearn.estimators.checks import check_number, generator
 from aidlearn.estimators.fitting import Fitted, fit_problem
-from aidlearn.estimators.kernel.one_against_one import Plane
 from aidlearn.kernel.dual import best_intercept
-from aidlearn.kernel.functions import Kernel
+from aidlearn.kernel.entries import KernelEntries
+from aidlearn.kernel.functions import Kernel, kernel_from
 from aidlearn.kernel.matrix import SETTINGS as CHECKS
-from aidlearn.kernel.matrix import check_kernel_matrix, check_whole_matrix
-from aidlearn.kernel.nystroem import LandmarkSource, landmark_features, landmark_map
-from aidlearn.kernel.precise import UNIT, in_long_double
+from aidlearn.kernel.matrix import (
+    LandmarkSource,
+    check_whole_matrix,
+    factor_gram,
+    gram_matrix,
+    landmark_features,
+    landmark_map,
+)
 from aidlearn.kernel.problem import KernelHinge, KernelSettings, StartMethod
 from aidlearn.kernel.rows import SETTINGS as ROWS
 from aidlearn.kernel.rows import KernelRows, expansion_scores, kernel_rows
 from aidlearn.kernel.solvers import SOLVERS
 from aidlearn.kernel.start import METHODS, given
-from aidlearn.kernel.values import KernelPoint
+from aidlearn.kernel.values import UNIT, KernelPoint, in_long_double
 from aidlearn.linear.aggregated.hinge_rows import EPS
 from aidlearn.linear.start.methods import cluster_codes
 from aidlearn.numerics import Float, Int
@@ -57,6 +62,36 @@ class MachineSettings:
 
 
 SETTINGS = MachineSettings()
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A machine of the linear kernel as a hyperplane: scores are ``x'slopes + intercept``."""
+
+    slopes: Float
+    intercept: float
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A fitted machine; in classification its second class is positive."""
+
+    fit: Fitted
+    rows: Int
+    """Numbers of the support vectors."""
+    coef: Float
+    intercept: float
+    plane: Plane | None = None
+    """The hyperplane of the linear kernel, whose objective is reported; None for other kernels."""
+
+
+def refuse_elsewhere(model: AIDEstimator, X: Any) -> None:
+    """Refuse rows that are not in memory."""
+    if isinstance(X, DataSource) or is_elsewhere(X):
+        raise ValueError(
+            f"{type(model).__name__} takes arrays, sparse matrices and tables, but no path, Dask collection or "
+            "DataSource."
+        )
 
 
 class KernelMachine(AIDEstimator):
@@ -82,12 +117,43 @@ class KernelMachine(AIDEstimator):
     _offsets: Float
     """Intercepts of the expansion."""
 
-    def _refuse_elsewhere(self, X: Any) -> None:
-        if isinstance(X, DataSource) or is_elsewhere(X):
-            raise ValueError(
-                f"{type(self).__name__} takes arrays, sparse matrices and tables, but no path, Dask collection or "
-                "DataSource."
-            )
+    @abstractmethod
+    def _entries(self, rows: KernelRows, y: Float, box: Float, unit: float) -> KernelEntries:
+        """Return the entries of the problem: rows, targets and upper bounds of their dual variables."""
+
+    def _checked_kernel(self, X: Any, weight: Float) -> Kernel:
+        """Return the kernel of the parameters; refuse an indefinite one, and cluster labels that do not fit X."""
+        kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, X, weight)
+        self._check_kernel(kernel, X)
+        if not isinstance(self.init, str) and not callable(self.init):
+            cluster_codes(np.asarray(self.init), X.shape[0])
+        return kernel
+
+    def _fit_machine(
+        self,
+        run: Run,
+        kernel: Kernel,
+        X: Any,
+        y: Float,
+        weight: Float,
+        here: Int,
+        checkpoint: Checkpoint | None,
+        n_left: int = 1,
+        unit: float = 1.0,
+    ) -> Machine:
+        """Fit one of ``n_left`` machines on the rows ``here`` of X, whose targets are y."""
+        part, box = kernel.training_rows(X, here), float(self.C) * weight[here]
+        rows = self._rows(kernel, part, run.n_jobs, float(box.max()) / unit)
+        entries, result = self._entries(rows, y, box, unit), None
+        if self.approximation:
+            fit, coef, intercept = self._on_landmarks(run, rows, entries, checkpoint, n_left)
+        else:
+            problem = KernelHinge(run, entries, self._settings(rows, here), generator(self.random_state))
+            fit, point = self._certified(problem, checkpoint, n_left)
+            coef, intercept, result = entries.row_coef(point.coef), point.intercept, fit.result
+        used = np.flatnonzero(coef)
+        plane = self._plane(kernel, part, coef, entries, result) if kernel.name == "linear" else None
+        return Machine(fit, here[used], coef[used], intercept, plane)
 
     def _rows(self, kernel: Kernel, X: Any, n_jobs: int, largest_box: float) -> KernelRows:
         """Return the rows, with float32 kernel values where these are accurate enough."""
@@ -99,7 +165,7 @@ class KernelMachine(AIDEstimator):
                 raise ValueError("Values of this kernel are too large for float64: scale X, or choose a smaller gamma.")
         return rows
 
-    def _settings(self, rows: KernelRows, here: Int | slice = slice(None)) -> KernelSettings:
+    def _settings(self, rows: KernelRows, here: Int) -> KernelSettings:
         """Return the options of the machine of the rows ``here``."""
         return KernelSettings(
             solver=SOLVERS["smo" if rows.compiled else self.solver],
@@ -136,14 +202,13 @@ class KernelMachine(AIDEstimator):
         if result.status in (Status.gap, Status.numerical):
             result.status = Status.gap if result.gap <= self.tol else Status.numerical
 
-    def _plane(
-        self, kernel: Kernel, X: Any, coef: Float, y: Float, box: Float, edge: Float, result: Result | None
-    ) -> Plane:
+    def _plane(self, kernel: Kernel, X: Any, coef: Float, entries: KernelEntries, result: Result | None) -> Plane:
         """Return the hyperplane of the linear kernel with the best intercept; its objective goes to the result.
 
         If columns have large offsets, scores of the features have fewer digits than those of the expansion: the
         reported objective is therefore that of the returned hyperplane, rounded up. X may have two entries per row.
         """
+        y, box, edge = entries.y, entries.box, entries.edge
         sides, used = len(y) // X.shape[0], np.flatnonzero(coef)
         wide = in_long_double(X)
         if wide is None:
@@ -166,22 +231,17 @@ class KernelMachine(AIDEstimator):
         return plane
 
     def _on_landmarks(
-        self,
-        rows: KernelRows,
-        y: Float,
-        box: Float,
-        problem_of: Callable[[DataSource], Problem],
-        checkpoint: Checkpoint | None,
-        n_left: int = 1,
+        self, run: Run, rows: KernelRows, entries: KernelEntries, checkpoint: Checkpoint | None, n_left: int
     ) -> tuple[Fitted, Float, float]:
         """Fit the linear machine on the features of landmark rows; return its coefficients and intercept."""
+        y, box = entries.target, entries.row_box
         n_landmarks = min(int(self.n_components), rows.n)
         landmarks = np.sort(generator(self.random_state).choice(rows.n, n_landmarks, replace=False))
         mapping = landmark_map(rows, landmarks)
         source: DataSource = LandmarkSource(rows, landmarks, mapping, y, box)
         if rows.n * n_landmarks * np.dtype(rows.dtype).itemsize <= parse_bytes("memory_limit", self.memory_limit):
             source = ArraySource(landmark_features(rows, landmarks, mapping, np.arange(rows.n)), y, box, rows.n_jobs)
-        problem = problem_of(source)
+        problem = entries.linear_problem(run.of(source), generator(self.random_state))
         fit = fit_problem(problem, self._limits(problem.run, n_left), self._callbacks(), checkpoint=checkpoint)
         coef = np.zeros(rows.n)
         coef[landmarks] = mapping @ fit.result.point[:-1]
@@ -230,10 +290,6 @@ class KernelMachine(AIDEstimator):
             f"got {self.init!r}."
         )
 
-    def _check_init(self, n: int) -> None:
-        if not isinstance(self.init, str) and not callable(self.init):
-            cluster_codes(np.asarray(self.init), n)
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_number("C", self.C, low=0)
@@ -264,7 +320,7 @@ class KernelMachine(AIDEstimator):
                 "is positive semidefinite on all of them.",
                 stacklevel=3,
             )
-        check_kernel_matrix(kernel, X, rows)
+        factor_gram(gram_matrix(kernel, X, rows))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

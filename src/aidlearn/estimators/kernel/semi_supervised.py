@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -14,11 +15,10 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from aidlearn.data.encoding.rules import Rules
-from aidlearn.data.opening import is_elsewhere
 from aidlearn.data.passes.moments import checked_rows
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import ArraySource
-from aidlearn.data.rows.source import DataSource
+from aidlearn.data.rows.numbers import Classes, absent_values, check_labels
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.data.tables.conversion import feature_rows
 from aidlearn.engine.checkpoint import Checkpoint
@@ -29,18 +29,21 @@ from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator
 from aidlearn.estimators.checks import check_number, class_of, generator
 from aidlearn.estimators.declared_kernel import SemiSupervisedParameters
 from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
-from aidlearn.estimators.kernel.partial_labels import UNLABELLED, balancing, check_classes, encode_labels, known_labels
+from aidlearn.estimators.kernel.machine import refuse_elsewhere
 from aidlearn.estimators.parameters import documented
 from aidlearn.kernel.functions import NAMES, kernel_from
 from aidlearn.numerics import Float
 from aidlearn.semisupervised import choice, miqp
 from aidlearn.semisupervised.choice import Choice
-from aidlearn.semisupervised.features import Features, RowProjection, graph_features, kernel_features
+from aidlearn.semisupervised.features import SETTINGS as FEATURES
+from aidlearn.semisupervised.features import Features, RowProjection, features_of, graph_features, kernel_features
 from aidlearn.semisupervised.picture import frame
 from aidlearn.semisupervised.problem import SemiSupervised, SemiSupervisedSettings
 from aidlearn.semisupervised.refine import refine
 from aidlearn.semisupervised.start import by_kmeans, from_labels
 
+UNLABELLED = -1
+"""Label of unlabelled rows (scikit-learn's semi-supervised convention)."""
 FEATURES_SHARE = 0.7
 """Guess. Part of a time limit after which features are approximated by what there is."""
 
@@ -105,11 +108,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         """
         started = time.monotonic()
         self._check_parameters()
-        if isinstance(X, DataSource) or is_elsewhere(X):
-            raise ValueError(
-                "SemiSupervisedSVC takes arrays, sparse matrices and tables, but no path, Dask collection or "
-                "DataSource."
-            )
+        refuse_elsewhere(self, X)
         used = self._complete(X, y, sample_weight)
         codes = None
         if y is not None:
@@ -155,8 +154,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
 
     def predict(self, X: Any) -> Any:
         """Predict the class of each row."""
-        scores = self._scores(X)
-        return class_of(self.classes_, scores)
+        return class_of(self.classes_, self._scores(X))
 
     def _rules(self) -> Rules:
         return replace(super()._rules(), unlabelled=True)
@@ -291,3 +289,70 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
         return tags
+
+
+def known_labels(y: Any, absent: bool = False) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return the labels as an array, and which of them are known; ``absent`` says that they may be missing, too."""
+    if absent:
+        missing = absent_values(y)
+        y = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+        if missing.any():
+            y = np.where(missing, UNLABELLED, y if y.dtype.kind == "f" else y.astype(object))
+    labels = check_labels(y, "; mark unlabelled rows with -1")
+    if labels.dtype.kind in "OUS":
+        return labels, np.array([str(value) != str(UNLABELLED) for value in labels.tolist()])
+    return labels, np.asarray(labels != UNLABELLED)
+
+
+def encode_labels(y: Any, absent: bool = False) -> tuple[Any, NDArray[np.int64]]:
+    """Return the classes, and the number of each row's class; -1 for unlabelled rows."""
+    labels, known = known_labels(y, absent)
+    if not known.any():
+        raise ValueError("Every row of y is -1, that is unlabelled; some rows of each class must have a label.")
+    given = labels[known]
+    if given.dtype.kind == "O":
+        given = np.array(given.tolist())  # booleans and numbers that are objects only because of -1
+    classes, found = Classes.of_labels(given)
+    codes = np.full(len(labels), UNLABELLED)
+    codes[known] = found
+    return classes.labels, codes
+
+
+def check_classes(classes: Any, codes: NDArray[np.int64], weight: Float) -> None:
+    """Refuse fewer than two classes among the labelled rows with a positive weight."""
+    used = np.unique(codes[(codes != UNLABELLED) & (weight > 0)])
+    if len(classes) < 2 or len(used) < 2:
+        hint = " (-1 marks unlabelled rows; if it is a class of your data, rename it)" if (codes < 0).any() else ""
+        found = f"contains only one class: {classes[used].tolist()[0]!r}" if len(used) else "has no weight on any"
+        raise ValueError(f"SemiSupervisedSVC needs labelled rows of at least 2 classes, but the data {found}{hint}.")
+
+
+def balancing(target: Float, weight: Float) -> Float:
+    """Return factors on the weights that give the smaller labelled class the weight of the larger one."""
+    positive, negative = weight[target > 0].sum(), weight[target < 0].sum()
+    return np.where(target > 0, max(1.0, negative / positive), np.where(target < 0, max(1.0, positive / negative), 1.0))
+
+
+def file_state(model: SemiSupervisedSVC) -> dict[str, Any]:
+    """Return the values that predictions need beyond parameters and fitted attributes."""
+    if model._representation is None:
+        return {}
+    projection = {} if model._projection is None else model._projection.values()
+    return {**model._representation.values(), **projection, "expansion": model._expansion}
+
+
+def restore_file_state(model: SemiSupervisedSVC, state: Mapping[str, Any]) -> None:
+    """Restore these values to a model that has its fitted attributes."""
+    model._representation, model._projection = features_of(state), RowProjection.of_values(state)
+    if model._representation is not None:
+        model._expansion = state["expansion"]
+
+
+def certified_kernel(model: SemiSupervisedSVC) -> str:
+    """Name the kernel of objective and bound: "exact", or its approximation."""
+    n = len(model.transduction_)
+    sampled = getattr(model._representation, "n_sampled", 0)
+    n_landmarks = sampled or model.n_components or (FEATURES.landmarks if n > FEATURES.exact_rows else n)
+    if model.kernel in ("linear", "graph", "auto") or n_landmarks >= n:
+        return "exact"
+    return f"Nystroem approximation by {n_landmarks:,} rows"

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import _ovr_decision_function
 
 from aidlearn.data.passes.moments import checked_rows
 from aidlearn.data.passes.run import Run
-from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.data.rows.numbers import Classes, check_labels
-from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.engine.checkpoint import Checkpoint
-from aidlearn.engine.problem import Problem
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
-from aidlearn.estimators.checks import class_of, generator
+from aidlearn.estimators.checks import class_of
 from aidlearn.estimators.declared_kernel import SVCParameters
 from aidlearn.estimators.fitting import checkpoint_of
-from aidlearn.estimators.kernel.machine import (
-    KernelMachine,
-    restored_kernel,
-)
-from aidlearn.estimators.kernel.one_against_one import Machine, expansion_of, lay_out, pairs_of, winners
+from aidlearn.estimators.kernel.machine import KernelMachine, Machine, refuse_elsewhere, restored_kernel
 from aidlearn.estimators.parameters import documented
-from aidlearn.kernel.functions import Kernel, kernel_from
-from aidlearn.kernel.problem import KernelHinge
-from aidlearn.linear.svm import svm_problem
+from aidlearn.kernel.entries import KernelEntries
+from aidlearn.kernel.functions import Kernel
+from aidlearn.kernel.rows import KernelRows
 from aidlearn.numerics import Float, Int
 
 
@@ -91,7 +86,7 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
         self
         """
         self._check_parameters()
-        self._refuse_elsewhere(X)
+        refuse_elsewhere(self, X)
         self._forget()
         codes, factors = None, None
         used = self._complete(X, y, sample_weight)
@@ -104,16 +99,14 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
         with one_blas_thread():
             rows, _, given_weight, digest = checked_rows(run, digest=self.checkpoint is not None)
             # As in scikit-learn, class weights do not affect gamma="scale".
-            kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, rows, given_weight)
+            kernel = self._checked_kernel(rows, given_weight)
             weight = given_weight if factors is None else given_weight * factors[codes]
             if not (np.isfinite(weight).all() and weight.min() >= 0):
                 raise ValueError(f"class_weight must be finite and not negative, got {self.class_weight!r}.")
             for label in range(len(self.classes_)):
                 if not weight[codes == label].any():
                     raise ValueError(f"All rows of class {self.classes_.tolist()[label]!r} have weight zero.")
-            self._check_kernel(kernel, rows)
-            self._check_init(rows.shape[0])
-            pairs = pairs_of(len(self.classes_))
+            pairs = list(combinations(range(len(self.classes_)), 2))
             machines = []
             for k, pair in enumerate(pairs):
                 checkpoint = checkpoint_of(self, run.source.origin, digest, k if len(pairs) > 1 else None)
@@ -137,35 +130,36 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
         """Fit the machine of two classes, one of ``n_left`` machines that are still to be fitted."""
         here = np.flatnonzero(((codes == pair[0]) | (codes == pair[1])) & (weight > 0))
         y = np.where(codes[here] == pair[1], 1.0, -1.0)
-        box = float(self.C) * weight[here]
-        part = kernel.training_rows(X, here)
-        rows = self._rows(kernel, part, run.n_jobs, float(box.max()))
-        if self.approximation:
+        return self._fit_machine(run, kernel, X, y, weight, here, checkpoint, n_left)
 
-            def problem_of(source: DataSource) -> Problem:
-                return svm_problem(run.of(source), 1.0, generator(self.random_state))
-
-            fit, coef, intercept = self._on_landmarks(rows, y, box, problem_of, checkpoint, n_left)
-        else:
-            rng = generator(self.random_state)
-            exact = KernelHinge(run.of(ArraySource(part, y, box)), rows, y, box, self._settings(rows, here), rng)
-            fit, point = self._certified(exact, checkpoint, n_left)
-            coef, intercept = point.coef, point.intercept
-        used = np.flatnonzero(coef)
-        plane = None
-        if kernel.name == "linear":
-            result = None if self.approximation else fit.result
-            plane = self._plane(kernel, part, coef, y, box, np.ones(len(y)), result)
-        return Machine(fit, here[used], coef[used], intercept, plane)
+    def _entries(self, rows: KernelRows, y: Float, box: Float, unit: float) -> KernelEntries:
+        return KernelEntries(rows, y, box, unit=unit)
 
     def _store_model(self, kernel: Kernel, X: Any, codes: Int, machines: list[Machine]) -> None:
-        layout = lay_out(machines, codes, len(self.classes_))
-        self._expansion, self._offsets = layout.expansion, layout.intercept
-        self.support_, self.n_support_, self.dual_coef_ = layout.support, layout.n_support, layout.dual_coef
-        self.intercept_ = layout.intercept
-        if kernel.name == "linear":
-            self.coef_ = np.array([plane.slopes for plane in layout.planes])
-            self.intercept_ = np.array([plane.intercept for plane in layout.planes])
+        """Lay out fitted machines, which are in the order of their pairs of classes, as scikit-learn does."""
+        n_classes = len(self.classes_)
+        # With several machines, scores are positive for the first class of a pair.
+        sign = 1.0 if n_classes == 2 else -1.0
+        support = machines[0].rows  # ascending
+        if len(machines) > 1:
+            support = np.unique(np.concatenate([machine.rows for machine in machines]))
+        support = support[np.argsort(codes[support], kind="stable")]
+        of_class = codes[support]
+        place = np.full(len(codes), -1)
+        place[support] = np.arange(len(support))
+        self.support_ = support.astype(np.int32)
+        self.n_support_ = np.bincount(of_class, minlength=n_classes).astype(np.int32)
+        self._expansion = np.zeros((len(support), len(machines)))
+        for k, machine in enumerate(machines):
+            self._expansion[place[machine.rows], k] = sign * machine.coef
+        self.dual_coef_ = np.zeros((n_classes - 1, len(support)))
+        for k, row, of_this_class in _blocks(of_class, n_classes):
+            self.dual_coef_[row, of_this_class] = self._expansion[of_this_class, k]
+        self._offsets = self.intercept_ = sign * np.array([machine.intercept for machine in machines])
+        planes = [machine.plane for machine in machines if machine.plane is not None]
+        if planes:
+            self.coef_ = np.array([sign * plane.slopes for plane in planes])
+            self.intercept_ = np.array([sign * plane.intercept for plane in planes])
         self._store_kernel(kernel, X)
 
     def decision_function(self, X: Any) -> Float:
@@ -182,7 +176,11 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
         scores = self._scores(X)
         if scores.shape[1] == 1:
             return class_of(self.classes_, scores)
-        return self.classes_[winners(scores, len(self.classes_))]
+        votes = np.zeros((scores.shape[0], len(self.classes_)))
+        for k, (first, second) in enumerate(combinations(range(len(self.classes_)), 2)):
+            votes[:, first] += scores[:, k] > 0
+            votes[:, second] += scores[:, k] <= 0
+        return self.classes_[votes.argmax(axis=1)]
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -190,7 +188,22 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
             raise ValueError(f"decision_function_shape must be 'ovr' or 'ovo', got {self.decision_function_shape!r}.")
 
 
+def _blocks(of_class: Int, n_classes: int) -> Iterator[tuple[int, int, NDArray[np.bool_]]]:
+    """Iterate over both classes of each pair: the machine, the row of ``dual_coef_``, the class's support vectors.
+
+    ``dual_coef_`` has ``n_classes - 1`` rows: a row of class i has its coefficient against class j in row j, or j - 1
+    if j > i.
+    """
+    for k, (first, second) in enumerate(combinations(range(n_classes), 2)):
+        yield k, second - 1, of_class == first
+        yield k, first, of_class == second
+
+
 def restore_file_state(model: SVC, state: Mapping[str, Any]) -> None:
     """Restore the values of a file to a model that has its fitted attributes."""
     restored_kernel(model, state)
-    model._expansion = expansion_of(model.dual_coef_, model.n_support_)
+    n_classes = len(model.n_support_)
+    of_class = np.repeat(np.arange(n_classes), model.n_support_)
+    model._expansion = np.zeros((len(of_class), n_classes * (n_classes - 1) // 2))
+    for k, row, of_this_class in _blocks(of_class, n_classes):
+        model._expansion[of_this_class, k] = model.dual_coef_[row, of_this_class]

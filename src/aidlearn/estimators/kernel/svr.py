@@ -11,17 +11,14 @@ from sklearn.base import RegressorMixin
 from aidlearn.data.passes.moments import checked_rows
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
-from aidlearn.estimators.checks import check_number, generator
+from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.declared_kernel import SVRParameters
 from aidlearn.estimators.fitting import checkpoint_of
-from aidlearn.estimators.kernel.machine import (
-    KernelMachine,
-    restored_kernel,
-)
+from aidlearn.estimators.kernel.machine import KernelMachine, refuse_elsewhere, restored_kernel
 from aidlearn.estimators.linear.coordinates import SETTINGS as COORDINATES
 from aidlearn.estimators.parameters import documented
-from aidlearn.kernel.functions import kernel_from
-from aidlearn.kernel.tube import KernelTube, tube_problem
+from aidlearn.kernel.entries import KernelEntries, TubeEntries
+from aidlearn.kernel.rows import KernelRows
 from aidlearn.linear.aggregated.hinge_rows import EPS
 from aidlearn.numerics import Float
 
@@ -80,54 +77,37 @@ class SVR(SVRParameters, RegressorMixin, KernelMachine):
         self
         """
         self._check_parameters()
-        self._refuse_elsewhere(X)
+        refuse_elsewhere(self, X)
         self._forget()
         run = self._run(self._source(X, y, sample_weight))
         with one_blas_thread():
             given, target, weight, digest = checked_rows(run, digest=self.checkpoint is not None)
             checkpoint = checkpoint_of(self, run.source.origin, digest, None)
-            kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, given, weight)
-            self._check_kernel(kernel, given)
-            self._check_init(given.shape[0])
+            kernel = self._checked_kernel(given, weight)
             here = np.flatnonzero(weight > 0)
-            part = kernel.training_rows(given, here)
-            box, y_here = float(self.C) * weight[here], np.asarray(target, dtype=np.float64)[here]
+            y_here = np.asarray(target, dtype=np.float64)[here]
             low, middle, high = (float(value) for value in np.quantile(y_here, [0.25, 0.5, 0.75]))
             offset = middle if abs(middle) > COORDINATES.large_offset * (high - low) else 0.0
             unit = float(np.abs(y_here - middle).mean()) or 1.0
-            rows = self._rows(kernel, part, run.n_jobs, float(box.max()) / unit)
-            if self.approximation:
-                epsilon, rng = float(self.epsilon), generator(self.random_state)
-                fit, coef, intercept = self._on_landmarks(
-                    rows,
-                    y_here - offset,
-                    box,
-                    lambda source: tube_problem(run.of(source), 1.0, epsilon, rng),
-                    checkpoint,
-                )
-            else:
-                settings, rng = self._settings(rows, here), generator(self.random_state)
-                problem = KernelTube(run, rows, y_here - offset, box, float(self.epsilon), settings, rng, unit)
-                fit, point = self._certified(problem, checkpoint)
-                coef, intercept = problem.row_coef(point.coef), point.intercept
-                if kernel.name == "linear":
-                    entries = problem.y, problem.box, problem.edge
-                    plane = self._plane(kernel, part, coef, *entries, fit.result)
-                if offset and fit.result.objective > 0:
-                    # The offset is added to the intercept, which rounds every prediction.
-                    fit.result.objective += 2.0 * EPS * abs(offset) * float(box.sum())
-                    self._reconsider(fit.result)
-        used = np.flatnonzero(coef)
-        self.support_ = here[used].astype(np.int32)
-        self.n_support_ = np.array([len(used)], dtype=np.int32)
-        self.dual_coef_ = coef[None, used]
-        self._expansion, self._offsets = coef[used, None], np.array([intercept + offset])
+            machine = self._fit_machine(run, kernel, given, y_here - offset, weight, here, checkpoint, unit=unit)
+            result = machine.fit.result
+            if offset and result.objective > 0 and not self.approximation:
+                # The offset is added to the intercept, which rounds every prediction.
+                result.objective += 2.0 * EPS * abs(offset) * float((float(self.C) * weight[here]).sum())
+                self._reconsider(result)
+        self.support_ = machine.rows.astype(np.int32)
+        self.n_support_ = np.array([len(self.support_)], dtype=np.int32)
+        self.dual_coef_ = machine.coef[None]
+        self._expansion, self._offsets = machine.coef[:, None], np.array([machine.intercept + offset])
         self.intercept_ = self._offsets
-        if kernel.name == "linear" and not self.approximation:
-            self.coef_, self.intercept_ = plane.slopes[None], np.array([plane.intercept + offset])
+        if machine.plane is not None and not self.approximation:
+            self.coef_, self.intercept_ = machine.plane.slopes[None], np.array([machine.plane.intercept + offset])
         self._store_kernel(kernel, given)
-        self._store_certificate([fit], False, run)
+        self._store_certificate([machine.fit], False, run)
         return self
+
+    def _entries(self, rows: KernelRows, y: Float, box: Float, unit: float) -> KernelEntries:
+        return TubeEntries(rows, y, box, float(self.epsilon), unit)
 
     def predict(self, X: Any) -> Float:
         """Predict the target of every row."""
