@@ -187,7 +187,7 @@ def test_one_pair_that_was_stopped_makes_the_exit_code_2(ran, four, number):
 
 
 def test_json_of_an_unknown_bound_is_null(ran, files):
-    from aidlearn.cli.outputs import json_value
+    from aidlearn.cli.output import json_value
 
     assert (
         json.dumps(json_value({"a": [float("nan"), np.float64("inf"), np.arange(2)]})) == '{"a": [null, null, [0, 1]]}'

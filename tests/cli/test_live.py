@@ -7,8 +7,8 @@ import threading
 import pytest
 from rich.console import Console
 
-from aidlearn import PassProgress
-from aidlearn.cli import live, words
+from aidlearn import PassProgress, words
+from aidlearn.cli import live
 from aidlearn.cli.live import Display, FitProgress, LineDisplay, LiveDisplay, watching
 
 

@@ -32,7 +32,7 @@ def declared(monkeypatch):
     model = Model("family_of_its_own:MedianRegressor", "median", "Medians.", MedianParameters)
     monkeypatch.setitem(MODELS, "MedianRegressor", model)
     monkeypatch.setattr(fit.app, "registered_commands", list(fit.app.registered_commands))
-    fit.add_command(model)
+    fit.add_model(model)
     return model
 
 

@@ -7,7 +7,7 @@ from inspect import signature
 import pytest
 
 from aidlearn.cli.errors import CliError
-from aidlearn.cli.parameters import ASKED, OF_ALL_MODELS, described, options_of, parameters_from
+from aidlearn.cli.options import ASKED, OF_ALL_MODELS, described, options_of, parameters_from
 from aidlearn.estimators.registry import MODELS
 
 OF_THE_COMMAND_LINE = {"n_jobs": -1}

@@ -12,12 +12,12 @@ import aidlearn
 from aidlearn.cli.commands import bench, fit, generate
 from aidlearn.cli.commands.bootstrap import bootstrap
 from aidlearn.cli.commands.demo import demo
-from aidlearn.cli.commands.inspect import inspect
+from aidlearn.cli.commands.inspect import inspect, report
 from aidlearn.cli.commands.predict import predict
-from aidlearn.cli.commands.report import report
 from aidlearn.cli.commands.resume import resume
 from aidlearn.cli.commands.statistics import compare
 from aidlearn.cli.errors import NOTHING_SAVED, STATE, USER_ERROR, tell
+from aidlearn.cli.options import show_help
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(fit.app, name="fit")
@@ -48,8 +48,7 @@ def overview(
 
     Exit codes: 0 done, 1 an error (nothing was written), 2 stopped at a limit or by Ctrl-C (the best so far was saved).
     """
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    show_help(context)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any
 
 import typer
 
@@ -44,7 +44,8 @@ def reported(function: Callable[..., int | None]) -> Callable[..., None]:
 
     @wraps(function)
     def command(*args: Any, **options: Any) -> None:
-        with _plain_warnings(), _termination_interrupts():
+        # SIGTERM is treated as Ctrl-C, so that the best solution is saved and temporary files are removed.
+        with _plain_warnings(), interrupted_by(signal.SIGTERM):
             try:
                 code = function(*args, **options) or DONE
                 sys.stdout.flush()
@@ -107,9 +108,8 @@ def message(error: BaseException) -> str:
     return f"{type(error).__name__}: {text} (run with --debug to see the traceback)"
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else "no message"
+def _first_line(text: object) -> str:
+    return (str(text).strip().splitlines() or ["no message"])[0]
 
 
 def _is_ours(error: BaseException) -> bool:
@@ -127,19 +127,26 @@ def option_name(parameter: str) -> str:
     return "--" + OTHER_NAMES.get(parameter, parameter).replace("_", "-")
 
 
+REWORDED = (
+    (r"with columns=\.\.\.", "with --columns"),
+    (r"^one_hot ", "--categorical "),
+    (r"^(delimiter|encoding) is for", r"--\1 is for"),
+    (r"\b(delimiter|encoding)=", r"--\1 "),
+    (r"\bname (it|them) in categorical_features", r"name \1 in --categorical"),
+    (r"\bor in numeric\b", "or in --numeric"),
+    (r"^categorical_features names", "--categorical names"),
+    (r"\b(missing|unknown)='(\w+)'", r"--\1 \2"),
+    (r"\bmemory_limit='?([^'.]*)'?", r"--memory-limit \1"),
+    (r"^checkpoint='(.*?)' lies", r"--checkpoint \1 lies"),
+)
+"""Patterns in messages that name Python parameters, and the options that replace them."""
+
+
 def _in_options(text: str) -> str:
-    """A message that names Python parameters, with the options of the command line in their place."""
+    """A message with the options of the command line in place of Python parameters."""
     text = re.sub(r"^([A-Za-z]\w*) must ", lambda match: f"{option_name(match[1])} must ", text)
-    text = re.sub(r"with columns=\.\.\.", "with --columns", text)
-    text = re.sub(r"^one_hot ", "--categorical ", text)
-    text = re.sub(r"^(delimiter|encoding) is for", r"--\1 is for", text)
-    text = re.sub(r"\b(delimiter|encoding)=", r"--\1 ", text)
-    text = re.sub(r"\bname (it|them) in categorical_features", r"name \1 in --categorical", text)
-    text = re.sub(r"\bor in numeric\b", "or in --numeric", text)
-    text = re.sub(r"^categorical_features names", "--categorical names", text)
-    text = re.sub(r"\b(missing|unknown)='(\w+)'", r"--\1 \2", text)
-    text = re.sub(r"\bmemory_limit='?([^'.]*)'?", r"--memory-limit \1", text)
-    text = re.sub(r"^checkpoint='(.*?)' lies", r"--checkpoint \1 lies", text)
+    for pattern, replacement in REWORDED:
+        text = re.sub(pattern, replacement, text)
     return text
 
 
@@ -147,15 +154,8 @@ def _in_options(text: str) -> str:
 def _plain_warnings() -> Iterator[None]:
     """Print warnings for users as one line; warnings for programmers are not shown."""
 
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        tell(_in_options(str(message).splitlines()[0]), "Warning")
+    def show(message: Warning | str, *place: Any, **more: Any) -> None:
+        tell(_in_options(_first_line(message)), "Warning")
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -167,18 +167,20 @@ def _plain_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def _termination_interrupts() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C, so that the best solution is saved and temporary files are removed."""
-    here = threading.current_thread() is threading.main_thread()
-    if not here or signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+def interrupted_by(*signals: signal.Signals, before: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Let signals raise KeyboardInterrupt after a call of ``before``; signals that are ignored stay ignored."""
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        before()
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    heard = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+    handlers = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

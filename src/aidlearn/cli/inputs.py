@@ -1,17 +1,19 @@
-"""DATA of the commands: files and standard input, columns by name or number, labels of semi-supervised files."""
+"""Files that commands read: data with their columns by name or number, models and checkpoints."""
 
 from __future__ import annotations
 
 import csv
-import io
+import json
 import os
 import select
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +23,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aidlearn.data.encoding.rules import Rules
+    from aidlearn.data.rows.chunk import Chunk
+    from aidlearn.data.rows.source import DataSource
     from aidlearn.data.tables.files import FileSource
+    from aidlearn.engine.checkpoint import NewestCheckpoint
     from aidlearn.formula import Terms
 
-STDIN = "-"
+STDIN, SHOWN_STDIN = "-", "standard input"
 PATIENCE = 0.2
 """Seconds between two looks at standard input, so that a signal is noticed."""
 MISSING_LABELS = ("", "na", "n/a", "nan", "null", "none")
@@ -40,6 +45,8 @@ class DataFile:
     """DATA of a command, and how its text is read where the options say so. Its header is read once."""
 
     path: Path | str
+    shown: str
+    """Name of the file for users."""
     delimiter: str | None = None
     encoding: str | None = None
 
@@ -65,12 +72,11 @@ class DataFile:
 
     def column(self, text: str | None) -> str | int | None:
         """A column by name, or by number if no column has that name."""
-        if text is None or text in self.names:
-            return text
         try:
-            return int(text)
+            number = int(text or "")
         except ValueError:
             return text
+        return text if text in self.names else number
 
     def name_of(self, text: str) -> str:
         """The name of a column that was given by name or number."""
@@ -100,17 +106,17 @@ def data_file(data: str, delimiter: str | None = None, encoding: str | None = No
 
         if not os.path.exists(data):
             find_places(data)
-        yield DataFile(Path(data) if os.path.exists(data) else data, delimiter, encoding)
+        yield DataFile(Path(data) if os.path.exists(data) else data, data, delimiter, encoding)
         return
     with tempfile.TemporaryDirectory(prefix="aidlearn-") as folder:
         path = Path(folder) / "stdin.csv"
-        STATE.aliases[str(path)] = "standard input"
+        STATE.aliases[str(path)] = SHOWN_STDIN
         with open(path, "wb") as file:
             for block in _stdin_blocks():
                 file.write(block)
         if path.stat().st_size == 0:
             raise CliError("Standard input is empty; CSV with a header line is expected there.")
-        yield DataFile(path, delimiter, encoding)
+        yield DataFile(path, SHOWN_STDIN, delimiter, encoding)
 
 
 def _stdin_blocks() -> Iterator[bytes]:
@@ -174,7 +180,7 @@ def open_data(
         n_jobs=jobs,
         intercept=intercept,
     )
-    if str(file.path) in STATE.aliases and source.origin is not None:
+    if file.shown == SHOWN_STDIN and source.origin is not None:
         source.origin = {**source.origin, "path": STDIN}
     assert isinstance(source, FileSource)
     return source
@@ -190,47 +196,36 @@ def _factors(file: DataFile, columns: ColumnOptions) -> dict[str, str | None]:
     return factors
 
 
-def load_rows(source: FileSource) -> tuple[Any, Any, Any]:
-    """Load all rows for a kernel machine: X, the target as stored, and the weights.
+def check_finite(source: FileSource, chunk: Chunk) -> None:
+    """Refuse cells that are not finite, with their row and column."""
+    import numpy as np
+    from scipy import sparse
 
-    An error names row and column of a cell that is not finite.
-    """
+    cells = chunk.X.data if sparse.issparse(chunk.X) else chunk.X
+    if not (np.isfinite(cells).all() and np.isfinite(chunk.weight).all()):
+        raise ValueError(source.find_bad_cell(chunk) + ".")
+
+
+def load_rows(source: FileSource) -> tuple[Any, NDArray[Any], NDArray[Any]]:
+    """Load all rows for a kernel machine: X, the target as stored, and the weights."""
     import numpy as np
     from scipy import sparse
 
     from aidlearn.data.rows.chunk import Chunk
 
-    blocks, start = [], 0
+    parts, start = [], 0
     for block in source.blocks():
         stop = start + len(block.target)
-        values = block.X.data if sparse.issparse(block.X) else block.X
-        if not (np.isfinite(values).all() and np.isfinite(block.weight).all()):
-            chunk = Chunk(start, stop, block.X, np.zeros(stop - start), block.weight)
-            raise ValueError(source.find_bad_cell(chunk) + ".")
-        blocks.append(block)
+        check_finite(source, Chunk(start, stop, block.X, np.zeros(stop - start), block.weight))
+        parts.append((block.X, block.target, block.weight))
         start = stop
-    X = [block.X for block in blocks]
-    return (
-        sparse.vstack(X, format="csr") if sparse.issparse(X[0]) else np.concatenate(X),
-        np.concatenate([block.target for block in blocks]),
-        np.concatenate([block.weight for block in blocks]),
-    )
+    X, target, weight = zip(*parts, strict=True)
+    rows = sparse.vstack(X, format="csr") if sparse.issparse(X[0]) else np.concatenate(X)
+    return rows, np.concatenate(target), np.concatenate(weight)
 
 
-@dataclass(frozen=True)
-class Labels:
-    """Classes of a semi-supervised file, and the class number of each row, -1 without a label."""
-
-    codes: Any
-    classes: Any
-
-    @property
-    def n_labelled(self) -> int:
-        return int((self.codes >= 0).sum())
-
-
-def semi_supervised_labels(target: Any, where: str) -> Labels:
-    """Find the labels of a semi-supervised file.
+def semi_supervised_labels(target: NDArray[Any], where: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The class number of each row of a semi-supervised file, -1 without a label, and the classes.
 
     Rows with an empty target (or NA, NaN, null) have none. In a file without such cells -1 marks rows without a label,
     scikit-learn's convention; in a file with them -1 is a class like any other.
@@ -255,7 +250,7 @@ def semi_supervised_labels(target: Any, where: str) -> Labels:
         )
     codes = np.full(len(values), -1)
     codes[~free] = known
-    return Labels(codes, classes)
+    return codes, classes
 
 
 def _is_missing(value: Any) -> bool:
@@ -268,7 +263,7 @@ def class_weights(text: str | None, labels: NDArray[Any]) -> str | dict[Any, flo
         return text
     is_text = labels.dtype.kind in "OUS"
     factors: dict[Any, float] = {}
-    for part in next(csv.reader(io.StringIO(text)), []):
+    for part in next(csv.reader([text]), []):
         label, _, factor = part.rpartition("=")
         try:
             key: Any = label.strip() if is_text else float(label)
@@ -278,3 +273,61 @@ def class_weights(text: str | None, labels: NDArray[Any]) -> str | dict[Any, flo
                 f"--class-weight must be 'balanced' or a factor for each class such as 1=2.5,0=1, got {text!r}."
             ) from None
     return factors
+
+
+def clusters_column(text: str, source: DataSource) -> str | int:
+    """The column of clusters: a name, or a number in a file without names."""
+    return int(text) if text.isdigit() and not source.named else text
+
+
+def training_of(model: Any) -> dict[str, Any]:
+    """Facts about the fit of a model from a file; empty if there are none."""
+    return getattr(model, "training_", None) or {}
+
+
+def kind_of_file(path: str) -> str | None:
+    """Kind of an archive ("aidlearn model" or "aidlearn checkpoint"); None for any other file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            kind = json.loads(archive.read("meta.json")).get("kind")
+    except (OSError, KeyError, ValueError, AttributeError, zipfile.BadZipFile):
+        return None
+    return kind if isinstance(kind, str) else None
+
+
+def open_model(path: str) -> Any:
+    """Load a model; an error says how to finish a checkpoint."""
+    from aidlearn import load_model
+
+    if not os.path.exists(path):
+        raise CliError(f"There is no file {path}.")
+    if os.path.isdir(path):
+        raise CliError(f"{path} is a folder, not a model.")
+    if kind_of_file(path) == "aidlearn checkpoint":
+        raise CliError(f"{path} is a checkpoint, not a model; finish it with: aidlearn resume {path} -o MODEL")
+    return load_model(path)
+
+
+def checkpoint_files(path: str) -> list[Path]:
+    """The files of a checkpoint: one, or those of several models (``run.ckpt.batch``, ``run.ckpt.0``, ...).
+
+    A file may be missing or damaged while its predecessor is still there.
+    """
+    from aidlearn.engine.checkpoint import PREVIOUS, one_before
+
+    given = Path(path)
+    if given.is_file() or one_before(given).is_file():
+        return [given]
+    if not given.parent.is_dir() or not given.name:
+        return []
+    found = given.parent.glob(f"{escape(given.name)}.*")
+    numbered = {p.with_name(p.name.removesuffix(PREVIOUS)) for p in found}
+    together = [p for p in numbered if p.suffix == ".batch"]
+    return together + sorted((p for p in numbered if p.suffix[1:].isdigit()), key=lambda p: int(p.suffix[1:]))
+
+
+def read_checkpoints(files: list[Path]) -> list[NewestCheckpoint]:
+    """Read the files of a checkpoint; a damaged or missing file is replaced by its predecessor."""
+    from aidlearn.engine.checkpoint import read_newest
+
+    return [found for path in files if (found := read_newest(path)) is not None]

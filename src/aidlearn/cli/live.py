@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -21,8 +19,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from aidlearn.cli.words import console, count, gap_text, short_count
+from aidlearn.cli.errors import interrupted_by
+from aidlearn.cli.output import console
 from aidlearn.progress import Bar, Display, FitProgress
+from aidlearn.words import count, gap_text, short_count
 
 if TYPE_CHECKING:
     from aidlearn import PassProgress
@@ -105,7 +105,11 @@ def watching(title: str, tol: float, n_fits: int = 1, quiet: bool = False) -> It
         display = LiveDisplay(title, tol, n_fits, screen)
     else:
         display = LineDisplay(title, tol, n_fits)
-    with _stopping(display), display:
+
+    def stop() -> None:
+        display.stopping = True
+
+    with interrupted_by(signal.SIGINT, signal.SIGTERM, before=stop), display:
         yield display
 
 
@@ -118,23 +122,3 @@ def opening(name: str, quiet: bool) -> Iterator[None]:
         return
     with screen.status(Text(f"Reading {name}")):
         yield
-
-
-@contextmanager
-def _stopping(display: Display) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the running fit, and those that follow after their first iteration."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        display.stopping = True
-        raise KeyboardInterrupt
-
-    heard = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in heard}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,4 +1,7 @@
-"""A fit from the command line: show progress, save the model, print the certificate. Used by fit, resume and demo."""
+"""A fit from the command line: count its fits, show progress, save the model, print the certificate.
+
+The commands fit, resume and demo use it.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,27 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from rich.text import Text
 
 from aidlearn.cli.errors import DONE, STOPPED, CliError, ignoring_closed_output
+from aidlearn.cli.inputs import class_weights, load_rows, semi_supervised_labels
 from aidlearn.cli.live import watching
-from aidlearn.cli.outputs import write_json
-from aidlearn.cli.penalties import chosen_rows
-from aidlearn.cli.words import console, count, duration, enclosing, enclosing_all, facts, gap_text, percent
-from aidlearn.estimators.registry import model_of
+from aidlearn.cli.output import number_table, shape, show_facts, write_json
+from aidlearn.words import count, duration, enclosing, enclosing_all, gap_text, percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from aidlearn.data.rows.numbers import Classes
     from aidlearn.data.tables.files import FileSource
+    from aidlearn.estimators.registry import Model
+
+PENALTIES = {"LinearSVCCV": ("Cs", "C"), "QuantileRegressorCV": ("alphas", "alpha")}
+"""Parameter that lists the penalties of a cross-validation, and the parameter whose values they are."""
 
 
 @dataclass(frozen=True)
@@ -35,75 +43,111 @@ class OutputOptions:
     quiet: bool = False
 
 
-def training_facts(source: FileSource, shown: str) -> dict[str, Any]:
-    """Facts about the data that are saved with a model, such as the columns that became its features."""
+@dataclass(frozen=True)
+class PreparedFit:
+    """A fit whose data are open."""
+
+    estimator: Any
+    run: Callable[[], Any]
+    n_fits: int
+    facts: dict[str, Any]
+    """Facts about the data that are saved with the model, such as the columns that became its features."""
+    title: str
+
+
+def prepare(
+    model: Model, estimator: Any, source: FileSource, shown: str, class_weight: str | None = None, note: str = ""
+) -> PreparedFit:
+    """Prepare a fit of a source whose name for users is ``shown``."""
+    from aidlearn.data.tables.npy import NpyFile, NpySource
+    from aidlearn.files.models import check_can_be_saved
+
     choice = getattr(source, "choice", None)
-    return {
+    width = int(NpyFile(source.path).shape[1]) if isinstance(source, NpySource) else None  # with target and weight
+    facts: dict[str, Any] = {
         "data": shown,
         "rows": source.n_entries,
         "target": getattr(source, "target_name", None),
         "columns": list(source.names) if choice is None else list(choice.columns),
         "dropped": source.n_dropped,
         "weight": (source.origin or {}).get("weight"),
-        "width": _width(source),
+        "width": width,
     }
+    title = f"{model.name} of {Path(shown).name}{note}: {shape(source.n_entries, source.n_attributes)}"
+    if model.in_memory:
+        run, labels = _in_memory(model, estimator, source, facts)
+    else:
+        run, labels = partial(estimator.fit, source), _classes(model, source.classes)
+    if "labelled" in facts:
+        title += f", {count(facts['labelled'])} labelled"
+    if class_weight is not None and labels is not None:
+        estimator.class_weight = class_weights(class_weight, labels)
+    classes = [] if labels is None else labels.tolist()
+    check_can_be_saved(estimator, facts, classes)
+    return PreparedFit(estimator, run, len(model.fit_names(estimator, classes)), facts, title)
 
 
-def _width(source: FileSource) -> int | None:
-    """Number of columns of an .npy file, including target and weight."""
-    from aidlearn.data.tables.npy import NpyFile, NpySource
-
-    return int(NpyFile(source.path).shape[1]) if isinstance(source, NpySource) else None
-
-
-def count_fits(model: Any, classes: NDArray[Any] | None) -> int:
-    """Number of fits inside a model: one per quantile, per class of several, or per pair of classes.
-
-    ``classes`` is None if the fit will refuse the target, with its own message. Classes that a model file cannot hold
-    are refused here.
-    """
-    from aidlearn.files.models import check_can_be_saved
-
-    declared = model_of(model)
-    assert declared is not None
-    labels: list[Any] = [] if classes is None else classes.tolist()
-    check_can_be_saved(model, classes=labels)
-    return len(declared.fit_names(model, labels))
+def _classes(model: Model, find: Callable[[], Classes]) -> NDArray[Any] | None:
+    """The classes of the target; None if there are none, or if the fit will refuse them with its own message."""
+    try:
+        return find().labels if model.classifies else None
+    except ValueError:
+        return None
 
 
-def fit_and_save(
-    model: Any, fit: Callable[[], Any], training: dict[str, Any], output: OutputOptions, title: str, n_fits: int
-) -> int:
+def _in_memory(
+    model: Model, estimator: Any, source: FileSource, facts: dict[str, Any]
+) -> tuple[Callable[[], Any], NDArray[Any] | None]:
+    """The fit of a kernel machine, which keeps the names of the columns, and its classes."""
+    import numpy as np
+
+    from aidlearn.data.encoding.recipe import EncodedRows
+    from aidlearn.data.rows.numbers import Classes, check_labels
+
+    X, target, weight = load_rows(source)
+    estimator.rows_from = source.origin
+    rows = X if source.encoding is None else EncodedRows(X, source.encoding)
+    labels: Any = None
+    missing = estimator.missing
+    estimator.missing = "error" if missing == "drop" else missing  # incomplete rows have been left out already
+    if model.unlabelled_rows:
+        target, labels = semi_supervised_labels(target, facts["data"])
+        facts["labelled"] = int((target >= 0).sum())
+    else:
+        if target.dtype.kind == "f" and np.isfinite(target).all() and (target == np.round(target)).all():
+            target = target.astype(np.int64)
+        labels = _classes(model, lambda: Classes.of_labels(check_labels(target))[0])
+
+    def run() -> None:
+        estimator.fit(rows, target, sample_weight=weight)
+        if model.unlabelled_rows:
+            estimator.classes_, estimator.transduction_ = labels, labels[estimator.transduction_]
+        estimator.missing, estimator.n_dropped_ = missing, source.n_dropped
+        if source.named and source.encoding is None:
+            estimator.feature_names_in_ = np.array(source.names, dtype=object)
+
+    return run, labels
+
+
+def fit_and_save(prepared: PreparedFit, output: OutputOptions) -> int:
     """Fit with a display, write the model to its checked path, print the result and return the exit code."""
-    from aidlearn.files.models import check_can_be_saved
-
-    check_can_be_saved(model, training)
+    model, facts = prepared.estimator, prepared.facts
     started = time.monotonic()
-    with watching(title, model.tol, n_fits, output.quiet) as display:
+    with watching(prepared.title, model.tol, prepared.n_fits, output.quiet) as display:
         model.callbacks = [display]
-        fit()
+        prepared.run()
     model.callbacks = None
     seconds = time.monotonic() - started
-    _save(model, output.model, {**training, "seconds": seconds})
+    _save(model, output.model, {**facts, "seconds": seconds})
     with ignoring_closed_output():
         if output.json:
-            write_json(
-                {
-                    "model": output.model,
-                    "rows": training["rows"],
-                    "seconds": seconds,
-                    **summary(model),
-                    **_statistics(training),
-                }
-            )
+            about = {"model": output.model, "rows": facts["rows"], "seconds": seconds, **summary(model)}
+            write_json(about | ({"summaries": facts["summaries"]} if "summaries" in facts else {}))
         elif not output.quiet:
-            tell_fit(model, title, seconds, output.model)
+            rows = [*factor_rows(model), *_penalty_rows(model), *certificate_rows(model)]
+            show_facts(prepared.title, [*rows, ("time", effort(model, seconds)), ("model", output.model)])
         sys.stdout.flush()
     return exit_code(model)
-
-
-def _statistics(training: dict[str, Any]) -> dict[str, Any]:
-    return {"summaries": training["summaries"]} if "summaries" in training else {}
 
 
 def _save(model: Any, path: str, training: dict[str, Any]) -> None:
@@ -134,6 +178,7 @@ def summary(model: Any) -> dict[str, Any]:
     from aidlearn.estimators.fits import fits_of
 
     fits = fits_of(model)
+    factors = model.recipe_.factors if hasattr(model, "recipe_") else ()
     worst = max(fits, key=lambda fit: (not fit.status.reached_tolerance, fit.gap))
     return {
         "estimator": type(model).__name__,
@@ -144,9 +189,7 @@ def summary(model: Any) -> dict[str, Any]:
         "gap": worst.gap,
         "n_features": model.n_features_in_,
         "n_dropped": getattr(model, "n_dropped_", 0),
-        "factors": {factor.name: len(factor.levels) for factor in model.recipe_.factors}
-        if hasattr(model, "recipe_")
-        else {},
+        "factors": {factor.name: len(factor.levels) for factor in factors},
         "n_passes": model.n_passes_,
         "fits": [
             {
@@ -164,18 +207,6 @@ def summary(model: Any) -> dict[str, Any]:
     }
 
 
-def tell_fit(model: Any, title: str, seconds: float, output: str) -> None:
-    """Print the result on standard output."""
-    from aidlearn.estimators.fits import fits_of
-
-    screen = console()
-    screen.print(Text(title, style="bold"))
-    rows = [*factor_rows(model), *chosen_rows(model), *certificate_rows(model)]
-    rows.append(("time", f"{duration(seconds)}, {iterations(fits_of(model))}, {count(model.n_passes_)} passes"))
-    rows.append(("model", output))
-    screen.print(facts(rows))
-
-
 def factor_rows(model: Any) -> list[tuple[str, Any]]:
     """Lines about factors and rows that were left out."""
     from aidlearn.estimators.fits import factor_words
@@ -185,9 +216,28 @@ def factor_rows(model: Any) -> list[tuple[str, Any]]:
     return rows + ([("missing", f"{count(dropped)} rows with missing cells were left out")] if dropped else [])
 
 
-def iterations(fits: list[Any]) -> str:
-    n = sum(len(fit.history) for fit in fits)
-    return f"{count(n)} iteration{'' if n == 1 else 's'}"
+def _penalty_rows(model: Any) -> list[tuple[str, Any]]:
+    """Lines about the penalty that cross-validation chose."""
+    if type(model).__name__ not in PENALTIES:
+        return []
+    import numpy as np
+
+    _, name = PENALTIES[type(model).__name__]
+    n_folds, n = model.scores_.shape
+    score = np.nanmax(model.scores_.mean(axis=0))
+    seen = np.isfinite(model.gaps_)
+    certified = "every point certified" if seen.all() else f"{seen.sum()} of {seen.size} points fitted and certified"
+    words = f"{getattr(model, name + '_'):g}, the best of {n} over {n_folds} folds: mean score {score:.6g}"
+    return [(name, words), ("folds", f"{certified}, largest gap {model.gaps_[seen].max():.1e}")]
+
+
+def effort(model: Any, seconds: float | None) -> str:
+    """Time, iterations and passes of a fit in words."""
+    from aidlearn.estimators.fits import fits_of
+
+    n = sum(len(fit.history) for fit in fits_of(model))
+    spent = "" if seconds is None else f"{duration(seconds)}, "
+    return f"{spent}{count(n)} iteration{'' if n == 1 else 's'}, {count(model.n_passes_)} passes"
 
 
 def certificate_rows(model: Any) -> list[tuple[str, Any]]:
@@ -206,20 +256,14 @@ def certificate_rows(model: Any) -> list[tuple[str, Any]]:
             ("gap", f"{gap_text(fit.gap)}, tolerance {model.tol:g}"),
             ("clusters", f"{count(fit.n_clusters)}, {percent(fit.aggregation_rate)} of the rows"),
         ]
-    statuses = {fit.status for fit in fits}
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("fit", no_wrap=True)
-    for name in ("objective", "lower bound", "gap"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = number_table("fit", "objective", "lower bound", "gap")
     table.add_column("status", no_wrap=True)
     shown = enclosing_all([(fit.lower_bound, fit.objective) for fit in fits])
     for fit, (low, high) in zip(fits, shown, strict=True):
         table.add_row(Text(fit.name), high, low, gap_text(fit.gap), Text(str(fit.status), style=_colour(fit.status)))
-    sentences = [
-        ("status" if k == 0 else "", Text(status.sentence, style=_colour(status)))
-        for k, status in enumerate(sorted(statuses, key=lambda status: status.name))
-    ]
-    return [*sentences, ("fits", table)]
+    statuses = sorted({fit.status for fit in fits}, key=lambda status: status.name)
+    sentences = [Text(status.sentence, style=_colour(status)) for status in statuses]
+    return [("status", sentences[0]), *(("", sentence) for sentence in sentences[1:]), ("fits", table)]
 
 
 def _colour(status: Any) -> str:

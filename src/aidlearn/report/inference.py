@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -16,15 +17,14 @@ WIDTH, HEIGHT = 260, 14
 """Pixels of the drawing of an interval."""
 
 
-def summaries_of(model: Any) -> list[Summary]:
-    """The summaries saved with a model."""
-    kept = (getattr(model, "training_", None) or {}).get("summaries", [])
-    return [Summary.from_dict(content) for content in kept]
+def summaries_in(facts: Mapping[str, Any] | None) -> list[Summary]:
+    """The summaries among the facts that were saved with a model."""
+    return [Summary.from_dict(content) for content in (facts or {}).get("summaries", [])]
 
 
 def standard_errors(model: Any, number: int) -> str:
     """The summary of one fit and a drawing of its intervals."""
-    found = summaries_of(model)
+    found = summaries_in(getattr(model, "training_", None))
     if number >= len(found):
         return ""
     summary = found[number]
@@ -62,7 +62,7 @@ def _left_out(number: int) -> str:
 
 def bands(model: Any) -> str:
     """Coefficients over the quantiles with confidence bands, if there are several quantiles."""
-    found = sorted(summaries_of(model), key=lambda summary: summary.quantile)
+    found = sorted(summaries_in(getattr(model, "training_", None)), key=lambda summary: summary.quantile)
     if len(found) < 2 or any(summary.names != found[0].names for summary in found):
         return ""
     largest = np.max([np.abs(summary.statistics) for summary in found], axis=0)

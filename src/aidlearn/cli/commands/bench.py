@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,15 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from aidlearn.cli.commands.generate import Cols, Generated, Rows
-from aidlearn.cli.errors import CliError, reported
-from aidlearn.cli.options import Debug, Described, Json, Quiet, Seed, option, with_options
-from aidlearn.cli.outputs import write_json
-from aidlearn.cli.words import aligned, console, count, gap_text
+from aidlearn.cli.errors import CliError
+from aidlearn.cli.options import PRINTED_OR_JSON, Described, Seed, add_command, group, option
+from aidlearn.cli.output import console, number_table, shape, write_json
+from aidlearn.words import aligned, count, gap_text
 
 if TYPE_CHECKING:
     from aidlearn.bench.solvers import Job, Solver
 
-app = typer.Typer(help="Compare with scikit-learn on generated data.", rich_markup_mode=None)
+app = group("Compare with scikit-learn on generated data.")
 
 Tol = Annotated[
     float,
@@ -74,12 +76,8 @@ def _run(program: Solver, job: Job, quiet: bool) -> Outcome:
     from aidlearn.bench.solvers import Aidlearn
 
     screen = console(error=True)
-    with threadpool_limits(1):
-        if quiet or not screen.is_terminal:
-            done = program.fit(job)
-        else:
-            with screen.status(Text(f"{program.name} ...")):
-                done = program.fit(job)
+    with threadpool_limits(1), nullcontext() if quiet or not screen.is_terminal else screen.status(Text(program.name)):
+        done = program.fit(job)
     if done.failed is not None and isinstance(program, Aidlearn):
         raise CliError(f"The fit of {program.name} failed: {done.failed}")
     if done.failed is not None or done.solution is None:
@@ -91,10 +89,7 @@ def _run(program: Solver, job: Job, quiet: bool) -> Outcome:
 
 def table(outcomes: list[Outcome]) -> Table:
     """Table of CPU seconds, objectives, and their excess over the best."""
-    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    made.add_column("  program", no_wrap=True)
-    for name in ("CPU s", "of ours", "objective", "above the best", "proven gap"):
-        made.add_column(name, justify="right", no_wrap=True)
+    made = number_table("  program", "CPU s", "of ours", "objective", "above the best", "proven gap")
     made.add_column("")
     best = min((o.objective for o in outcomes if math.isfinite(o.objective)), default=math.nan)
     objectives = aligned([o.objective for o in outcomes], digits=10)
@@ -116,26 +111,6 @@ def _excess(objective: float, best: float) -> float:
     """Relative excess over the best objective; differences of rounding count as none."""
     excess = objective / best - 1 if best else 0.0
     return excess if excess > 1e-12 else 0.0
-
-
-def _bench(
-    kind: str, settings: dict[str, float], tol: float, data: Generated, everyone: bool, json: bool, quiet: bool
-) -> None:
-    for name, value in settings.items():
-        low_enough = value < (1 if name == "quantile" else math.inf)
-        if not (value > 0 or (name == "epsilon" and value == 0)) or not low_enough:
-            bounds = {"C": "> 0", "epsilon": ">= 0", "quantile": "> 0 and < 1"}[name]
-            raise CliError(f"--{name} must be a number {bounds}, got {value}.")
-    if data.rows < 400:
-        raise CliError(f"--rows must be at least 400 for times that mean something, got {data.rows}.")
-    outcomes = compare(job(kind, *data.arrays(), tol, **settings), everyone, quiet or json)
-    if json:
-        results = [vars(outcome) for outcome in outcomes]
-        write_json({"problem": kind, "rows": data.rows, "cols": data.cols, "seed": data.seed, "results": results})
-    elif not quiet:
-        screen = console()
-        screen.print(Text(f"{kind}: {count(data.rows)} rows x {count(data.cols)} columns, one thread", style="bold"))
-        screen.print(table(outcomes))
 
 
 @dataclass(frozen=True)
@@ -168,28 +143,44 @@ PROBLEMS = (
 )
 
 
-def add_command(problem: BenchProblem) -> None:
-    """Add the subcommand of a problem."""
-
-    def command(**given: Any) -> None:
-        data = Generated(problem.data, given["rows"], given["cols"], given["seed"], problem.noise)
-        settings = {name: given[name] for name in problem.settings}
-        _bench(problem.kind, settings, given["tol"], data, given["everyone"], given["json"], given["quiet"])
-
-    command.__name__, command.__doc__ = problem.kind.replace("-", "_"), problem.help
-    options: dict[str, Described] = {"rows": (Rows, problem.rows), "cols": (Cols, problem.cols)}
-    options |= {name: SETTINGS[name] for name in problem.settings}
-    options |= {"tol": (Tol, problem.tol), "everyone": (All, False), "seed": (Seed, 0)}
-    options |= {"json": (Json, False), "quiet": (Quiet, False), "debug": (Debug, False)}
-    app.command(problem.kind)(with_options(reported(command), options))
+def bench(
+    problem: BenchProblem,
+    rows: int,
+    cols: int,
+    tol: float,
+    seed: int,
+    everyone: bool,
+    json: bool,
+    quiet: bool,
+    debug: bool,
+    **settings: float,
+) -> None:
+    """Check the options of a command, run the programs and show their results."""
+    for name, value in settings.items():
+        low_enough = value < (1 if name == "quantile" else math.inf)
+        if not (value > 0 or (name == "epsilon" and value == 0)) or not low_enough:
+            bounds = {"C": "> 0", "epsilon": ">= 0", "quantile": "> 0 and < 1"}[name]
+            raise CliError(f"--{name} must be a number {bounds}, got {value}.")
+    if rows < 400:
+        raise CliError(f"--rows must be at least 400 for times that mean something, got {rows}.")
+    data = Generated(problem.data, rows, cols, seed, problem.noise)
+    outcomes = compare(job(problem.kind, *data.arrays(), tol, **settings), everyone, quiet or json)
+    if json:
+        results = [vars(outcome) for outcome in outcomes]
+        write_json({"problem": problem.kind, "rows": rows, "cols": cols, "seed": seed, "results": results})
+    elif not quiet:
+        title = Text(f"{problem.kind}: {shape(rows, cols)}, one thread", style="bold")
+        console().print(title, table(outcomes), sep="\n")
 
 
 for _problem in PROBLEMS:
-    add_command(_problem)
-
-
-@app.callback(invoke_without_command=True)
-def bench(context: typer.Context) -> None:
-    """Compare with scikit-learn (and R quantreg and statsmodels, if installed) on generated data."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    _options: dict[str, Described] = {
+        "rows": (Rows, _problem.rows),
+        "cols": (Cols, _problem.cols),
+        **{name: SETTINGS[name] for name in _problem.settings},
+        "tol": (Tol, _problem.tol),
+        "everyone": (All, False),
+        "seed": (Seed, 0),
+        **PRINTED_OR_JSON,
+    }
+    add_command(app, _problem.kind, _problem.help, _options, partial(bench, _problem))

@@ -6,21 +6,21 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from inspect import Parameter
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aidlearn.cli.errors import CliError, reported, tell
+from aidlearn.cli.errors import CliError, tell
 from aidlearn.cli.live import EVERY
-from aidlearn.cli.options import Debug, Described, Quiet, Seed, option, with_options
-from aidlearn.cli.words import count, duration, short_count
-from aidlearn.cli.writers import FORMATS, STDOUT, SvmlightWriter, Writer, check_table, table_writer
+from aidlearn.cli.options import PRINTED, REQUIRED, Described, Seed, add_command, group, option, output
+from aidlearn.cli.output import FORMATS, STDOUT, SvmlightWriter, Writer, check_table, shape, table_writer
+from aidlearn.words import count, duration, short_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-app = typer.Typer(help="Write generated data to a file.", rich_markup_mode=None)
+app = group("Write generated data to a file.")
 
 SVMLIGHT = (".svmlight", ".svm", ".libsvm")
 DATA_FORMATS: dict[str, type[Writer]] = {**FORMATS, **dict.fromkeys(SVMLIGHT, SvmlightWriter)}
@@ -80,15 +80,15 @@ class Generated:
         return np.concatenate([X for X, _ in blocks]), np.concatenate([y for _, y in blocks])
 
 
-def write(data: Generated, output: str, quiet: bool) -> None:
+def write(data: Generated, file: str, quiet: bool) -> None:
     """Write the data, with a line on progress every few seconds."""
     import numpy as np
 
     started = said = time.monotonic()
     done = 0
     # Numeric formats mark rows without a label by -1, as scikit-learn does.
-    numbers_only = output.lower().endswith((".npy", *SVMLIGHT))
-    with table_writer(output, data.names, data.rows, DATA_FORMATS) as writer:
+    numbers_only = file.lower().endswith((".npy", *SVMLIGHT))
+    with table_writer(file, data.names, data.rows, DATA_FORMATS) as writer:
         for X, y in data.blocks():
             target = np.where(np.isnan(y), -1.0, y) if numbers_only else y
             writer.write([*np.ascontiguousarray(X.T), target])
@@ -97,32 +97,30 @@ def write(data: Generated, output: str, quiet: bool) -> None:
                 said = time.monotonic()
                 speed = short_count(done / (said - started))
                 sys.stderr.write(f"{100 * done // data.rows}% of {count(data.rows)} rows, {speed} rows/s\n")
-    if not quiet and output != STDOUT:
-        shape = f"{count(data.rows)} rows x {count(data.cols)} columns and the target"
-        sys.stdout.write(f"{output}: {shape}, {duration(time.monotonic() - started)}\n")
+    if not quiet and file != STDOUT:
+        size = f"{shape(data.rows, data.cols)} and the target"
+        sys.stdout.write(f"{file}: {size}, {duration(time.monotonic() - started)}\n")
 
 
 Rows = Annotated[int, typer.Option("--rows", "-n", min=1, help="Number of rows.")]
 Cols = Annotated[int, typer.Option("--cols", "-m", min=1, help="Number of columns besides the target.")]
 Output = Annotated[
     str,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        show_default=False,
-        help="File .csv, .tsv, .parquet, .npy (target in the last column) or .svmlight; - is CSV on standard output.",
+    output(
+        "FILE", "File .csv, .tsv, .parquet, .npy (target in the last column) or .svmlight; - is CSV on standard output."
     ),
 ]
 
 
-def _generate(data: Generated, output: str, quiet: bool) -> None:
+def generate(kind: str, file: str, quiet: bool, debug: bool, **given: Any) -> None:
+    """Check the options of a command and write its data."""
+    data = Generated(kind, **given)
     if not 0 <= data.noise < float("inf"):
         raise CliError(f"--noise must be a number >= 0, got {data.noise}.")
     if not 0 < data.labelled <= 1:
         raise CliError(f"--labelled must be a number > 0 and <= 1, got {data.labelled}.")
-    check_table(output, "data", DATA_FORMATS)
-    write(data, output, quiet)
+    check_table(file, "data", DATA_FORMATS)
+    write(data, file, quiet)
     if data.kind == "s3vm" and data.rows < 2:
         tell("One row has one class only; a fit needs two.", "Warning")
 
@@ -144,27 +142,14 @@ KINDS = {
 """Kinds of data: their description, and the default and description of their noise."""
 
 
-def add_command(kind: str) -> None:
-    """Add the subcommand of a kind of data."""
-    text, noise, about_noise = KINDS[kind]
-
-    def command(output: str, quiet: bool, debug: bool, **given: Any) -> None:
-        _generate(Generated(kind, **given), output, quiet)
-
-    command.__name__, command.__doc__ = kind, text
-    options: dict[str, Described] = {"output": (Output, Parameter.empty), "rows": (Rows, 10_000), "cols": (Cols, 10)}
-    options["noise"] = option(float, noise, "--noise", help=about_noise)
-    options |= {"labelled": LABELLED} if kind == "s3vm" else {}
-    options |= {"seed": (Seed, 0), "quiet": (Quiet, False), "debug": (Debug, False)}
-    app.command(kind)(with_options(reported(command), options))
-
-
-for _kind in KINDS:
-    add_command(_kind)
-
-
-@app.callback(invoke_without_command=True)
-def generate(context: typer.Context) -> None:
-    """Write generated data to a file."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+for _kind, (_help, _noise, _about_noise) in KINDS.items():
+    _options: dict[str, Described] = {
+        "file": (Output, REQUIRED),
+        "rows": (Rows, 10_000),
+        "cols": (Cols, 10),
+        "noise": option(float, _noise, "--noise", help=_about_noise),
+        **({"labelled": LABELLED} if _kind == "s3vm" else {}),
+        "seed": (Seed, 0),
+        **PRINTED,
+    }
+    add_command(app, _kind, _help, _options, partial(generate, _kind))

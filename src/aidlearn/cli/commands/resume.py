@@ -7,17 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from aidlearn.cli.commands.fit import prepare_from_file, prepare_in_memory
 from aidlearn.cli.errors import CliError, reported
-from aidlearn.cli.inputs import STDIN
+from aidlearn.cli.inputs import STDIN, checkpoint_files, kind_of_file, read_checkpoints
 from aidlearn.cli.live import opening
-from aidlearn.cli.models import checkpoint_files, kind_of_file, read_checkpoints
-from aidlearn.cli.options import Debug, Jobs, Json, MaxIter, ModelOutput, Quiet, TimeLimit
-from aidlearn.cli.outputs import check_output
-from aidlearn.cli.run import OutputOptions, fit_and_save, training_facts
-from aidlearn.cli.words import count
+from aidlearn.cli.options import Debug, Jobs, Json, MaxIter, ModelOutput, Quiet, TimeLimit, argument
+from aidlearn.cli.output import check_output
+from aidlearn.cli.run import OutputOptions, fit_and_save, prepare
 from aidlearn.estimators.registry import MODELS
 
 if TYPE_CHECKING:
@@ -29,9 +24,7 @@ ABOUT_COLUMNS = ("categorical_features", "missing", "one_hot", "numeric")
 
 @reported
 def resume(
-    checkpoint: Annotated[
-        str, typer.Argument(metavar="CKPT", show_default=False, help="The file given to --checkpoint.")
-    ],
+    checkpoint: Annotated[str, argument("CKPT", "The file given to --checkpoint.")],
     output: ModelOutput,
     time_limit: TimeLimit = None,
     max_iter: MaxIter = None,
@@ -64,12 +57,8 @@ def resume(
         said = {name: source_options.pop(name) for name in ABOUT_COLUMNS if name in source_options}
         rules = replace(rules_from(**said), unknown=model.unknown, unlabelled=declared.unlabelled_rows)
         source: Any = open_by_rules(**source_options, rules=rules, n_jobs=jobs, intercept=model.fit_intercept)
-        facts = training_facts(source, shown)
-        prepare = prepare_in_memory if declared.in_memory else prepare_from_file
-        prepared = prepare(declared, model, source, facts)
-    rows = f"{count(source.n_entries)} rows x {count(source.n_attributes)} columns"
-    title = f"{type(model).__name__} of {Path(shown).name}, resumed: {rows}"
-    return fit_and_save(model, prepared.run, facts, OutputOptions(output, json, quiet), title, prepared.n_fits)
+        fit = prepare(declared, model, source, shown, note=", resumed")
+    return fit_and_save(fit, OutputOptions(output, json, quiet))
 
 
 def _files(checkpoint: str) -> list[Path]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.text import Text
 
 from aidlearn.cli.errors import CliError, reported, tell
-from aidlearn.cli.models import open_model
-from aidlearn.cli.options import Debug, Json, option
-from aidlearn.cli.outputs import write_json
-from aidlearn.cli.words import console
+from aidlearn.cli.inputs import clusters_column, open_model, training_of
+from aidlearn.cli.options import Debug, Json, argument, text
+from aidlearn.cli.output import console, write_json
+from aidlearn.cli.run import PreparedFit
 
 if TYPE_CHECKING:
     from aidlearn.data.tables.files import FileSource
@@ -20,16 +19,12 @@ if TYPE_CHECKING:
     from aidlearn.inference.summary import Summary
 
 SE_OPTIONS = {
-    "se": option(
-        str | None,
-        None,
+    "se": text(
         "--se",
         help="Standard errors, kept in the model: iid, nid, kernel, cluster, bootstrap or rank.",
         complete=("iid", "nid", "kernel", "cluster", "bootstrap", "rank"),
     ),
-    "clusters": option(
-        str | None, None, "--clusters", help="Column of clusters, for --se cluster; leave it out of --columns."
-    ),
+    "clusters": text("--clusters", help="Column of clusters, for --se cluster; leave it out of --columns."),
 }
 """Options of the quantile regressions."""
 MOST_KEPT = 200
@@ -47,28 +42,24 @@ def check_standard_errors(options: dict[str, Any]) -> None:
     Request(se=options["se"], clusters=options["clusters"]).check()
 
 
-def with_summary(
-    run: Callable[[], Any], estimator: Any, source: FileSource, options: dict[str, Any], facts: dict[str, Any]
-) -> Callable[[], Any]:
+def with_summary(fit: PreparedFit, source: FileSource, options: dict[str, Any]) -> Callable[[], Any]:
     """The fit followed by its summaries, which are saved among the facts of the model."""
-    if options.get("se") is None:
-        return run
 
     def both() -> None:
-        run()
-        clusters = options["clusters"]
-        column = int(clusters) if clusters is not None and clusters.isdigit() and not source.named else clusters
+        fit.run()
+        clusters = None if options["clusters"] is None else clusters_column(options["clusters"], source)
+        seed = fit.estimator.random_state
         try:
-            found = estimator.summary(source, se=options["se"], clusters=column, random_state=estimator.random_state)
+            found = fit.estimator.summary(source, se=options["se"], clusters=clusters, random_state=seed)
         except ValueError as error:
             tell(f"Standard errors could not be computed. {error}", "Warning")  # the fit is saved all the same
             return
-        facts["summaries"] = [kept(summary) for summary in (found if isinstance(found, list) else [found])]
+        fit.facts["summaries"] = [_kept(summary) for summary in (found if isinstance(found, list) else [found])]
 
     return both
 
 
-def kept(summary: Summary) -> dict[str, Any]:
+def _kept(summary: Summary) -> dict[str, Any]:
     """A summary for a model file, without its matrices if they would be larger than the model."""
     content = summary.to_dict()
     if len(summary.names) > MOST_KEPT:
@@ -76,48 +67,43 @@ def kept(summary: Summary) -> dict[str, Any]:
     return content
 
 
-def summaries_of(model: Any) -> list[Summary]:
-    """The summaries that were saved with a model."""
-    from aidlearn.inference.summary import Summary
+def show_summaries(facts: Mapping[str, Any]) -> None:
+    """Print the summaries among the facts of a model."""
+    from aidlearn.report.inference import summaries_in
 
-    training = getattr(model, "training_", None) or {}
-    return [Summary.from_dict(content) for content in training.get("summaries", [])]
-
-
-def show_summaries(summaries: list[Summary]) -> None:
-    screen = console()
-    for summary in summaries:
-        screen.print(Text(f"\n{summary}"), soft_wrap=True)
+    for summary in summaries_in(facts):
+        console().print(Text(f"\n{summary}"), soft_wrap=True)
 
 
 @reported
 def compare(
-    first: Annotated[str, typer.Argument(metavar="MODEL", show_default=False, help="A model fitted with --se.")],
-    second: Annotated[
-        str | None, typer.Argument(metavar="[MODEL]", show_default=False, help="A second model of the same rows.")
-    ] = None,
+    first: Annotated[str, argument("MODEL", "A model fitted with --se.")],
+    second: Annotated[str | None, argument("[MODEL]", "A second model of the same rows.")] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Test models of the same rows: slopes at several quantiles, or a model against one with more columns."""
+    from aidlearn.report.inference import summaries_in
+
     files = [first] if second is None else [first, second]
-    found = [(file, summaries_of(open_model(file))) for file in files]
-    for file, summaries in found:
-        if not summaries:
+    facts = [training_of(open_model(file)) for file in files]
+    for file, known in zip(files, facts, strict=True):
+        if not known.get("summaries"):
             raise CliError(f"{file} has no standard errors: fit it with --se nid (or --se iid to compare columns).")
-    everything = [summary for _, summaries in found for summary in summaries]
-    if len(everything) < 2:
+    summaries = [summary for known in facts for summary in summaries_in(known)]
+    if len(summaries) < 2:
         raise CliError("There is only one fit: name a second model, or a model of several quantiles.")
-    tests = tests_between(everything)
+    tests = _tests_between(summaries)
     if json:
         write_json({"models": files, "tests": [vars(test) for test in tests]})
         return
-    show_summaries(everything)
+    for known in facts:
+        show_summaries(known)
     for test in tests:
         console().print(Text(f"\n{test}"))
 
 
-def tests_between(summaries: list[Summary]) -> list[HypothesisTest]:
+def _tests_between(summaries: list[Summary]) -> list[HypothesisTest]:
     """The tests that a set of summaries allows; an error explains why there is none."""
     from aidlearn.inference.hypotheses import equal_slopes, likelihood_ratio_test
 
