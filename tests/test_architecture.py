@@ -64,10 +64,9 @@ BELOW = {
     "estimators.registry": {"estimators.declared", "estimators.declared_kernel"},
     "estimators.checks": {*DATA, "kernel", "estimators.parameters"},
     "estimators.fits": {"engine", "trace", "estimators.registry", "numerics"},
-    "estimators.fitting": {"data.passes", "engine", "trace", "estimators.registry"},
+    "estimators.fitting": {"data.passes", "engine", "trace", "neighbours", "estimators.registry"},
     "estimators.certificate": {"engine", "estimators.fits"},
     "estimators.notebook": {"engine", "estimators.fits", "estimators.certificate"},
-    "estimators.batch_file": {"engine", "trace", "neighbours"},
     "estimators.base": {*DATA, *SHARED, "estimators.notebook"},
     "estimators.linear": {
         *DATA,
@@ -80,7 +79,6 @@ BELOW = {
         "neighbours",
         "inference",
         "estimators.base",
-        "estimators.batch_file",
     },
     "estimators.kernel": {
         *DATA,
@@ -99,7 +97,6 @@ BELOW = {
         *SHARED,
         "linear.start",
         "neighbours",
-        "estimators.batch_file",
         "estimators.linear",
     },
     "formula": {*DATA, "data.opening", "estimators.registry"},

@@ -189,6 +189,11 @@ class AIDEstimator(BaseEstimator, ABC):
         self._remember_encoding(source)
         return source
 
+    def _forget(self) -> None:
+        """Delete the attributes of an earlier fit, so that a failed fit leaves no mixed model."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+
     def _remember_columns(self, X: Any) -> None:
         """How many columns rows in memory have, and their names if there are any."""
         if type(X) is np.ndarray and X.ndim == 2:

@@ -6,8 +6,9 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint
 
 from aidlearn.data.passes.run import PassProgress
-from aidlearn.engine.checkpoint import Checkpoint, Origin
+from aidlearn.engine.checkpoint import Checkpoint, Origin, Snapshot
 from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Problem
 from aidlearn.engine.progress import Callback, Limits, logger
 from aidlearn.engine.result import Iteration, Result
 from aidlearn.estimators.registry import model_of
+from aidlearn.neighbours.batch import Solved
 from aidlearn.trace import Draw, Frame, Profile, Trace
 
 FREE_TO_CHANGE = ("max_iter", "time_limit", "n_jobs", "verbose", "callbacks", "checkpoint")
@@ -39,6 +41,8 @@ LATER = {
     "constraints": None,
 }
 """Parameters that older checkpoints lack, with the values that match what older versions did."""
+BATCH = "batch"
+"""Suffix of the checkpoint of a batch."""
 RENAMED = {"row_duals": "dual"}
 """Names of parameters in checkpoints, where they differ."""
 
@@ -83,34 +87,23 @@ def listed_callbacks(given: Any, verbose: int) -> list[Any]:
     return [*listed, IterationLog()] if verbose else listed
 
 
-def pass_listener(callbacks: Sequence[Any]) -> Callable[[PassProgress], None] | None:
-    """A function that calls the method ``on_pass`` of all callbacks that have it; None if none has."""
-    listeners = [callback.on_pass for callback in callbacks if hasattr(callback, "on_pass")]
-    if not listeners:
-        return None
-
-    def tell(progress: PassProgress) -> None:
-        for listener in listeners:
-            listener(progress)
-
-    return tell
-
-
-def tell_batch(callbacks: Sequence[Any], progress: BatchProgress) -> None:
-    """Report the progress of a batch to callbacks with a method ``on_batch``."""
+def tell(callbacks: Sequence[Any], method: str, *arguments: Any) -> None:
+    """Call a method of all callbacks that have it: ``on_fit``, ``on_pass`` or ``on_batch``."""
     for callback in callbacks:
-        if hasattr(callback, "on_batch"):
-            callback.on_batch(progress)
+        if hasattr(callback, method):
+            getattr(callback, method)(*arguments)
+
+
+def pass_listener(callbacks: Sequence[Any]) -> Callable[[PassProgress], None] | None:
+    """A function that reports progress to all callbacks with a method ``on_pass``; None if there are none."""
+    return partial(tell, callbacks, "on_pass") if any(hasattr(one, "on_pass") for one in callbacks) else None
 
 
 def tell_of_fit(model: Any, callbacks: Sequence[Any], n_rows: int) -> None:
     """Report the model, tolerance, rows and number of fits to callbacks with a method ``on_fit``."""
-    listeners = [callback.on_fit for callback in callbacks if hasattr(callback, "on_fit")]
-    if listeners:
-        declared = model_of(model)
-        n_fits = len(declared.fit_names(model, getattr(model, "classes_", ()))) if declared else 1
-        for listener in listeners:
-            listener(type(model).__name__, model.tol, n_rows, n_fits)
+    declared = model_of(model)
+    n_fits = len(declared.fit_names(model, getattr(model, "classes_", ()))) if declared else 1
+    tell(callbacks, "on_fit", type(model).__name__, model.tol, n_rows, n_fits)
 
 
 def checkpoint_of(
@@ -189,3 +182,54 @@ class IterationLog:
     def on_batch(self, progress: BatchProgress) -> None:
         done, n = progress.done, progress.n_members
         logger.info("%d of %d fits done, worst gap %.2e, %.2f s", done, n, progress.worst_gap, progress.seconds)
+
+
+@dataclass(frozen=True)
+class SavedBatch:
+    """Content of a checkpoint of a batch."""
+
+    solved: dict[int, Solved]
+    seconds: float
+    history: list[Iteration]
+
+
+@dataclass(frozen=True)
+class BatchFile:
+    """The file that a batch is saved to, if there is one."""
+
+    checkpoint: Checkpoint | None
+    n_members: int
+
+    def save(
+        self, solved: Mapping[int, Solved], n_passes: int, seconds: float, history: Sequence[Iteration] = ()
+    ) -> None:
+        if self.checkpoint is None or not solved:
+            return
+        numbers = sorted(solved)
+        members = [solved[k] for k in numbers]
+        profiles = [member.profile for member in members if member.profile is not None]
+        nothing = np.empty(0)
+        arrays = {
+            "members": np.array([self.n_members]),
+            "numbers": np.array(numbers),
+            "points": np.array([member.point for member in members]),
+            "values": np.array([[member.objective, member.lower_bound] for member in members]),
+            "clusters": np.array([[m.n_clusters, 0 if m.profile is None else len(m.profile.sizes)] for m in members]),
+            "sizes": np.concatenate([nothing.astype(np.int64), *(profile.sizes for profile in profiles)]),
+            "distances": np.concatenate([nothing, *(profile.distances for profile in profiles)]),
+        }
+        self.checkpoint.save(Snapshot(arrays, None, 0.0, False, n_passes, seconds, list(history)))
+
+    def load(self) -> SavedBatch | None:
+        saved = None if self.checkpoint is None else self.checkpoint.load()
+        if saved is None:
+            return None
+        arrays, first = saved.arrays, 0
+        solved: dict[int, Solved] = {}
+        rows = zip(arrays["numbers"], arrays["points"], arrays["values"], arrays["clusters"], strict=True)
+        for k, point, (objective, bound), (n_clusters, length) in rows:
+            part = slice(first, first + int(length))
+            profile = Profile(arrays["sizes"][part], arrays["distances"][part]) if length else None
+            solved[int(k)] = Solved(point, float(objective), float(bound), profile, int(n_clusters))
+            first += int(length)
+        return SavedBatch(solved, saved.seconds, saved.history)

@@ -258,11 +258,6 @@ class KernelMachine(AIDEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "status_")
 
-    def _forget(self) -> None:
-        """Delete the attributes of an earlier fit, so that a failed fit leaves no mixed model."""
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)
-
     def _scores(self, X: Any) -> Float:
         """Return scores, one column per machine."""
         check_is_fitted(self)

@@ -9,8 +9,7 @@ import numpy as np
 
 from aidlearn.engine.progress import asks_to_stop
 from aidlearn.engine.result import Iteration, Result
-from aidlearn.estimators.batch_file import PART, BatchFile
-from aidlearn.estimators.fitting import BatchProgress, Fitted, checkpoint_of, fit_problem, tell_batch
+from aidlearn.estimators.fitting import BATCH, BatchFile, BatchProgress, Fitted, checkpoint_of, fit_problem, tell
 from aidlearn.estimators.linear.coordinates import MeasuredRows
 from aidlearn.estimators.linear.template import LinearEstimator
 from aidlearn.linear.hurried import Hurried
@@ -59,7 +58,7 @@ class ManyQuantiles:
         self.errors: dict[int, float] = {}
         self.crossings: int | None = None
         """Crossings on the rows of the fit, if they were counted."""
-        self.file = BatchFile(checkpoint_of(model, self.run.source.origin, rows.moments.digest, PART), len(designs))
+        self.file = BatchFile(checkpoint_of(model, self.run.source.origin, rows.moments.digest, BATCH), len(designs))
 
     def solve(self) -> list[Fitted]:
         """The fits, in the order of the given quantiles."""
@@ -143,7 +142,7 @@ class ManyQuantiles:
                 self._keep(k, solved)
         if self.fits:
             worst, seconds = max(fit.result.gap for fit in self.fits.values()), time.monotonic() - self.started
-            tell_batch(self.model._callbacks(), BatchProgress(len(self.fits), len(self.designs), worst, seconds))
+            tell(self.model._callbacks(), "on_batch", BatchProgress(len(self.fits), len(self.designs), worst, seconds))
         self._save()
 
     def _keep(self, k: int, solved: Solved) -> None:

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
-from aidlearn.data.passes.transforms import Folds
+from aidlearn.data.passes.transforms import Folds, Reweighting
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.numbers import Classes
-from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.declared import LinearSVCCVParameters, QuantileCVParameters
+from aidlearn.estimators.linear.coordinates import MeasuredRows
 from aidlearn.estimators.linear.regression import QuantileRegressor
 from aidlearn.estimators.linear.svm import LinearClassifier, LinearSVC
+from aidlearn.estimators.linear.template import LinearEstimator, LinearRegressor
 from aidlearn.estimators.parameters import documented
-from aidlearn.estimators.paths.path import (
-    CV_ATTRIBUTES,
-    CrossValidated,
-    FoldRows,
-    checked_path,
-    weighted_run,
-)
-from aidlearn.linear.model.design import Design
-from aidlearn.linear.model.losses import hinge, pinball
+from aidlearn.estimators.paths.path import CV_ATTRIBUTES, CrossValidated, FoldRows
+from aidlearn.linear.model.losses import pinball
 from aidlearn.numerics import Float
 
 SMALLEST_ALPHA = 1e-3
@@ -61,34 +53,23 @@ class LinearSVCCV(LinearSVCCVParameters, LinearClassifier, CrossValidated):
     ((5, 2), True)
     """
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVCCV:
-        """Fit the model (see :meth:`LinearSVC.fit`)."""
-        self._check_cv_parameters()
-        values = self._values()
-        probe = self._single(1.0).set_params(class_weight=None)
-        run = probe._classified(X, y, sample_weight)
-        classes = probe.classes_
-        with one_blas_thread():
-            run = probe._measured(run).run
-            folds = self._weighted(self._fold_weights(run, X, classifies=True), run, classes)
-            everything = weighted_run(run, folds)
-            n_fits = 1 if len(classes) == 2 else len(classes)
-            measured = probe._measured(everything)
-            rows = FoldRows(run, folds, measured.run, measured.moments, n_fits=n_fits)
-        points = self._validate(rows, values)
-        self.Cs_ = np.array(values)
-        self.C_ = self._finish(rows, values, points, probe, X, y, sample_weight)
-        return self
+    _model, _penalty = LinearSVC, "C"
 
-    def _values(self) -> list[float]:
-        if isinstance(self.Cs, Integral):
-            check_number("Cs", self.Cs, low=1, include_low=True, whole=True)
-            return np.logspace(-4, 4, int(self.Cs)).tolist()
-        return checked_path("Cs", self.Cs)
+    def _drawn_path(self, rows: FoldRows, n: int) -> list[float]:
+        return np.logspace(-4, 4, n).tolist()
 
-    def _single(self, value: float) -> LinearSVC:
-        shared = {k: v for k, v in self.get_params(deep=False).items() if k not in ("Cs", "cv", "scoring", "refit")}
-        return LinearSVC(C=value, **shared)
+    def _probe(self) -> LinearEstimator:
+        """The model that opens the rows: factors of classes depend on the fold."""
+        return super()._probe().set_params(class_weight=None)
+
+    def _folded(self, probe: LinearEstimator, measured: MeasuredRows) -> FoldRows:
+        rows = super()._folded(probe, measured)
+        rows.folds = self._weighted(rows.folds, rows.run, probe.classes_)
+        everything = rows.run
+        if rows.folds.factors is not None:
+            everything = rows.run.part().changed(Reweighting(rows.folds, rows.folds.n))
+        rows.measured = probe._measured(everything)
+        return rows
 
     def _weighted(self, folds: Folds, run: Any, classes: Any) -> Folds:
         """The folds with the factors of classes that each of them has."""
@@ -109,16 +90,12 @@ class LinearSVCCV(LinearSVCCVParameters, LinearClassifier, CrossValidated):
             factors.append(own)
         return replace(folds, codes=codes, factors=np.array(factors))
 
-    def _design_at(self, rows: FoldRows, value: float, number: int) -> Design:
-        positive = 1.0 if rows.n_fits == 1 else float(number)
-        return Design.of(hinge(value, positive), rows.moments, fit_intercept=self.fit_intercept, ridge=1.0)
-
     def _score(self, chunk: Chunk, scores: Float) -> Float:
         decided = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
         return (decided == chunk.y).astype(np.float64)
 
 
-class QuantileRegressorCV(QuantileCVParameters, RegressorMixin, CrossValidated):
+class QuantileRegressorCV(QuantileCVParameters, CrossValidated, LinearRegressor):
     __doc__ = f"""Linear quantile regression with its L1 penalty chosen by cross-validation, every point certified.
 
     Parameters
@@ -145,31 +122,17 @@ class QuantileRegressorCV(QuantileCVParameters, RegressorMixin, CrossValidated):
     ((5, 3), True, True)
     """
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> QuantileRegressorCV:
-        """Fit the model (see :meth:`QuantileRegressor.fit`)."""
-        self._check_cv_parameters()
-        check_number("quantile", self.quantile, low=0, high=1)
-        given = None
-        if isinstance(self.alphas, Integral):
-            check_number("alphas", self.alphas, low=1, include_low=True, whole=True)
-        else:
-            given = checked_path("alphas", self.alphas)
-        probe = self._single(0.0)
-        run = probe._run(probe._source(X, y, sample_weight))
-        with one_blas_thread():
-            measured = probe._measured(run)
-            run = measured.run
-            rows = FoldRows(run, self._fold_weights(run, X, classifies=False), run, measured.moments, measured.offset)
-            values = self._values(rows) if given is None else given
-        points = self._validate(rows, values)
-        self.alphas_ = np.array(values)
-        self.alpha_ = self._finish(rows, values, points, probe, X, y, sample_weight)
-        return self
+    _model, _penalty = QuantileRegressor, "alpha"
 
-    def _values(self, rows: FoldRows) -> list[float]:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_number("quantile", self.quantile, low=0, high=1)
+
+    def _drawn_path(self, rows: FoldRows, n: int) -> list[float]:
         """A path down from about the smallest alpha at which all slopes are 0: the largest slope of the loss there."""
-        moments = rows.moments
-        level = float(np.quantile(moments.targets, self.quantile)) - rows.offset if self.fit_intercept else 0.0
+        moments, level = rows.measured.moments, 0.0
+        if self.fit_intercept:
+            level = float(np.quantile(moments.targets, self.quantile)) - rows.measured.offset
         total = np.zeros(rows.run.n_attributes + 1)
 
         def measure(chunk: Chunk, state: Any) -> tuple[Float, None]:
@@ -182,24 +145,7 @@ class QuantileRegressorCV(QuantileCVParameters, RegressorMixin, CrossValidated):
         rows.run.map(measure, collect=collect)
         centre = moments.mean if self.fit_intercept else np.zeros(rows.run.n_attributes)
         largest = float(np.abs(total[:-1] - total[-1] * centre).max()) / moments.weight
-        return ((largest or 1.0) * np.logspace(0, np.log10(SMALLEST_ALPHA), int(self.alphas))).tolist()
-
-    def _single(self, value: float) -> QuantileRegressor:
-        shared = {k: v for k, v in self.get_params(deep=False).items() if k not in ("alphas", "cv", "scoring", "refit")}
-        return QuantileRegressor(alpha=value, **shared)
-
-    def _design_at(self, rows: FoldRows, value: float, number: int) -> Design:
-        return Design.of(
-            pinball(float(self.quantile)),
-            rows.moments,
-            fit_intercept=self.fit_intercept,
-            l1=value * rows.moments.weight,
-            offset=rows.offset,
-        )
+        return ((largest or 1.0) * np.logspace(0, np.log10(SMALLEST_ALPHA), n)).tolist()
 
     def _score(self, chunk: Chunk, scores: Float) -> Float:
         return -pinball(float(self.quantile)).values(chunk.y - scores[:, 0])
-
-    def predict(self, X: Any) -> Float:
-        """Predict the quantile of every row (as a lazy Dask array for a Dask collection)."""
-        return self._decided(X)

@@ -12,9 +12,10 @@ import math
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from numbers import Integral
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.metrics import check_scoring
@@ -22,7 +23,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
 from aidlearn.data.opening import is_elsewhere
-from aidlearn.data.passes.moments import Moments, inspect
+from aidlearn.data.passes.moments import inspect
 from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.transforms import Folds, Reweighting
 from aidlearn.data.rows.chunk import Chunk
@@ -30,25 +31,37 @@ from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import aid
-from aidlearn.estimators.batch_file import PART, BatchFile
 from aidlearn.estimators.checks import check_flag, check_number
-from aidlearn.estimators.fitting import checkpoint_of
+from aidlearn.estimators.fitting import BATCH, BatchFile, BatchProgress, checkpoint_of, tell
+from aidlearn.estimators.linear.coordinates import MeasuredRows
 from aidlearn.estimators.linear.template import LinearEstimator
-from aidlearn.estimators.paths.points import DOUBT, Path, PathProgress
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.sharpen import Band, few_entries
-from aidlearn.neighbours.batch import Batch, Member, Refit, Solved
-from aidlearn.neighbours.sampled_start import Sampled
+from aidlearn.neighbours.batch import Batch, Member, Refit, Solved, better
+from aidlearn.neighbours.near_rows import Corridor
+from aidlearn.neighbours.sampled_start import Sampled, SampledSolution
 from aidlearn.neighbours.shared_clusters import SamePartition, Together, solve_together
 from aidlearn.numerics import Float
 
 logger = logging.getLogger("aidlearn")
 
-FEW = 0.25
-"""Guess. Largest part of the rows that may be near a solution: with more, shared clusters cost less."""
-LEAST_TIME = 1e-3
-"""Guess. Seconds for the final fit if the points have used up the time: a hurried one."""
+
+@dataclass(frozen=True)
+class PathSettings:
+    """Limits of shared near rows, and of the time of a last fit."""
+
+    doubt: float = 3.0
+    """Guess. Distance between the solutions of a fold and of a sample that near rows cover, in typical distances."""
+    merged: float = 1.5
+    """Guess. Penalties share near rows if that takes at most this many times the near rows of one."""
+    few: float = 0.25
+    """Guess. Largest part of the rows that may be near a solution: with more, shared clusters cost less."""
+    least_time: float = 1e-3
+    """Guess. Seconds for the final fit if the points have used up the time: a hurried one."""
+
+
+SETTINGS = PathSettings()
 
 CV_ATTRIBUTES = """
     gaps_ : ndarray of shape (n_folds, n_penalties)
@@ -68,19 +81,79 @@ CV_ATTRIBUTES = """
 
 @dataclass
 class FoldRows:
-    """Rows of a cross-validation and their moments."""
+    """Rows of a cross-validation and what was measured of them."""
 
     run: Run
     folds: Folds
-    all: Run
-    """The run with the weights of the fit on all rows."""
-    moments: Moments
-    offset: float = 0.0
-    """Offset that was subtracted from the targets."""
-    n_fits: int = 1
+    measured: MeasuredRows
+    """The rows with the weights of the fit on all rows."""
+    probe: LinearEstimator
+    """A model of these rows, with its classes."""
+    n_fits: int
     """Number of classes fitted against the rest."""
     partition: Clusters | None = None
     """Clusters that all folds share, if they do."""
+
+
+class Path:
+    """Corridors of the solutions of folds along a path of penalties, around those of a sample of all rows."""
+
+    def __init__(self, sampled: Sampled, designs: Sequence[Design], n_folds: int) -> None:
+        self.sampled, self.designs, self.n_folds = sampled, designs, n_folds
+        self.points: list[Float] = []
+
+    def corridors(self) -> list[Corridor]:
+        """Corridors of near rows; penalties whose solutions are close share one."""
+        found: list[SampledSolution] = []
+        for design in self.designs:
+            found.append(self.sampled.solution(design, found[-1].point if found else None))
+        self.points = [solution.point for solution in found]
+        corridors: list[Corridor] = []
+        first, most = 0, self.sampled.largest_share(self.n_folds)
+        for last in range(len(found)):
+            reach = SETTINGS.doubt * max(solution.error for solution in found[first : last + 1])
+            share = self.sampled.share(self.designs[first], (self.points[first], self.points[last]), reach)
+            alone = self.sampled.share(self.designs[last], (self.points[last],) * 2, SETTINGS.doubt * found[last].error)
+            if first < last and share > min(SETTINGS.merged * alone, most):
+                first, reach = last, SETTINGS.doubt * found[last].error
+            else:
+                corridors[len(corridors) - (first < last) :] = []
+            numbers = range(first * self.n_folds, (last + 1) * self.n_folds)
+            corridors.append(Corridor(numbers, (self.points[first], self.points[last]), reach, reach / SETTINGS.doubt))
+        return corridors
+
+    def begin(self, number: int, points: Mapping[int, Float]) -> Float:
+        """Starting point from the previous fold and penalty; the first fold moves along the path as the sample does."""
+        k, fold = divmod(number, self.n_folds)
+        before = number - self.n_folds
+        if fold == 0:
+            return self.points[k] if k == 0 else points[before] + (self.points[k] - self.points[k - 1])
+        return points[number - 1] if k == 0 else points[number - 1] + (points[before] - points[before - 1])
+
+
+class PathProgress:
+    """Points of a path that are solved: keeps and saves them, and reports their number to callbacks."""
+
+    def __init__(self, callbacks: Sequence[Any], file: BatchFile, run: Run) -> None:
+        self.callbacks, self.file, self.run = callbacks, file, run
+        self.started, self.solved = time.monotonic(), dict[int, Solved]()
+        saved = file.load()
+        if saved is not None:
+            self.started, self.solved = self.started - saved.seconds, saved.solved
+
+    def left(self, tol: float) -> list[int]:
+        """Members whose gap is still open."""
+        return [k for k in range(self.file.n_members) if k not in self.solved or not self.solved[k].gap <= tol]
+
+    def __call__(self, found: Mapping[int, Solved]) -> None:
+        seen = {k: solved for k, solved in found.items() if math.isfinite(solved.objective)}
+        for k, solved in seen.items():
+            self.solved[k] = better(self.solved[k], solved) if k in self.solved else solved
+        if not seen:
+            return
+        seconds, worst = time.monotonic() - self.started, max(solved.gap for solved in self.solved.values())
+        self.file.save(self.solved, self.run.n_passes, seconds)
+        tell(self.callbacks, "on_batch", BatchProgress(len(self.solved), self.file.n_members, worst, seconds))
 
 
 class CrossValidated(LinearEstimator):
@@ -93,24 +166,72 @@ class CrossValidated(LinearEstimator):
     initial_rate: float | None = None
     solver: str = "auto"
     no_bootstrap = "it chooses among penalties; give the model with the one that it has chosen"
+    _model: ClassVar[type[LinearEstimator]]
+    """The model of one penalty."""
+    _penalty: ClassVar[str]
+    """Name of the penalty in that model; with an s, that of the path."""
 
     @abstractmethod
-    def _single(self, value: float) -> Any:
-        """The model of one penalty, not fitted."""
-
-    @abstractmethod
-    def _design_at(self, rows: FoldRows, value: float, number: int) -> Design:
-        """The problem of one penalty (and class) on all rows."""
+    def _drawn_path(self, rows: FoldRows, n: int) -> list[float]:
+        """Penalties on a logarithmic scale, if only their number is given."""
 
     @abstractmethod
     def _score(self, chunk: Chunk, scores: Float) -> Float:
         """Score of each row by the rule of ``scoring=None``, from linear scores of shape (rows, fits)."""
 
-    def _check_cv_parameters(self) -> None:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model (see :meth:`LinearSVC.fit`)."""
         self._check_parameters()
+        given = self._given_path()
+        self._forget()
+        probe = self._probe()
+        run = probe._opened(X, y, sample_weight)
+        with one_blas_thread():
+            rows = self._folded(probe, probe._measured(run))
+            values = self._drawn_path(rows, given) if isinstance(given, int) else given
+        points = self._validate(rows, values)
+        setattr(self, f"{self._penalty}s_", np.array(values))
+        setattr(self, f"{self._penalty}_", self._finish(rows, values, points, X, y, sample_weight))
+        return self
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_flag("refit", self.refit)
 
-    def _fold_weights(self, run: Run, X: Any, classifies: bool) -> Folds:
+    def _given_path(self) -> int | list[float]:
+        """The penalties, or how many there are to be."""
+        name = f"{self._penalty}s"
+        given = getattr(self, name)
+        if isinstance(given, Integral):
+            check_number(name, given, low=1, include_low=True, whole=True)
+            return int(given)
+        values = np.atleast_1d(np.asarray(given)).ravel().tolist()
+        if not values:
+            raise ValueError(f"{name} must hold at least one number, got an empty sequence.")
+        for value in values:
+            check_number(name, value, low=0, include_low=name == "alphas")
+        return [float(value) for value in values]
+
+    def _single(self, value: float) -> LinearEstimator:
+        """The model of one penalty, not fitted."""
+        own = (f"{self._penalty}s", "cv", "scoring", "refit")
+        shared = {name: setting for name, setting in self.get_params(deep=False).items() if name not in own}
+        return self._model(**{self._penalty: value}, **shared)
+
+    def _probe(self) -> LinearEstimator:
+        """The model that opens the rows."""
+        return self._single(1.0)
+
+    def _at(self, rows: FoldRows, value: float) -> LinearEstimator:
+        """The model of one penalty with the classes of the rows; points are saved together."""
+        return copy.copy(rows.probe).set_params(**{self._penalty: value}, checkpoint=None)
+
+    def _folded(self, probe: LinearEstimator, measured: MeasuredRows) -> FoldRows:
+        """The rows with their folds."""
+        folds = self._fold_weights(measured.run, hasattr(probe, "classes_"))
+        return FoldRows(measured.run, folds, measured, probe, len(probe._losses()))
+
+    def _fold_weights(self, run: Run, classifies: bool) -> Folds:
         """The folds that ``cv`` asks for, from the targets as the fit sees them."""
         parts: list[Float] = []
         run.map(lambda chunk, state: (np.array([chunk.y, chunk.weight]), None), collect=parts.append)
@@ -122,15 +243,15 @@ class CrossValidated(LinearEstimator):
     def _path(self, rows: FoldRows, values: Sequence[float], number: int) -> list[list[Solved | None]]:
         """Solutions of each fold (inner) at each value (outer) for one class; None for points not reached in time."""
         n_folds, n_values = rows.folds.n, len(values)
-        designs = [self._design_at(rows, value, number) for value in values]
+        designs = [_design(self._at(rows, value), rows.measured, number) for value in values]
         pairs = [(k, fold) for k in range(n_values) for fold in range(n_folds)]
         members = [Member(designs[k].loss, fold, designs[k].l1 / designs[k].weight) for k, fold in pairs]
 
         def refit(member: int, problem: Member, point: Float | None) -> Solved:
             return self._refitted(rows, values[pairs[member][0]], number, problem, point)
 
-        part = PART if rows.n_fits == 1 else f"{number}.{PART}"
-        origin, digest = rows.run.source.origin, rows.moments.digest
+        part = BATCH if rows.n_fits == 1 else f"{number}.{BATCH}"
+        origin, digest = rows.run.source.origin, rows.measured.moments.digest
         file = BatchFile(checkpoint_of(self, origin, digest, part, folds=rows.folds.digest), len(members))
         progress = PathProgress(self._callbacks(), file, rows.run)
         try:
@@ -161,15 +282,15 @@ class CrossValidated(LinearEstimator):
             return
         start = Band()
         middle = designs[len(designs) // 2]
-        problem = PiecewiseLinear(rows.all, middle, self._procedure(start))
+        problem = PiecewiseLinear(rows.measured.run, middle, self._procedure(start))
         run = rows.run
         fit = aid(problem, self._limits(run), self._callbacks())
         if progress.run.ended:
             return
-        sampled = Sampled.of_start(start, rows.all, middle)
+        sampled = Sampled.of_start(start, rows.measured.run, middle)
         point = fit.point
-        share = sampled.share(middle, (point, point), DOUBT * sampled.error(middle, point))
-        if share <= min(FEW, sampled.largest_share(rows.folds.n)) and not sampled.is_tied(middle, point):
+        share = sampled.share(middle, (point, point), SETTINGS.doubt * sampled.error(middle, point))
+        if share <= min(SETTINGS.few, sampled.largest_share(rows.folds.n)) and not sampled.is_tied(middle, point):
             batch = Batch(run, designs[0], members, rows.folds, self.tol, sampled.metric)
             path = Path(sampled, designs, rows.folds.n)
             progress(batch.solve(path.corridors(), None, path.begin, progress, progress.solved))
@@ -186,15 +307,10 @@ class CrossValidated(LinearEstimator):
     def _refitted(self, rows: FoldRows, value: float, number: int, member: Member, point: Float | None) -> Solved:
         """One fold on all rows, from a point close to it if there is one."""
         run = rows.run.part().changed(Reweighting(rows.folds, member.replicate))
-        moments = inspect(run, self.fit_intercept)
-        own = replace(rows, all=run, moments=moments)
-        start = Band()
-        if point is not None:
-            start.continue_from(point)
+        own, single = replace(rows.measured, run=run, moments=inspect(run, self.fit_intercept)), self._at(rows, value)
         self.n_refitted_ += 1
         logger.debug("fold %d is fitted on all rows at %g", member.replicate, value)
-        single = self._single(value).set_params(checkpoint=None)  # points are saved together
-        return Solved.of(single._fit_design(run, self._design_at(own, value, number), start, moments).result)
+        return single._refit(own, _design(single, own, number), point)
 
     def _validate(self, rows: FoldRows, values: Sequence[float]) -> Float:
         """Fit all points of all folds; returns them, shape (fits, folds, values, variables), and sets ``gaps_``.
@@ -242,11 +358,11 @@ class CrossValidated(LinearEstimator):
         weight = total[:, -1:]
         return np.divide(total[:, :-1], weight, out=np.full((n_folds, n_values), np.nan), where=weight > 0)
 
-    def _asked_scores(self, rows: FoldRows, probe: Any, X: Any, y: Any, sample_weight: Any, points: Float) -> Float:
+    def _asked_scores(self, rows: FoldRows, X: Any, y: Any, sample_weight: Any, points: Float) -> Float:
         """Scores by the scorer that was asked for, on rows in memory."""
         if is_elsewhere(X) or isinstance(X, DataSource):
             raise ValueError("scoring needs rows in memory; files, sources and Dask are scored with scoring=None.")
-        scorer = check_scoring(probe, scoring=self.scoring)
+        scorer = check_scoring(rows.probe, scoring=self.scoring)
         used = self._complete(X, y, sample_weight)
         kept = np.arange(rows.run.n_entries) if used.rows is None else np.flatnonzero(used.rows)
         scores = np.full(points.shape[1:3], np.nan)
@@ -257,52 +373,41 @@ class CrossValidated(LinearEstimator):
             if told and not told["sample_weight"].any():
                 continue
             for k in np.flatnonzero(np.isfinite(self.gaps_[fold])):
-                model = copy.copy(probe)
-                self._give(model, points[:, fold, k], rows)
+                model = copy.copy(rows.probe)
+                model._store_coefficients(rows.measured, points[:, fold, k])
                 scores[fold, k] = scorer(model, its_X, its_y, **told)
         return scores
 
-    def _give(self, model: Any, points: Float, rows: FoldRows) -> None:
-        """Coefficients to a model, from points of its fits."""
-        m = rows.run.n_attributes
-        levels = points[:, m] + rows.offset if self.fit_intercept else np.zeros(len(points))
-        if hasattr(model, "classes_"):
-            model.coef_, model.intercept_ = points[:, :m], levels
-        else:
-            model.coef_, model.intercept_ = points[0, :m], float(levels[0])
-
     def _finish(
-        self, rows: FoldRows, values: Sequence[float], points: Float, probe: Any, X: Any, y: Any, sample_weight: Any
+        self, rows: FoldRows, values: Sequence[float], points: Float, X: Any, y: Any, sample_weight: Any
     ) -> float:
         """Scores, the best value, and the model with it."""
         if self.scoring is None:
             self.scores_ = np.where(np.isfinite(self.gaps_), self._default_scores(rows, points), np.nan)
         else:
-            self.scores_ = self._asked_scores(rows, probe, X, y, sample_weight, points)
+            self.scores_ = self._asked_scores(rows, X, y, sample_weight, points)
         raised = points
-        if self.fit_intercept and rows.offset:
+        if self.fit_intercept and rows.measured.offset:
             raised = points.copy()
-            raised[..., -1] += rows.offset
+            raised[..., -1] += rows.measured.offset
         self.coefs_paths_ = raised if len(raised) > 1 else raised[0]
         scored = ~np.isnan(self.scores_).all(axis=1)  # a fold that is tested on rows of weight 0 only has no score
         means = self.scores_[scored].mean(axis=0) if scored.any() else self.scores_.mean(axis=0)
         self._tell_of_missing(rows)
         best = int(np.nanargmax(means)) if np.isfinite(means).any() else 0
-        for name in [name for name in vars(self) if name in CERTIFICATE]:
-            del self.__dict__[name]  # of an earlier fit
-        final, n_passes = probe, rows.run.n_passes
+        final, n_passes = rows.probe, rows.run.n_passes
         if self.refit and not rows.run.stopped:
             final = self._single(values[best])
             if np.isinf(self.gaps_).any():  # another penalty may be chosen when the rest is done
                 final.set_params(checkpoint=None)
             if math.isfinite(rows.run.deadline):
-                final.set_params(time_limit=max(rows.run.deadline - time.monotonic(), LEAST_TIME))
+                final.set_params(time_limit=max(rows.run.deadline - time.monotonic(), SETTINGS.least_time))
             if rows.partition is not None and rows.n_fits == 1:
                 final._begin_with(SamePartition(rows.partition, points[0, 0, best]))
             final.fit(X, y, sample_weight)
             n_passes += final.n_passes_
         else:
-            self._give(final, points[:, :, best].mean(axis=1), rows)
+            final._store_coefficients(rows.measured, points[:, :, best].mean(axis=1))
         self.__dict__.update({name: value for name, value in vars(final).items() if name.endswith("_")})
         self.n_passes_ = n_passes
         return float(values[best])
@@ -338,24 +443,6 @@ class CrossValidated(LinearEstimator):
         )
 
 
-CERTIFICATE = (
-    *("objective_", "lower_bound_", "gap_", "status_", "n_iter_", "n_clusters_", "aggregation_rate_", "history_"),
-    *("start_", "plan_"),
-    *("cluster_sizes_", "cluster_distances_", "frames_", "support_", "dual_coef_", "recipe_", "feature_names_in_"),
-)
-"""Fitted attributes that a fit may lack."""
-
-
-def checked_path(name: str, given: Any) -> list[float]:
-    """The values of a path that was given in full."""
-    values = np.atleast_1d(np.asarray(given)).ravel().tolist()
-    if not values:
-        raise ValueError(f"{name} must hold at least one number, got an empty sequence.")
-    for value in values:
-        check_number(name, value, low=0, include_low=name == "alphas")
-    return [float(value) for value in values]
-
-
-def weighted_run(run: Run, folds: Folds) -> Run:
-    """The run of the fit on all rows: the same, unless classes have factors."""
-    return run if folds.factors is None else run.part().changed(Reweighting(folds, folds.n))
+def _design(single: LinearEstimator, rows: MeasuredRows, number: int) -> Design:
+    """The problem of one penalty and class."""
+    return rows.design(single._losses()[number], single._terms(rows.moments))
