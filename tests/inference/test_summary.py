@@ -157,7 +157,7 @@ def test_notes_of_a_coarse_fit_and_of_other_rows(rows):
     X, y, _ = rows
     coarse = LADRegressor(tol=0.05, init="kmeans").fit(X, y)
     assert coarse.gap_ > 1e-3
-    assert any("not small beside the sampling error" in note for note in coarse.summary(X, y).notes)
+    assert any("not small compared with the sampling error" in note for note in coarse.summary(X, y).notes)
     fine = LADRegressor(tol=1e-8).fit(X, y)
     assert fine.summary(X, y).notes == []
     assert any("not the rows of the fit" in note for note in fine.summary(X[:2000], y[:2000]).notes)

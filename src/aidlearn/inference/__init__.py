@@ -1,5 +1,6 @@
 """Standard errors, tests and confidence intervals of quantile regressions.
 
-covariance: sandwich estimates, a function for each kind of standard error. summary, hypotheses: the results that users
-see. order_statistics, centred_gram: sums over all rows. gaps, dependence, rank_test: small methods of their own.
+``survey`` holds the residuals and sums at a solution that every estimate needs; ``covariance`` has the bandwidths, the
+densities and the sandwich; ``clusters`` treats rows that depend on each other; ``order_statistics`` computes quantiles
+over all rows; ``rank_test`` inverts rank tests. ``summary`` and ``hypotheses`` hold the results that users see.
 """

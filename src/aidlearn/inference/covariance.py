@@ -19,60 +19,39 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import linalg
 from scipy.special import ndtri
 
-from aidlearn.data.passes.run import Run, fold
+from aidlearn.data.passes.run import total
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.inference.centred_gram import CentredGram, GramPart
-from aidlearn.inference.order_statistics import SampledValues, quantiles
+from aidlearn.inference.survey import InferenceError, Survey, centred_gram
 from aidlearn.linear.model.design import Design
-from aidlearn.numerics import Float, Int
+from aidlearn.numerics import Float
 
 
 @dataclass(frozen=True)
 class CovarianceSettings:
-    """Tolerances of the covariance estimates."""
+    """Tolerances of the covariance estimates, and when the density is taken to be zero."""
 
     singular_pivot: float = 1e-13
     """Guess. Relative pivot of a Gram matrix, per column, up to which a column is a combination of the others."""
-    zero_residual: float = 1e-9
-    """Guess. Residuals up to this part of the mean residual belong to rows that the solution interpolates."""
     least_quantile_step: float = 1e-8
     """Guess. Part of the mean residual that is subtracted from differences of fitted quantiles (epsilon of
-    :func:`neighbours`)."""
-    exact_fit: float = 1e-10
-    """Guess. Mean residual over mean target up to which all residuals are rounding errors."""
+    :func:`hendricks_koenker`)."""
+    enough_rows: int = 30
+    """Expected rows between the neighbouring fits for their count to mean something: fewer than a tenth of 30 rows fall
+    into the middle half with probability 1 % if a quarter is expected there, 3e-7 if half is."""
+    sparse_share: float = 0.45
+    """Guess. The density may be zero if less than this part of the residuals between the two quantiles lies in the
+    middle half."""
+    empty_share: float = 0.1
+    """The density is zero if less than this part of the expected rows lies in the middle half (see ``enough_rows``)."""
 
 
 SETTINGS = CovarianceSettings()
-
-
-@dataclass(frozen=True)
-class ClusterCodes:
-    """Groups of dependent rows: a number from 0 for the group of each row."""
-
-    codes: NDArray[np.int32]
-    n: int
-
-    @classmethod
-    def of(cls, labels: ArrayLike) -> ClusterCodes:
-        """Number the groups of some labels."""
-        found, codes = np.unique(labels, return_inverse=True)
-        return cls(codes.astype(np.int32), len(found))
-
-    def within(self, chunk: Chunk) -> tuple[Int, Int]:
-        """Return the groups that occur in a chunk, and the place of each row's group among them."""
-        here, places = np.unique(self.codes[chunk.start : chunk.stop], return_inverse=True)
-        return here.astype(np.int64), places
-
-
-class InferenceError(ValueError):
-    """Standard errors do not exist or cannot be estimated; the message says what to do."""
 
 
 def normal_density(z: ArrayLike) -> Float:
@@ -80,97 +59,29 @@ def normal_density(z: ArrayLike) -> Float:
     return np.asarray(np.exp(-0.5 * np.square(z)) / math.sqrt(2 * math.pi))
 
 
-def hall_sheather(quantile: float, n: float, alpha: float = 0.05) -> float:
-    """``n^(-1/3) z^(2/3) (1.5 phi^2(q) / (2 q^2 + 1))^(1/3)`` with q the normal quantile."""
+def hall_sheather(quantile: float, n: int) -> float:
+    """``n^(-1/3) z^(2/3) (1.5 phi^2(q) / (2 q^2 + 1))^(1/3)``, q and z the normal quantiles of tau and of 97.5 %."""
     q = float(ndtri(quantile))
     shape = 1.5 * float(normal_density(q)) ** 2 / (2 * q * q + 1)
-    return float(n ** (-1 / 3) * ndtri(1 - alpha / 2) ** (2 / 3) * shape ** (1 / 3))
+    return float(n ** (-1 / 3) * ndtri(0.975) ** (2 / 3) * shape ** (1 / 3))
 
 
-def bofinger(quantile: float, n: float, alpha: float = 0.05) -> float:
-    """``n^(-1/5) (4.5 phi^4(q) / (2 q^2 + 1)^2)^(1/5)``: the best mean squared error (alpha is not used)."""
+def bofinger(quantile: float, n: int) -> float:
+    """``n^(-1/5) (4.5 phi^4(q) / (2 q^2 + 1)^2)^(1/5)``: the best mean squared error."""
     q = float(ndtri(quantile))
     return float(n ** (-1 / 5) * (4.5 * float(normal_density(q)) ** 4 / (2 * q * q + 1) ** 2) ** (1 / 5))
 
 
-BANDWIDTHS: dict[str, Callable[[float, float, float], float]] = {"hall-sheather": hall_sheather, "bofinger": bofinger}
+BANDWIDTHS = {"hall-sheather": hall_sheather, "bofinger": bofinger}
 
 
-def inside(quantile: float, bandwidth: float) -> float:
-    """Return the bandwidth, or half the distance to 0 or 1 if it would reach beyond."""
-    room = min(quantile, 1 - quantile)
-    return bandwidth if bandwidth < room else room / 2
+def bandwidth(name: str, quantile: float, n: int) -> float:
+    """Return the named bandwidth, or half the distance to 0 or 1 if it would reach beyond."""
+    h, room = BANDWIDTHS[name](quantile, n), min(quantile, 1 - quantile)
+    return h if h < room else room / 2
 
 
-@dataclass(frozen=True)
-class Survey:
-    """Sums and residuals at a solution, from one pass."""
-
-    n: int
-    """Rows with a positive weight."""
-    gram: Float
-    """``sum w_i^2 x_i x_i'`` on centred columns."""
-    loss: float
-    """``sum w_i rho_tau(u_i)``."""
-    mean_size: float
-    """Mean of ``|w_i u_i|``."""
-    mean_target: float
-    """Mean of ``|w_i y_i|``."""
-    deviation: float
-    """Standard deviation of ``w_i u_i``."""
-    residuals: SampledValues
-    """The ``w_i u_i`` of all rows, or of a sample of many rows."""
-
-    @property
-    def zero(self) -> float:
-        """Largest size of a residual that is zero up to rounding."""
-        return SETTINGS.zero_residual * self.mean_size
-
-    @cached_property
-    def nonzero(self) -> SampledValues:
-        """The residuals that are not zero up to rounding."""
-        return self.residuals.mapped(lambda u: u[np.abs(u) > self.zero])
-
-    @property
-    def share_of_zeros(self) -> float:
-        """The part of the residuals that is zero up to rounding."""
-        return 1 - self.nonzero.n / self.residuals.n
-
-    @property
-    def fits_exactly(self) -> bool:
-        """Whether all residuals are rounding errors."""
-        return self.mean_size <= SETTINGS.exact_fit * self.mean_target
-
-
-def residuals(design: Design, chunk: Chunk, point: Float) -> Float:
-    """``w_i u_i`` of the rows with a positive weight."""
-    u = chunk.weight * design.margins(chunk, point)
-    return u if chunk.weight.all() else u[chunk.weight > 0]
-
-
-def survey(run: Run, design: Design, point: Float) -> Survey:
-    """Compute the sums that all methods share, by one pass."""
-    gram, sums = CentredGram(run, design), np.zeros(6)
-    sampled = SampledValues.planned(run.n_entries)
-    step = sampled.step
-
-    def measure(chunk: Chunk) -> tuple[GramPart, Float, Float]:
-        u = chunk.weight * design.margins(chunk, point)
-        some = u[-chunk.start % step :: step][chunk.weight[-chunk.start % step :: step] > 0]
-        loss = design.loss.values(u).sum()  # w rho(u) = rho(w u)
-        sizes = np.abs(u).sum(), chunk.weight @ np.abs(chunk.y)
-        return gram.part(chunk), np.array([np.count_nonzero(chunk.weight), loss, u.sum(), u @ u, *sizes]), some.copy()
-
-    def collect(value: tuple[GramPart, Float, Float]) -> None:
-        gram.add(value[0])
-        sums[:] += value[1]
-        sampled.add(value[2])
-
-    fold(run, measure, collect)
-    count, loss, total, squares, size, target = sums.tolist()
-    mean = total / count
-    variance = max(squares - count * mean * mean, 0.0) / max(count - 1, 1)
-    return Survey(int(count), gram.whole(), loss, size / count, target / count, math.sqrt(variance), sampled)
+# Densities
 
 
 @dataclass(frozen=True)
@@ -182,149 +93,126 @@ class Density:
     """1 over the mean density."""
     bandwidth: float
     without: int = 0
-    """Number of rows whose estimated density is 0 because neighbouring quantiles cross there."""
+    """Number of rows whose estimated density is 0."""
 
 
-def siddiqui(run: Run, design: Design, point: Float, seen: Survey, quantile: float, h: float) -> Density:
+def siddiqui(seen: Survey, h: float) -> Density:
     """One density for all rows: ``1/f = (Q(tau + h) - Q(tau - h)) / 2h`` of the residuals that are not zero."""
-
-    def values(chunk: Chunk) -> Float:
-        u = residuals(design, chunk, point)
-        return u[np.abs(u) > seen.zero]
-
     zeros = seen.share_of_zeros
-    if zeros > 2 * h + design.n_variables / seen.n:
+    if zeros > 2 * h + seen.design.n_variables / seen.n:
         # These are more rows than a solution interpolates: the residuals have an atom where their density is wanted.
         raise InferenceError(no_density(f"{100 * zeros:.0f}% of the residuals are zero"))
-    low, high = quantiles(run, values, seen.nonzero, [quantile - h, quantile + h])
+    low, high = seen.quantiles([seen.quantile - h, seen.quantile + h], seen.nonzero)
     sparsity = (high - low) / (2 * h)
     if not sparsity > seen.zero:
-        raise InferenceError(no_density(f"the residuals are tied around their {quantile:g} quantile"))
+        raise InferenceError(no_density(f"the residuals are tied around their {seen.quantile:g} quantile"))
     return Density(seen.gram / sparsity, sparsity, h)
 
 
-def neighbours(run: Run, design: Design, low: Float, high: Float, seen: Survey, h: float) -> Density:
+def hendricks_koenker(seen: Survey, h: float, low: Float, high: Float) -> Density:
     """``f_i = max(0, 2h / (x_i'(b(tau + h) - b(tau - h)) - epsilon))`` from the fits ``low`` and ``high``."""
-    difference, step = high - low, SETTINGS.least_quantile_step * seen.mean_size
+    design, difference = seen.design, high - low
+    epsilon = SETTINGS.least_quantile_step * seen.mean_size
 
     def density(chunk: Chunk) -> Float:
         fitted = chunk @ difference[: design.n_attributes]
         if design.fit_intercept:
             fitted += difference[-1]
-        gap = chunk.weight * fitted - step
-        return np.divide(2 * h, gap, out=np.zeros_like(gap), where=gap > 0)
+        step = chunk.weight * fitted - epsilon
+        return np.divide(2 * h, step, out=np.zeros_like(step), where=step > 0)
 
-    found = _weighted_gram(run, design, density)
-    if found.total == 0:
-        raise InferenceError(no_density("the fits at the two neighbouring quantiles coincide or cross everywhere"))
-    return Density(found.gram, seen.n / found.total, h, found.without)
+    return _density(seen, h, density)
 
 
-def kernel(run: Run, design: Design, point: Float, seen: Survey, quantile: float, h: float) -> Density:
-    """Powell's estimate with a Gaussian kernel: ``f_i = phi(u_i / c) / c`` with
+def gaussian_kernel(seen: Survey, h: float) -> Density:
+    """Powell's estimate ``f_i = phi(u_i / c) / c`` with
     ``c = min(sd, IQR / 1.34) (Phi^-1(tau + h) - Phi^-1(tau - h))``."""
-    low, high = quantiles(run, lambda chunk: residuals(design, chunk, point), seen.residuals, [0.25, 0.75])
-    scale = min(seen.deviation, (high - low) / 1.34)
-    c = _width(scale, seen, quantile, h)
-    return _around(run, design, point, seen, c, lambda u: normal_density(u / c) / c)
+    low, high = seen.quantiles([0.25, 0.75])
+    c = _kernel_width(seen, h, min(seen.deviation, (high - low) / 1.34))
+    return _density(seen, c, lambda chunk: normal_density(seen.residuals(chunk) / c) / c)
 
 
-def uniform(run: Run, design: Design, point: Float, seen: Survey, quantile: float, h: float) -> Density:
-    """``f_i = 1(|u_i| < c) / 2c`` with c as in :func:`kernel`, but scaled by the median absolute deviation."""
-
-    def values(chunk: Chunk) -> Float:
-        return residuals(design, chunk, point)
-
-    (middle,) = quantiles(run, values, seen.residuals, [0.5])
-    few = seen.residuals.mapped(lambda u: np.abs(u - middle))
-    (scale,) = quantiles(run, lambda chunk: np.abs(values(chunk) - middle), few, [0.5])
-    c = _width(scale, seen, quantile, h)
-    return _around(run, design, point, seen, c, lambda u: (np.abs(u) < c) / (2 * c))
+def uniform_kernel(seen: Survey, h: float) -> Density:
+    """``f_i = 1(|u_i| < c) / 2c`` with c as in :func:`gaussian_kernel`, but scaled by the median absolute deviation."""
+    (middle,) = seen.quantiles([0.5])
+    (scale,) = seen.quantiles([0.5], lambda u: np.abs(u - middle))
+    c = _kernel_width(seen, h, scale)
+    return _density(seen, c, lambda chunk: (np.abs(seen.residuals(chunk)) < c) / (2 * c))
 
 
-def _width(scale: float, seen: Survey, quantile: float, h: float) -> float:
+def _kernel_width(seen: Survey, h: float, scale: float) -> float:
     """``c = scale (Phi^-1(tau + h) - Phi^-1(tau - h))``; refuses a c within which no residual other than zeros lies."""
-    c = scale * float(ndtri(quantile + h) - ndtri(quantile - h))
+    c = scale * float(ndtri(seen.quantile + h) - ndtri(seen.quantile - h))
     if not c > seen.zero or c == 0:
         raise InferenceError(no_density("half of the residuals are equal"))
-    if not (np.abs(seen.nonzero.values) < c).any():
+    if not (np.abs(seen.nonzero(seen.sample)) < c).any():
         raise InferenceError(no_density(f"no residual lies within the bandwidth {c:.3g}"))
     return c
 
 
-def _around(
-    run: Run, design: Design, point: Float, seen: Survey, c: float, density: Callable[[Float], Float]
-) -> Density:
-    """Return a kernel estimate: the density of each row is a function of its ``w_i u_i``."""
-    found = _weighted_gram(run, design, lambda chunk: density(chunk.weight * design.margins(chunk, point)))
-    return Density(found.gram, seen.n / found.total, c)
+def _density(seen: Survey, bandwidth: float, density: Callable[[Chunk], Float]) -> Density:
+    """Sum over the rows by one pass, given the density of each row."""
 
-
-@dataclass(frozen=True)
-class _WeightedGram:
-    """``sum_i f_i w_i^2 x_i x_i'``, the sum of the ``f_i``, and the number of rows where it is 0."""
-
-    gram: Float
-    total: float
-    without: int
-
-
-def _weighted_gram(run: Run, design: Design, density: Callable[[Chunk], Float]) -> _WeightedGram:
-    """Sum over the rows whose density is not zero, by one pass."""
-    gram = CentredGram(run, design)
-    sums: list[float] = []
-    missing: list[int] = []
-
-    def measure(chunk: Chunk) -> tuple[GramPart | None, float, int]:
+    def measure(chunk: Chunk) -> tuple[Float, tuple[float, int]]:
         f = np.where(chunk.weight > 0, density(chunk), 0.0)
-        used = np.count_nonzero(f)
-        part = None
-        if used >= chunk.n_entries // 2 and used:
-            part = gram.part(chunk, f)
-        elif used:
-            few = np.flatnonzero(f)
-            part = gram.part(chunk.select(few), f[few])
-        return part, float(f.sum()), int(np.count_nonzero(chunk.weight) - used)
+        return f, (float(f.sum()), int(np.count_nonzero(chunk.weight) - np.count_nonzero(f)))
 
-    def collect(value: tuple[GramPart | None, float, int]) -> None:
-        if value[0] is not None:
-            gram.add(value[0])
-        sums.append(value[1])
-        missing.append(value[2])
-
-    fold(run, measure, collect)
-    return _WeightedGram(gram.whole(), math.fsum(sums), sum(missing))
+    gram, parts = centred_gram(seen.run, seen.design, measure)
+    total = math.fsum(f for f, _ in parts)
+    if total == 0:
+        raise InferenceError(no_density("the fits at the two neighbouring quantiles coincide or cross everywhere"))
+    return Density(gram, seen.n / total, bandwidth, sum(without for _, without in parts))
 
 
-def cluster_scores(
-    run: Run, design: Design, point: Float, seen: Survey, quantile: float, clusters: ClusterCodes
-) -> Float:
-    """``M = sum_g s_g s_g'`` with ``s_g`` the sum of ``w_i x_i (tau - 1(u_i <= 0))`` over the rows of cluster g.
-
-    The residuals of the p rows that the solution interpolates are rounding errors, which count as 0.
-    """
-    sums = np.zeros((clusters.n, design.n_variables))
-
-    def measure(chunk: Chunk) -> tuple[Int, Float]:
-        u = design.margins(chunk, point)
-        here, codes = clusters.within(chunk)
-        score = chunk.weight * (quantile - (chunk.weight * u <= seen.zero))
-        part = np.empty((len(here), design.n_variables))
-        part[:, : design.n_attributes] = chunk.sums_by(codes, len(here), score)
-        total = np.bincount(codes, weights=score, minlength=len(here))
-        part[:, : design.n_attributes] -= np.outer(total, design.centre)
-        if design.fit_intercept:
-            part[:, -1] = total
-        return here, part
-
-    def collect(value: tuple[Int, Float]) -> None:
-        sums[value[0]] += value[1]
-
-    fold(run, measure, collect)
-    return np.asarray(sums.T @ sums)
+# A density of zero: the fit may then lie anywhere between two groups of residuals, tilts, and jumps from one edge to
+# the other with the sample. A kernel sees one edge and estimates a large density; a difference quotient measures the
+# width between the groups. The fits at tau - h and tau + h lie beyond the edges. If the density is positive, about half
+# of the 2 h n rows between these fits lie in the middle half of the distance (a quarter of them in the tails of a
+# Pareto distribution without a mean); if it is zero, almost none do.
 
 
-def check_rank(gram: Float, names: list[str]) -> None:
+def may_be_zero(seen: Survey, h: float) -> bool:
+    """Whether the residuals of the fit itself are sparse around zero; a tilted fit hides part of an empty interval."""
+    u = seen.sample
+    if 2 * h * seen.n < SETTINGS.enough_rows:
+        return False
+    low, high = np.quantile(u, [seen.quantile - h, seen.quantile + h])
+    between = u[(u > low) & (u < high)]
+    quarter = (high - low) / 4
+    middle = np.count_nonzero((between > low + quarter) & (between < high - quarter) & (between != 0))
+    return bool(middle < SETTINGS.sparse_share * len(between) or len(between) == 0)
+
+
+def refuse_zero(seen: Survey, h: float, low: Float, high: Float) -> None:
+    """Refuse a density of zero between the fits ``low`` and ``high`` at the quantiles ``tau -+ h``, by one pass."""
+    design, tau = seen.design, seen.quantile
+
+    def in_the_middle(chunk: Chunk) -> Float:
+        below, above = design.margins(chunk, low), design.margins(chunk, high)
+        width = below - above
+        # At an atom both planes coincide, up to rounding, and its rows lie on them: the density is not zero.
+        within = (below >= 0.25 * width - seen.zero) & (below <= 0.75 * width + seen.zero) & (chunk.weight > 0)
+        return np.array([np.count_nonzero(within)], dtype=np.float64)
+
+    middle, expected = int(total(seen.run, in_the_middle)[0]), 2 * h * seen.n
+    if middle < SETTINGS.empty_share * expected:
+        raise InferenceError(
+            f"The density of the residuals cannot be estimated: they leave a gap at their {tau:g} quantile (of "
+            f"{expected:.0f} rows between the fits at quantiles {tau - h:.3g} and {tau + h:.3g}, {middle} "
+            'lie in the middle half). Use se="rank" (for few rows) or se="bootstrap", or add a jitter to rounded '
+            "targets."
+        )
+
+
+def no_density(why: str) -> str:
+    """Word the error that the density cannot be estimated."""
+    return f'The density of the residuals cannot be estimated: {why}. Use se="bootstrap", or another bandwidth.'
+
+
+# Matrices
+
+
+def check_full_rank(gram: Float, names: list[str]) -> None:
     """Refuse columns that are combinations of others, by name."""
     size = np.sqrt(gram.diagonal())
     empty = np.flatnonzero(~(size > 0))
@@ -346,39 +234,31 @@ def sandwich(H: Float, M: Float) -> Float:
     size = np.sqrt(np.maximum(H.diagonal(), 0.0))
     if not (size > 0).all():
         raise InferenceError(no_density("some column has no row with a positive density"))
+    scale = np.outer(size, size)
+    refusal = InferenceError(no_density("the density is zero in some direction of the columns"))
     try:
-        factor = linalg.cho_factor(H / np.outer(size, size))
+        factor = linalg.cho_factor(H / scale)
     except linalg.LinAlgError:
-        raise InferenceError(no_density("the density is zero in some direction of the columns")) from None
-    half = linalg.cho_solve(factor, M / np.outer(size, size))
-    found = linalg.cho_solve(factor, half.T) / np.outer(size, size)
+        raise refusal from None
+    half = linalg.cho_solve(factor, M / scale)
+    found = linalg.cho_solve(factor, half.T) / scale
     if not np.isfinite(found).all() or (found.diagonal() <= 0).any():
-        raise InferenceError(no_density("the density is zero in some direction of the columns"))
+        raise refusal
     return np.asarray((found + found.T) / 2)
 
 
-def uncentred(design: Design, covariance: Float) -> Float:
-    """Return the covariance of (intercept, slopes) from that of (slopes, intercept on centred columns)."""
+def uncentred(design: Design, matrix: Float, *, of_rows: bool = False) -> Float:
+    """Return the covariance of (intercept, slopes) from that of (slopes, intercept on centred columns).
+
+    For ``of_rows`` the matrix is not a covariance but a Gram matrix of rows.
+    """
     if not design.fit_intercept:
-        return covariance
-    p = design.n_variables
-    back = np.zeros((p, p))
-    back[0, :-1], back[0, -1] = -design.centre, 1.0
-    back[1:, :-1] = np.eye(p - 1)
-    return np.asarray(back @ covariance @ back.T)
-
-
-def uncentred_gram(design: Design, gram: Float) -> Float:
-    """``sum w_i^2 x_i x_i'`` with the intercept first, from the sum of centred rows with the intercept last."""
-    if not design.fit_intercept:
-        return gram
-    p = design.n_variables
-    rows = np.zeros((p, p))  # x = rows @ (x - centre, 1)
-    rows[0, -1] = 1.0
-    rows[1:, :-1], rows[1:, -1] = np.eye(p - 1), design.centre
-    return np.asarray(rows @ gram @ rows.T)
-
-
-def no_density(why: str) -> str:
-    """Word the error that the density cannot be estimated."""
-    return f'The density of the residuals cannot be estimated: {why}. Use se="bootstrap", or another bandwidth.'
+        return matrix
+    back = np.zeros_like(matrix)
+    back[0, -1] = 1.0
+    back[1:, :-1] = np.eye(design.n_attributes)
+    if of_rows:
+        back[1:, -1] = design.centre
+    else:
+        back[0, :-1] = -design.centre
+    return np.asarray(back @ matrix @ back.T)

@@ -17,6 +17,19 @@ if TYPE_CHECKING:
 INTERCEPT = "(intercept)"
 
 
+def places_of(chosen: Sequence[str], names: Sequence[str]) -> list[int]:
+    """Return the places of the chosen names among the names of all coefficients."""
+    unknown = [name for name in chosen if name not in names]
+    if unknown:
+        raise ValueError(f"There is no coefficient {unknown[0]!r}; they are {', '.join(names[:12])}.")
+    return [names.index(name) for name in chosen]
+
+
+def listed(names: Sequence[str]) -> str:
+    """List up to four names of coefficients, or count them."""
+    return ", ".join(names) if len(names) <= 4 else f"{len(names)} coefficients"
+
+
 @dataclass(frozen=True)
 class HypothesisTest:
     """The result of a statistical test: its statistic, degrees of freedom and p value.
@@ -89,19 +102,15 @@ def equal_slopes(summaries: Sequence[Summary], names: Sequence[str] | None = Non
     if len({s.quantile for s in summaries}) < len(summaries):
         raise ValueError("equal_slopes compares different quantiles, but two of them are the same.")
     chosen = [name for name in first.names if name != INTERCEPT] if names is None else list(names)
-    unknown = [name for name in chosen if name not in first.names]
-    if unknown or not chosen:
-        raise ValueError(f"There is no coefficient {unknown[0]!r}." if unknown else "There is no slope to compare.")
-    p, m = len(first.names), len(summaries)
+    if not chosen:
+        raise ValueError("There is no slope to compare.")
+    m = len(summaries)
     joint = _joint_covariance(summaries)
-    R = np.zeros((len(chosen) * (m - 1), m * p))
-    for k in range(m - 1):
-        for j, name in enumerate(chosen):
-            row, column = k * len(chosen) + j, first.names.index(name)
-            R[row, k * p + column], R[row, (k + 1) * p + column] = 1.0, -1.0
+    differences = np.eye(m - 1, m) - np.eye(m - 1, m, 1)
+    R = np.kron(differences, np.eye(len(first.names))[places_of(chosen, first.names)])
     rest = R @ np.concatenate([s.coefficients for s in summaries])
-    listed = ", ".join(f"{s.quantile:g}" for s in summaries)
-    return wald(f"Equality of slopes at quantiles {listed}", rest, R @ joint @ R.T, m * first.n - len(R))
+    levels = ", ".join(f"{s.quantile:g}" for s in summaries)
+    return wald(f"Equality of slopes at quantiles {levels}", rest, R @ joint @ R.T, m * first.n - len(R))
 
 
 def _joint_covariance(summaries: Sequence[Summary]) -> Float:
@@ -156,11 +165,10 @@ def likelihood_ratio_test(restricted: Summary, full: Summary) -> HypothesisTest:
     if full.n != restricted.n or full.quantile != restricted.quantile:
         raise ValueError("likelihood_ratio_test compares models of the same rows at the same quantile.")
     extra = [name for name in full.names if name not in restricted.names]
-    missing = [name for name in restricted.names if name not in full.names]
-    if missing or not extra:
+    if not set(restricted.names) < set(full.names):
         raise ValueError("The columns of the restricted model must be some, not all, of those of the full model.")
     tau = full.quantile
     # Losses are known up to the tolerance of the fits, so their difference may have the wrong sign.
     statistic = max(2 * (restricted.loss - full.loss) / (tau * (1 - tau) * full.sparsity), 0.0)
-    name = f"Likelihood ratio test of {', '.join(extra) if len(extra) <= 4 else f'{len(extra)} coefficients'}"
-    return HypothesisTest(name, statistic, len(extra), None, float(stats.chi2.sf(statistic, len(extra))))
+    p_value = float(stats.chi2.sf(statistic, len(extra)))
+    return HypothesisTest(f"Likelihood ratio test of {listed(extra)}", statistic, len(extra), None, p_value)

@@ -11,6 +11,7 @@ exceed its critical value.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,47 +37,37 @@ class RankTestSettings:
 SETTINGS = RankTestSettings()
 
 
-@dataclass(frozen=True)
-class SmallRows:
-    """All rows with a positive weight, multiplied by it; the intercept is the first column."""
+def weighted_rows(run: Run, fit_intercept: bool) -> tuple[Float, Float]:
+    """Read X (with the intercept first) and y of the rows with a positive weight, multiplied by it, by one pass."""
+    parts: list[tuple[Float, Float]] = []
 
-    X: Float
-    y: Float
+    def read(chunk: Chunk) -> tuple[Float, Float]:
+        w = chunk.weight[:, None]
+        rows = chunk.dense_rows(slice(None))
+        X = np.hstack([np.ones_like(w), rows]) if fit_intercept else rows
+        used = chunk.weight > 0
+        return (X * w)[used], (chunk.y * chunk.weight)[used]
 
-    @classmethod
-    def of(cls, run: Run, fit_intercept: bool) -> SmallRows:
-        """Read the rows, by one pass."""
-        parts: list[tuple[Float, Float]] = []
-
-        def read(chunk: Chunk) -> tuple[Float, Float]:
-            w = chunk.weight[:, None]
-            rows = chunk.dense_rows(slice(None))
-            X = np.hstack([np.ones_like(w), rows]) if fit_intercept else rows
-            used = chunk.weight > 0
-            return (X * w)[used], (chunk.y * chunk.weight)[used]
-
-        fold(run, read, parts.append)
-        return cls(np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts]))
+    fold(run, read, parts.append)
+    return np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
 
 
 class RankTest:
-    """The statistic T(b) of one coefficient."""
+    """The statistic T(b) of coefficient j."""
 
-    def __init__(self, rows: SmallRows, j: int, quantile: float) -> None:
-        self.x, self.y = rows.X[:, j], rows.y
-        self.others = np.delete(rows.X, j, axis=1)
-        self.bounds = np.tile([quantile - 1, quantile], (len(self.y), 1))
-        rest = self.x
-        if self.others.shape[1]:
-            rest = self.x - self.others @ np.linalg.lstsq(self.others, self.x, rcond=None)[0]
+    def __init__(self, X: Float, y: Float, j: int, quantile: float) -> None:
+        self.x, self.y = X[:, j], y
+        self.others = np.delete(X, j, axis=1)
+        self.bounds = np.tile([quantile - 1, quantile], (len(y), 1))
+        rest = self.x - self.others @ np.linalg.lstsq(self.others, self.x, rcond=None)[0]
         self.scale = float(np.sqrt(quantile * (1 - quantile) * rest @ rest))
 
     def __call__(self, b: float) -> float:
         """Solve the dual linear program at b."""
         z = self.y - self.x * b
         size = float(np.abs(z).max()) or 1.0
-        equalities = (self.others.T, np.zeros(self.others.shape[1])) if self.others.shape[1] else (None, None)
-        found = optimize.linprog(-z / size, A_eq=equalities[0], b_eq=equalities[1], bounds=self.bounds, method="highs")
+        zero = np.zeros(self.others.shape[1])
+        found = optimize.linprog(-z / size, A_eq=self.others.T, b_eq=zero, bounds=self.bounds, method="highs")
         if found.x is None:
             raise ArithmeticError(f"The linear program of a rank test failed: {found.message}")
         return float(self.x @ found.x) / self.scale
@@ -84,14 +75,13 @@ class RankTest:
     def crossing(self, critical: float, inside: float, step: float) -> float:
         """Find where T passes a critical value, from a point ``inside`` the interval in the direction of ``step``."""
         sign = -1.0 if step > 0 else 1.0  # T decreases
-        end = inside + step
         for _ in range(SETTINGS.doublings):
+            end = inside + step
             if sign * self(end) > critical:
                 break
             step *= 2
-            end = inside + step
         else:
-            return float(np.inf if step > 0 else -np.inf)
+            return math.copysign(math.inf, step)
         while abs(end - inside) > SETTINGS.precision * abs(step):
             middle = (inside + end) / 2
             inside, end = (inside, middle) if sign * self(middle) > critical else (middle, end)

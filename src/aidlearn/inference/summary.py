@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from html import escape
 from importlib import import_module
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from aidlearn.inference.hypotheses import HypothesisTest, wald
+from aidlearn.inference.hypotheses import HypothesisTest, listed, places_of, wald
 from aidlearn.numerics import Float
 
 METHODS = {
@@ -22,28 +24,15 @@ METHODS = {
     "bootstrap": "bootstrap with exponential weights",
     "rank": "inverted rank test (Koenker)",
 }
-
-
-@dataclass(frozen=True)
-class FactorColumns:
-    """The places of a factor's levels among the coefficients."""
-
-    name: str
-    places: list[int]
-    has_reference: bool
-    """Whether the levels are compared with one that has no coefficient."""
-
-    def test(self, coefficients: Float, covariance: Float, df: float) -> HypothesisTest | None:
-        """Test that the levels do not differ; None for a single level, or if rounding leaves no covariance."""
-        R = np.eye(len(coefficients))[self.places]
-        if not self.has_reference:
-            R = R[1:] - R[0]
-        if not len(R):
-            return None
-        try:
-            return wald(f"{self.name} ({len(R) + 1} levels)", R @ coefficients, R @ covariance @ R.T, df)
-        except ValueError:
-            return None
+CELLS = {
+    "coefficients": "{:.6g}",
+    "standard_errors": "{:.4g}",
+    "statistics": "{:.3f}",
+    "p_values": "{:.3f}",
+    "lower": "{:.6g}",
+    "upper": "{:.6g}",
+}
+"""Columns of the table, and how their numbers are written."""
 
 
 @dataclass(frozen=True)
@@ -136,10 +125,14 @@ class Summary:
         coefficients: Float,
         df: int,
         alpha: float,
-        factors: Sequence[FactorColumns] = (),
+        restrictions: Mapping[str, Float],
         **others: Any,
     ) -> Summary:
-        """Compute tests and intervals by the t distribution, and a joint test of each factor."""
+        """Compute tests and intervals by the t distribution, and joint tests of the named ``restrictions R b = 0``."""
+        tests = []
+        for name, R in restrictions.items():
+            with suppress(ValueError):  # rounding may leave no covariance
+                tests.append(wald(name, R @ coefficients, R @ covariance @ R.T, df))
         errors = np.sqrt(covariance.diagonal())
         with np.errstate(divide="ignore"):
             statistics = coefficients / errors
@@ -154,7 +147,7 @@ class Summary:
             covariance=covariance,
             df=df,
             alpha=alpha,
-            tests=[test for factor in factors if (test := factor.test(coefficients, covariance, df)) is not None],
+            tests=tests,
             **others,
         )
 
@@ -186,14 +179,9 @@ class Summary:
         return wald(f"Wald test of {called}", rest, R @ self.covariance @ R.T, self.df)
 
     def _restrictions(self, hypothesis: Any) -> tuple[Float, str]:
-        listed = [hypothesis] if isinstance(hypothesis, str) else hypothesis
-        if len(listed) and all(isinstance(item, str) for item in listed):
-            unknown = [name for name in listed if name not in self.names]
-            if unknown:
-                raise ValueError(f"There is no coefficient {unknown[0]!r}; they are {', '.join(self.names[:12])}.")
-            R = np.zeros((len(listed), len(self.names)))
-            R[np.arange(len(listed)), [self.names.index(name) for name in listed]] = 1.0
-            return R, ", ".join(listed) if len(listed) <= 4 else f"{len(listed)} coefficients"
+        chosen = [hypothesis] if isinstance(hypothesis, str) else hypothesis
+        if len(chosen) and all(isinstance(item, str) for item in chosen):
+            return np.eye(len(self.names))[places_of(chosen, self.names)], listed(chosen)
         R = np.atleast_2d(np.asarray(hypothesis, dtype=np.float64))
         if R.ndim != 2 or R.shape[1] != len(self.names):
             raise ValueError(f"hypothesis needs one column for each of {len(self.names)} coefficients, got {R.shape}.")
@@ -201,12 +189,11 @@ class Summary:
 
     # Tables
 
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
-        head = ["coef", "std err", "t", "P>|t|", f"[{self.alpha / 2:.3g}", f"{1 - self.alpha / 2:.3g}]"]
-        columns = (self.coefficients, self.standard_errors, self.statistics, self.p_values, self.lower, self.upper)
-        shapes = ("{:.6g}", "{:.4g}", "{:.3f}", "{:.3f}", "{:.6g}", "{:.6g}")
-        rows = [[shape.format(v) for shape, v in zip(shapes, row, strict=True)] for row in zip(*columns, strict=True)]
-        return head, rows
+    def _table(self) -> list[list[str]]:
+        """Return the cells of all rows, the head and the names included."""
+        head = ["", "coef", "std err", "t", "P>|t|", f"[{self.alpha / 2:.3g}", f"{1 - self.alpha / 2:.3g}]"]
+        columns = ([form.format(v) for v in getattr(self, name)] for name, form in CELLS.items())
+        return [head, *(list(row) for row in zip(self.names, *columns, strict=True))]
 
     def _facts(self) -> list[tuple[str, str]]:
         facts = [
@@ -219,42 +206,31 @@ class Summary:
             ("Df of t", f"{self.df:,}"),
             ("Gap", f"{self.gap:.1e} ({self.status})" if self.status else f"{self.gap:.1e}"),
         ]
-        if self.sparsity is not None:
-            facts.append(("Sparsity", f"{self.sparsity:.5g}"))
-        if self.bandwidth is not None:
-            facts.append(("Bandwidth", f"{self.bandwidth:.5g}"))
-        if self.n_clusters is not None:
-            facts.append(("Clusters", f"{self.n_clusters:,}"))
-        return facts
+        estimated = [("Sparsity", self.sparsity, ".5g"), ("Bandwidth", self.bandwidth, ".5g")]
+        estimated.append(("Clusters", self.n_clusters, ","))
+        return facts + [(name, format(value, form)) for name, value, form in estimated if value is not None]
 
     def __str__(self) -> str:
-        head, rows = self._cells()
-        first = max(12, *(len(name) for name in self.names))
-        widths = [max(8, *(len(row[k]) for row in [head, *rows])) + 2 for k in range(len(head))]
+        table, facts = self._table(), self._facts()
+        first, *widths = (max(map(len, column)) for column in zip(*table, strict=True))
+        first, widths = max(12, first), [max(8, width) + 2 for width in widths]
         total = first + sum(widths)
-        lines = [f"{self.model}, quantile {self.quantile:g}".center(total).rstrip(), "=" * total]
-        facts = self._facts()
+        head, *rows = [
+            name.ljust(first) + "".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+            for name, *cells in table
+        ]
         half = (len(facts) + 1) // 2
         left = max((total - 2) // 2, *(len(name) + len(value) + 2 for name, value in facts[:half]))
-        for k in range(half):
-            name, value = facts[k]
-            line = f"{name}{value:>{left - len(name)}}"
-            if half + k < len(facts):
-                name, value = facts[half + k]
-                line += f"  {name}{value:>{max(total - left - 2 - len(name), len(value) + 1)}}"
-            lines.append(line)
-        lines += [
-            "=" * total,
-            " " * first + "".join(f"{h:>{w}}" for h, w in zip(head, widths, strict=True)),
-            "-" * total,
-        ]
-        for name, row in zip(self.names, rows, strict=True):
-            lines.append(f"{name:<{first}}" + "".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)))
-        lines.append("=" * total)
+        right = total - left - 2
+        lefts = [name + value.rjust(left - len(name)) for name, value in facts[:half]]
+        rights = [f"  {name}" + value.rjust(max(right - len(name), len(value) + 1)) for name, value in facts[half:]]
+        rule = "=" * total
+        lines = [f"{self.model}, quantile {self.quantile:g}".center(total).rstrip(), rule]
+        lines += [one + other for one, other in zip_longest(lefts, rights, fillvalue="")]
+        lines += [rule, head, "-" * total, *rows, rule]
         if self.tests:
-            lines += ["Joint tests of factors", *(f"  {test}" for test in self.tests), "=" * total]
-        lines += [f"Note: {note}" for note in self.notes]
-        return "\n".join(lines)
+            lines += ["Joint tests of factors", *(f"  {test}" for test in self.tests), rule]
+        return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
     __repr__ = __str__
 
@@ -263,12 +239,12 @@ class Summary:
 
     def to_html(self) -> str:
         """Return the table as HTML."""
-        head, rows = self._cells()
+        head, *rows = self._table()
         facts = "".join(f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in self._facts())
-        top = "".join(f"<th>{escape(cell)}</th>" for cell in ["", *head])
+        top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
         body = "".join(
-            f"<tr><th>{escape(name)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
-            for name, row in zip(self.names, rows, strict=True)
+            f"<tr><th>{escape(name)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+            for name, *cells in rows
         )
         notes = "".join(f"<p>Note: {escape(note)}</p>" for note in self.notes)
         tests = "".join(f"<li>{escape(str(test))}</li>" for test in self.tests)
@@ -277,19 +253,15 @@ class Summary:
 
     def to_markdown(self) -> str:
         """Return the table of coefficients in Markdown."""
-        head, rows = self._cells()
-        lines = ["| " + " | ".join(["", *head]).replace("P>|t|", r"P>\|t\|") + " |", "|---|" + "---:|" * len(head)]
-        lines += [f"| {name} | " + " | ".join(row) + " |" for name, row in zip(self.names, rows, strict=True)]
-        return "\n".join(lines)
+        head, *rows = [f"| {' | '.join(cells)} |" for cells in self._table()]
+        return "\n".join([head.replace("P>|t|", r"P>\|t\|"), "|---|" + "---:|" * len(CELLS), *rows])
 
     def to_latex(self) -> str:
         """Return the table of coefficients in LaTeX (booktabs)."""
-        head, rows = self._cells()
-        head[3] = "$P>|t|$"
-        columns = "r" * len(head)
-        lines = [rf"\begin{{tabular}}{{l{columns}}}", r"\toprule", " & ".join(["", *head]) + r" \\", r"\midrule"]
-        lines += [" & ".join([_latex(name), *row]) + r" \\" for name, row in zip(self.names, rows, strict=True)]
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+        head, *rows = [" & ".join([_latex(name), *cells]) + r" \\" for name, *cells in self._table()]
+        head = head.replace("P>|t|", "$P>|t|$")
+        begin = rf"\begin{{tabular}}{{l{'r' * len(CELLS)}}}"
+        return "\n".join([begin, r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"])
 
     def to_frame(self) -> Any:
         """Return the table of coefficients as a pandas DataFrame."""
@@ -297,8 +269,7 @@ class Summary:
             pandas = import_module("pandas")
         except ImportError:
             raise ImportError("to_frame needs pandas: pip install pandas.") from None
-        columns = ("coefficients", "standard_errors", "statistics", "p_values", "lower", "upper")
-        return pandas.DataFrame({name: getattr(self, name) for name in columns}, index=self.names)
+        return pandas.DataFrame({name: getattr(self, name) for name in CELLS}, index=self.names)
 
     # JSON
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,36 +19,38 @@ from aidlearn.estimators.linear.constraints import is_constrained
 from aidlearn.estimators.linear.coordinates import MeasuredRows
 from aidlearn.estimators.linear.fitted_rows import cluster_codes, fitted_run, intercept_first, names_of, unfitted
 from aidlearn.estimators.linear.template import LinearEstimator
-from aidlearn.inference.covariance import ClusterCodes
-from aidlearn.inference.dependence import design_effect
-from aidlearn.neighbours.batch import Batch, Member, Refit, Solved, near_share
+from aidlearn.inference.clusters import ClusterCodes, design_effect
+from aidlearn.linear.model.design import Design
+from aidlearn.neighbours.batch import Batch, Member, Solved, near_share
 from aidlearn.neighbours.replicates import Vertices, suits
 from aidlearn.numerics import Float
 
 KINDS = ("exponential", "multinomial", "cluster")
 GAP = 1e-5
-"""Gap of a replicate at most; the tolerance of the model if that is smaller."""
+"""Largest gap of a replicate, unless the tolerance of the model is smaller."""
 
 logger = logging.getLogger("aidlearn")
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """Coefficients of bootstrap replicates, and what is proven of each.
+    """Coefficients of bootstrap replicates, each with its certified gap.
 
     Attributes
     ----------
     names : list of str
-        Of the coefficients, the intercept first as "(intercept)".
+        Names of the coefficients; the intercept is the first, "(intercept)".
     coefficients : ndarray of shape (n_replicates, n_coefficients)
-        With several quantiles or classes of shape (n_fits, n_replicates, n_coefficients).
+        Coefficients of the replicates; several quantiles or classes have the shape (n_fits, n_replicates,
+        n_coefficients).
     gaps, objectives, lower_bounds : ndarray of shape (n_replicates,) or (n_fits, n_replicates)
+        Certificates of the replicates.
     estimates : ndarray
         Coefficients of the model itself.
     n_refitted : int
-        Replicates that took a fit on all rows.
+        Number of replicates that had to be fitted on all rows.
     n_passes : int
-        Over the data.
+        Number of passes over the data.
 
     Examples
     --------
@@ -77,11 +78,11 @@ class Bootstrap:
 
     @property
     def standard_errors(self) -> Float:
-        """Standard deviations over the replicates."""
+        """Standard deviations of the coefficients over the replicates."""
         return np.std(self.coefficients, axis=-2, ddof=1)
 
     def intervals(self, alpha: float = 0.05) -> tuple[Float, Float]:
-        """Percentile intervals of confidence ``1 - alpha``."""
+        """Return the ends of percentile intervals of confidence ``1 - alpha``."""
         check_number("alpha", alpha, low=0, high=1)
         low, high = np.quantile(self.coefficients, [alpha / 2, 1 - alpha / 2], axis=-2)
         return low, high
@@ -100,22 +101,24 @@ def bootstrap(
 ) -> Bootstrap:
     """Fit a linear model again with random weights, every replicate to a certified gap.
 
-    Replicates are solved as neighbours of the model: rows far from its kinks keep their side in nearly all of them, so
-    that a replicate costs a small problem and a share of two passes over the data.
+    Rows far from the kinks of the model keep their side in nearly all replicates. A replicate therefore costs a small
+    problem and its share of two passes over the data.
 
     Parameters
     ----------
     model : LADRegressor, QuantileRegressor, LinearSVC or LinearSVR
-        Fitted to these rows; where it is not, a copy of it is.
+        A model that is fitted to these rows. If it is not fitted yet, a copy of it is.
     X, y, sample_weight
         The rows of the fit, as in ``fit``.
     n_replicates : int, default=200
+        Number of replicates.
     kind : {"exponential", "multinomial", "cluster"}, default="exponential"
-        Exponential weights of the rows; numbers of draws with replacement (Efron); exponential weights of clusters.
+        Exponential weights of the rows; how often each row is drawn with replacement (Efron); exponential weights of
+        clusters.
     clusters : array of shape (n_samples,), or the column of a file or Dask DataFrame
         The cluster of each row, for ``kind="cluster"``.
     random_state : int, optional
-        The weights of a replicate follow from it and the number of the replicate, wherever the rows are.
+        Seed of the weights, which are the same wherever the rows are stored.
 
     Returns
     -------
@@ -155,24 +158,28 @@ def bootstrap(
 def replicated(
     model: Any, run: Run, n_replicates: int, kind: str, clusters: ClusterCodes | None, random_state: Any
 ) -> Bootstrap:
-    """The bootstrap of a fitted model on a run over the rows of its fit."""
+    """Replicate a fitted model on a run over its rows."""
     weights = _weights(kind, run.source, clusters, random_state)
     with one_blas_thread():
-        work = _Replicates(model, unfitted(model)._measured(run), weights, n_replicates, clusters)
-        fits = work.solve()
-    points = np.array([[solved.point for solved in members] for members in fits])
-    values = np.array([[[solved.gap, solved.objective, solved.lower_bound] for solved in members] for members in fits])
-    estimates = np.array(work.points)
+        rows = unfitted(model)._measured(run)
+        solutions = rows.points(model.coef_, model.intercept_)
+        fits = [
+            _Replicates(model, rows, weights, clusters, design, point)
+            for design, point in zip(model._designs(rows), solutions, strict=True)
+        ]
+        found = [fit.solve(n_replicates) for fit in fits]
+    points, estimates = np.array([[one.point for one in replicates] for replicates in found]), np.array(solutions)
+    values = np.array([[[one.gap, one.objective, one.lower_bound] for one in replicates] for replicates in found])
     if len(fits) == 1:
         points, values, estimates = points[0], values[0], estimates[0]
     return Bootstrap(
         names=names_of(model),
-        coefficients=intercept_first(work.rows, points),
+        coefficients=intercept_first(rows, points),
         gaps=values[..., 0],
         objectives=values[..., 1],
         lower_bounds=values[..., 2],
-        estimates=intercept_first(work.rows, estimates),
-        n_refitted=work.n_refitted,
+        estimates=intercept_first(rows, estimates),
+        n_refitted=sum(fit.n_refitted for fit in fits),
         n_passes=run.n_passes,
     )
 
@@ -184,58 +191,48 @@ def _weights(kind: str, source: DataSource, clusters: ClusterCodes | None, rando
         seed = int(random_state.integers(2**63))
     else:
         seed = int(np.random.SeedSequence(random_state).generate_state(1, np.uint64)[0])
-    if kind == "cluster":
-        assert clusters is not None
+    if clusters is not None:
         return ByCluster(seed, clusters.codes, clusters.n)
     return Multinomial(seed, source.n_entries) if kind == "multinomial" else Exponential(seed)
 
 
+@dataclass
 class _Replicates:
-    """The replicates of all fits (quantiles, classes) of a model."""
+    """The replicates of one fit (a quantile, a class) of a model."""
 
-    def __init__(
-        self, model: LinearEstimator, rows: MeasuredRows, weights: Weights, n: int, clusters: ClusterCodes | None
-    ) -> None:
-        self.model, self.rows, self.weights, self.n, self.clusters = model, rows, weights, n, clusters
-        self.points = rows.points(model.coef_, model.intercept_)
-        self.tol = min(model.tol, GAP)
-        self.n_refitted = 0
+    model: Any
+    rows: MeasuredRows
+    weights: Weights
+    clusters: ClusterCodes | None
+    design: Design
+    point: Float
+    """Solution of the fit."""
+    n_refitted: int = 0
 
-    def solve(self) -> list[list[Solved]]:
-        run, found = self.rows.run, []
-        for design, point in zip(self.model._designs(self.rows), self.points, strict=True):
-            members = [Member(design.loss, replicate) for replicate in range(self.n)]
-            refit = partial(self._refit, point)
-            few = Vertices.of(run, design, point) if suits(run, design) else None
-            if few is not None:
-                found.append(self._of_few(few, members, refit))
-                continue
-            batch = Batch(run, design, members, self.weights, self.tol)
-            found.append(list(batch.solve(batch.around(point, self._near(batch, point)), refit).values()))
-        return found
+    def solve(self, n_replicates: int) -> list[Solved]:
+        run, design, point = self.rows.run, self.design, self.point
+        members = [Member(design.loss, replicate) for replicate in range(n_replicates)]
+        if suits(run, design) and (vertices := Vertices.of(run, design, point)) is not None:
+            return [self._from_vertex(vertices, member) for member in members]
+        batch = Batch(run, design, members, self.weights, min(self.model.tol, GAP))
+        near = None
+        if self.clusters is not None:  # which move a fit further than independent rows would
+            effect = design_effect(run, design, point, batch.metric, self.clusters)
+            near = near_share(effect * design.n_variables / design.effective)
+        return list(batch.solve(batch.around(point, near), self._refit).values())
 
-    def _of_few(self, few: Vertices, members: list[Member], refit: Refit) -> list[Solved]:
-        """All replicates on all rows, which are few."""
-        found = []
-        for member in members:
-            factor = self.weights(0, self.rows.run.n_entries, [member.replicate])[0]
-            solved = few.solve(few.chunk.weight * factor)
-            found.append(refit(member.replicate, member, None) if solved is None else solved)
-        return found
+    def _from_vertex(self, vertices: Vertices, member: Member) -> Solved:
+        """Solve a replicate on all rows, which are few, from a vertex close to the solution of the fit."""
+        factor = self.weights(0, self.rows.run.n_entries, [member.replicate])[0]
+        solved = vertices.solve(vertices.chunk.weight * factor)
+        return self._refit(member.replicate, member, None) if solved is None else solved
 
-    def _near(self, batch: Batch, point: Float) -> float | None:
-        """Part of the rows that may change sides: more where clusters move a fit further than so many rows would."""
-        if self.clusters is None:
-            return None
-        effect = design_effect(self.rows.run, batch.design, point, batch.metric, self.clusters)
-        return near_share(effect * batch.design.n_variables / batch.design.effective)
-
-    def _refit(self, estimate: Float, number: int, member: Member, point: Float | None) -> Solved:
-        """One replicate on all rows, from a point close to it or from the estimate."""
+    def _refit(self, number: int, member: Member, point: Float | None) -> Solved:
+        """Fit a replicate on all rows, from a point close to its solution or from that of the fit."""
         run = self.rows.run.part().changed(Reweighting(self.weights, member.replicate))
         rows = replace(self.rows, run=run, moments=inspect(run, self.rows.fit_intercept))
         design = rows.design(member.loss, self.model._terms(rows.moments))
         self.n_refitted += 1
         logger.debug("replicate %d is fitted on all rows", member.replicate)
-        model = unfitted(self.model, tol=self.tol, init="auto", initial_rate=None)
-        return model._refit(rows, design, estimate if point is None else point)
+        model = unfitted(self.model, tol=min(self.model.tol, GAP), init="auto", initial_rate=None)
+        return model._refit(rows, design, self.point if point is None else point)

@@ -16,7 +16,7 @@ from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.data.tables.conversion import refuse_arrays
 from aidlearn.data.tables.in_memory import FrameColumns, is_table
 from aidlearn.estimators.linear.coordinates import MeasuredRows, Terms
-from aidlearn.inference.covariance import ClusterCodes
+from aidlearn.inference.clusters import ClusterCodes
 from aidlearn.inference.hypotheses import INTERCEPT
 from aidlearn.linear.model.leverage import NormalEquations
 from aidlearn.linear.model.losses import absolute

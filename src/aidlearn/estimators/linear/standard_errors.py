@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -18,34 +18,43 @@ from aidlearn.estimators.linear.constraints import is_constrained
 from aidlearn.estimators.linear.coordinates import MeasuredRows, Terms
 from aidlearn.estimators.linear.fitted_rows import cluster_codes, fitted_run, names_of, unfitted
 from aidlearn.inference import covariance as inference
-from aidlearn.inference import density_gaps
-from aidlearn.inference.covariance import BANDWIDTHS, ClusterCodes, Density, InferenceError, Survey
-from aidlearn.inference.hypotheses import INTERCEPT
+from aidlearn.inference.clusters import ClusterCodes, cluster_scores
+from aidlearn.inference.covariance import BANDWIDTHS, Density
+from aidlearn.inference.hypotheses import INTERCEPT, places_of
 from aidlearn.inference.order_statistics import null_loss
 from aidlearn.inference.rank_test import SETTINGS as RANK_TEST
-from aidlearn.inference.rank_test import RankTest, SmallRows
-from aidlearn.inference.summary import METHODS, FactorColumns, Summary
-from aidlearn.linear.model.design import Design
+from aidlearn.inference.rank_test import RankTest, weighted_rows
+from aidlearn.inference.summary import METHODS, Summary
+from aidlearn.inference.survey import InferenceError, Survey, survey
 from aidlearn.linear.model.losses import pinball
 from aidlearn.linear.start.sharpen import few_entries
 from aidlearn.neighbours.batch import Batch, Member, Solved, near_share
 from aidlearn.numerics import Float
 
-MANY_ZEROS = 0.1
-"""Part of the residuals, beyond those that a solution interpolates, from which tied targets are pointed out."""
-OTHER_ROWS = 1e-6
-"""Relative difference of objectives from which rows are not those of the fit."""
-NEIGHBOUR_GAP = 0.01
-"""Gap of the fits at neighbouring quantiles, in p/n: about the squared sampling error of their coefficients."""
-CHEAP_GAP = 1e-4
-"""The same of sparse rows (a level has few of them) and of few rows, whose fits are cheap."""
-UNFINISHED = 0.05
-"""Gap of a fit, as a part of the loss that sampling errors cost, from which the summary says so."""
+
+@dataclass(frozen=True)
+class SummarySettings:
+    """Gaps of the fits at neighbouring quantiles, and when a note is added to a summary."""
+
+    neighbour_gap: float = 0.01
+    """Gap of the fits at neighbouring quantiles, in p/n: about the squared sampling error of their coefficients."""
+    cheap_gap: float = 1e-4
+    """The same gap for sparse rows (a level has few of them) and for few rows, whose fits are cheap."""
+    many_zeros: float = 0.1
+    """A note points out tied targets if more than this part of the residuals is zero, besides the rows that a solution
+    interpolates."""
+    other_rows: float = 1e-6
+    """Relative difference of objectives beyond which the rows are not those of the fit."""
+    unfinished: float = 0.05
+    """A note points out a coarse fit if its gap exceeds this part of the loss that sampling errors cost."""
+
+
+SETTINGS = SummarySettings()
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a summary is asked for."""
+    """The parameters of ``summary`` that do not concern the rows of the fit."""
 
     se: str = "nid"
     clusters: Any = None
@@ -55,6 +64,7 @@ class Request:
     random_state: Any = None
 
     def check(self) -> None:
+        """Refuse parameters that are out of range or contradict each other."""
         if self.se not in METHODS:
             raise ValueError(f"se must be one of {', '.join(map(repr, METHODS))}, got {self.se!r}.")
         if self.bandwidth not in BANDWIDTHS:
@@ -67,7 +77,7 @@ class Request:
 
 
 def summarise(model: Any, X: Any, y: Any, sample_weight: Any, request: Request) -> Summary | list[Summary]:
-    """The summaries of a fitted quantile regression, one for each quantile."""
+    """Compute the summaries of a fitted quantile regression, one for each quantile."""
     request.check()
     check_is_fitted(model)
     if model.alpha > 0:
@@ -80,131 +90,142 @@ def summarise(model: Any, X: Any, y: Any, sample_weight: Any, request: Request) 
     quantiles = np.atleast_1d(np.asarray(getattr(model, "quantile", 0.5), dtype=float))
     if len(quantiles) != len(fits):
         raise ValueError("quantile was changed after the fit: fit the model again.")
-    replicates: list[Float | None] = [None] * len(fits)
     with one_blas_thread():
         rows = unfitted(model)._measured(run)
-        work = _Work(model, rows, request, clusters)
-        surveys = [work.survey(fit, tau) for fit, tau in zip(fits, quantiles, strict=True)]
+        work = _Summaries(model, rows, request, clusters)
+        points = rows.points(model.coef_, model.intercept_)
+        surveys = [work.survey(*each) for each in zip(points, quantiles.tolist(), strict=True)]
         if request.se == "bootstrap":
             kind = "exponential" if clusters is None else "cluster"
-            again = fitted_run(model, X, y, sample_weight)
-            found = replicated(model, again, request.n_replicates, kind, clusters, request.random_state)
-            replicates = list(found.coefficients) if len(fits) > 1 else [found.coefficients]
-        parts = [
-            work.summary(fit, float(tau), seen, some)
-            for fit, tau, seen, some in zip(fits, quantiles, surveys, replicates, strict=True)
-        ]
+            found = replicated(model, run, request.n_replicates, kind, clusters, request.random_state)
+            replicates = np.reshape(found.coefficients, (len(fits), request.n_replicates, -1))
+            parts = [work.of_replicates(*each) for each in zip(fits, surveys, replicates, strict=True)]
+        else:
+            one = work.of_rank_tests if request.se == "rank" else work.of_density
+            parts = [one(fit, seen) for fit, seen in zip(fits, surveys, strict=True)]
     return parts if isinstance(model.status_, list) else parts[0]
 
 
-class _Work:
-    """What the summaries of the quantiles of one model share."""
+@dataclass(frozen=True)
+class _Summaries:
+    """Summaries of the quantiles of one model."""
 
-    def __init__(self, model: Any, rows: MeasuredRows, request: Request, clusters: ClusterCodes | None) -> None:
-        self.model, self.rows, self.run = model, rows, rows.run
-        self.request, self.clusters = request, clusters
-        self.names = names_of(model)
-        recipe = getattr(model, "recipe_", None)
-        found = [] if recipe is None else recipe.factors
-        place = {name: k for k, name in enumerate(self.names)}
-        self.factors = [
-            FactorColumns(factor.name, [place[name] for name in factor.names], factor.reference is not None)
-            for factor in found
-        ]
+    model: Any
+    rows: MeasuredRows
+    request: Request
+    clusters: ClusterCodes | None
 
-    def design(self, quantile: float) -> Design:
-        return self.rows.design(pinball(quantile), Terms())
+    @cached_property
+    def names(self) -> list[str]:
+        return names_of(self.model)
 
-    def point(self, fit: Fit) -> Float:
-        assert fit.coef is not None
-        return self.rows.points(fit.coef, fit.intercept)[0]
+    @cached_property
+    def restrictions(self) -> dict[str, Float]:
+        """For each factor, the matrix R of the hypothesis ``R b = 0`` that its levels do not differ."""
+        recipe = getattr(self.model, "recipe_", None)
+        found = {}
+        for factor in [] if recipe is None else recipe.factors:
+            R = np.eye(len(self.names))[places_of(factor.names, self.names)]
+            R = R if factor.reference is not None else R[1:] - R[0]
+            if len(R):
+                found[f"{factor.name} ({len(R) + 1} levels)"] = R
+        return found
 
-    def survey(self, fit: Fit, quantile: float) -> Survey:
-        seen = inference.survey(self.run, self.design(quantile), self.point(fit))
-        p = len(self.names)
+    @property
+    def unit(self) -> float:
+        """Objective of the model over the sum of the check function."""
+        return 1.0 if hasattr(self.model, "quantile") else 2.0
+
+    def survey(self, point: Float, quantile: float) -> Survey:
+        """Survey the rows at a solution; refuses rows that have no standard errors by any method."""
+        design = self.rows.design(pinball(quantile), Terms())
+        seen, p = survey(self.rows.run, design, point, quantile), len(self.names)
         if seen.n <= p:
             raise InferenceError(
                 f"Standard errors need more rows than coefficients: there are {seen.n} rows with a positive weight "
                 f"and {p} coefficients."
             )
-        slopes = list(self.model.coefficient_names_)
-        inference.check_rank(seen.gram, [*slopes, INTERCEPT] if self.model.fit_intercept else slopes)
+        inference.check_full_rank(seen.gram, [*self.model.coefficient_names_, INTERCEPT][:p])
         if seen.fits_exactly:
             raise InferenceError("The rows fit exactly: there are no residuals to estimate standard errors from.")
         return seen
 
-    def summary(self, fit: Fit, quantile: float, seen: Survey, replicates: Float | None) -> Summary:
-        request, design, point = self.request, self.design(quantile), self.point(fit)
-        assert fit.coef is not None
-        coefficients = np.append(fit.intercept, fit.coef) if self.model.fit_intercept else np.array(fit.coef)
-        unit = 2.0 if not hasattr(self.model, "quantile") else 1.0
-        notes = self._notes(fit, seen, unit)
-        others: dict[str, Any] = {
+    def _common(self, fit: Fit, seen: Survey, notes: list[str]) -> dict[str, Any]:
+        """The fields that every method fills alike."""
+        slopes = np.array(fit.coef, dtype=np.float64)
+        return {
             "names": list(self.names),
-            "coefficients": coefficients,
-            "alpha": request.alpha,
-            "quantile": quantile,
-            "se": request.se,
+            "coefficients": np.append(fit.intercept, slopes) if self.model.fit_intercept else slopes,
+            "alpha": self.request.alpha,
+            "quantile": seen.quantile,
+            "se": self.request.se,
             "n": seen.n,
+            "df": seen.n - len(self.names) if self.clusters is None else self.clusters.n - 1,
             "loss": seen.loss,
-            "null_loss": null_loss(self.run, self.rows.moments.targets - self.rows.offset, quantile),
+            "null_loss": null_loss(seen.run, self.rows.moments.targets - self.rows.offset, seen.quantile),
             "model": type(self.model).__name__,
-            "target": self.run.source.target_name,
+            "target": seen.run.source.target_name,
             "objective": fit.objective,
             "lower_bound": fit.lower_bound,
             "gap": fit.gap,
             "status": str(fit.status),
-            "notes": notes,
+            "notes": [*self._notes(fit, seen), *notes],
             "n_clusters": None if self.clusters is None else self.clusters.n,
         }
-        df = seen.n - len(self.names) if self.clusters is None else self.clusters.n - 1
-        if replicates is not None:
-            covariance = np.cov(replicates, rowvar=False).reshape(len(self.names), -1)
-            if not (covariance.diagonal() > 0).all():
-                raise InferenceError("Every bootstrap replicate has the same coefficients: the rows fit exactly.")
-            return Summary.of_covariance(covariance, df=df, factors=self.factors, replicates=replicates, **others)
-        if request.se == "rank":
-            return self._rank_tests(quantile, coefficients, df, others)
-        density = self._density(design, point, seen, quantile)
-        if density.without:
+
+    def of_replicates(self, fit: Fit, seen: Survey, replicates: Float) -> Summary:
+        """Standard errors from the coefficients of bootstrap replicates."""
+        covariance = np.cov(replicates, rowvar=False).reshape(len(self.names), -1)
+        if not (covariance.diagonal() > 0).all():
+            raise InferenceError("Every bootstrap replicate has the same coefficients: the rows fit exactly.")
+        common = self._common(fit, seen, [])
+        return Summary.of_covariance(covariance, restrictions=self.restrictions, replicates=replicates, **common)
+
+    def of_density(self, fit: Fit, seen: Survey) -> Summary:
+        """Standard errors from an estimate of the density of the residuals at zero."""
+        density = self._density(seen)
+        notes = []
+        if self.request.se == "nid" and density.without:
             notes.append(
                 f"{density.without} of {seen.n} rows have no density (the neighbouring quantiles cross there); if that "
                 'is more than a few, prefer se="bootstrap".'
             )
-        M = quantile * (1 - quantile) * seen.gram
+        M = seen.quantile * (1 - seen.quantile) * seen.gram
         if self.clusters is not None:
-            M = inference.cluster_scores(self.run, design, point, seen, quantile, self.clusters)
+            n_clusters = self.clusters.n
             # Few clusters vary less around their own fit: the usual correction of cluster-robust covariances.
-            M *= self.clusters.n / (self.clusters.n - 1) * (seen.n - 1) / (seen.n - len(self.names))
+            correction = n_clusters / (n_clusters - 1) * (seen.n - 1) / (seen.n - len(self.names))
+            M = cluster_scores(seen, self.clusters) * correction
         covariance = inference.sandwich(density.gram, M)
-        self._judge(fit, 0.5 * float(np.sum(density.gram * covariance)), notes, unit)
+        notes += self._notes_on_gap(fit, 0.5 * float(np.sum(density.gram * covariance)))
         return Summary.of_covariance(
-            inference.uncentred(design, covariance),
-            df=df,
-            factors=self.factors,
+            inference.uncentred(seen.design, covariance),
+            restrictions=self.restrictions,
             sparsity=density.sparsity,
             bandwidth=density.bandwidth,
-            bread=inference.uncentred(design, inference.sandwich(density.gram, density.gram)),
-            gram=inference.uncentred_gram(design, seen.gram),
-            **others,
+            bread=inference.uncentred(seen.design, inference.sandwich(density.gram, density.gram)),
+            gram=inference.uncentred(seen.design, seen.gram, of_rows=True),
+            **self._common(fit, seen, notes),
         )
 
-    def _rank_tests(self, quantile: float, coefficients: Float, df: int, others: dict[str, Any]) -> Summary:
-        """Intervals that invert rank tests; what stands for a standard error is their width over that of the t."""
-        if self.run.n_entries > RANK_TEST.most_rows:
+    def of_rank_tests(self, fit: Fit, seen: Survey) -> Summary:
+        """Intervals that invert rank tests; their width over that of a t interval serves as standard error."""
+        n_rows, quantile = seen.run.n_entries, seen.quantile
+        if n_rows > RANK_TEST.most_rows:
             raise InferenceError(
                 f'se="rank" solves hundreds of linear programs on all rows and takes at most '
-                f'{RANK_TEST.most_rows:,} rows, got {self.run.n_entries:,}; use se="nid".'
+                f'{RANK_TEST.most_rows:,} rows, got {n_rows:,}; use se="nid".'
             )
-        rows = SmallRows.of(self.run, self.model.fit_intercept)
+        common = self._common(fit, seen, [])
+        df, coefficients = common["df"], common["coefficients"]
+        X, y = weighted_rows(seen.run, self.model.fit_intercept)
         critical = float(stats.t.ppf(1 - self.request.alpha / 2, df))
-        offset = self.rows.offset
-        estimates = coefficients - (np.eye(len(self.names))[0] * offset if offset else 0.0)
+        estimates = coefficients - np.eye(len(self.names))[0] * self.rows.offset
         table = np.empty((len(self.names), 3))
         for j, b in enumerate(estimates):
-            test = RankTest(rows, j, quantile)
+            test = RankTest(X, y, j, quantile)
             shift = coefficients[j] - b
-            step = float(np.median(np.abs(rows.y - rows.X @ estimates))) * quantile * (1 - quantile) / test.scale
+            step = float(np.median(np.abs(y - X @ estimates))) * quantile * (1 - quantile) / test.scale
             step = step or max(abs(b), 1.0) * 1e-3
             ends = [test.crossing(critical, b, direction * step) + shift for direction in (-1.0, 1.0)]
             table[j] = *ends, test(-shift)
@@ -219,71 +240,72 @@ class _Work:
             lower=lower,
             upper=upper,
             covariance=None,
-            df=df,
-            **others,
+            **common,
         )
 
-    def _density(self, design: Design, point: Float, seen: Survey, quantile: float) -> Density:
-        request, run = self.request, self.run
-        h = inference.inside(quantile, BANDWIDTHS[request.bandwidth](quantile, seen.n, 0.05))
-        neighbours = cache(lambda: self._neighbours(point, seen, quantile, h))
-        if density_gaps.is_likely(seen, quantile, h):
-            density_gaps.check(run, design, *neighbours(), seen, quantile, h)
-        if request.se == "iid":
-            return inference.siddiqui(run, design, point, seen, quantile, h)
-        if request.se == "kernel":
-            return inference.kernel(run, design, point, seen, quantile, h)
-        if request.se == "cluster":
-            return inference.uniform(run, design, point, seen, quantile, h)
-        return inference.neighbours(run, design, *neighbours(), seen, h)
+    def _density(self, seen: Survey) -> Density:
+        h = inference.bandwidth(self.request.bandwidth, seen.quantile, seen.n)
+        neighbours = cache(lambda: self._neighbours(seen, h))
+        if inference.may_be_zero(seen, h):
+            inference.refuse_zero(seen, h, *neighbours())
+        if self.request.se == "nid":
+            return inference.hendricks_koenker(seen, h, *neighbours())
+        methods = {
+            "iid": inference.siddiqui,
+            "kernel": inference.gaussian_kernel,
+            "cluster": inference.uniform_kernel,
+        }
+        return methods[self.request.se](seen, h)
 
-    def _neighbours(self, point: Float, seen: Survey, quantile: float, h: float) -> tuple[Float, Float]:
-        """The fits at ``quantile - h`` and ``quantile + h``, as neighbours of the model."""
+    def _neighbours(self, seen: Survey, h: float) -> tuple[Float, Float]:
+        """Fit the quantiles ``tau - h`` and ``tau + h``, as neighbours of the model."""
+        run, point = seen.run, seen.point
         ratio = len(point) / seen.n
         # Rows between the two planes change sides, and so may those that sampling errors leave in doubt.
         near = 2 * h + near_share(ratio)
         # A fit of sparse rows is a few passes, and groups of them would be dense; one of few rows is a small problem.
-        cheap = self.design(quantile).layout is not None or few_entries(self.run.n_entries, len(point))
-        # Fits of their own keep to the limit on memory where that many rows do not fit.
-        apart = cheap or near * self.run.n_entries > self.run.budget.near_rows(self.run.n_attributes)
-        tol = min(self.model.tol, (CHEAP_GAP if cheap else NEIGHBOUR_GAP) * ratio)
+        cheap = seen.design.layout is not None or few_entries(run.n_entries, len(point))
+        # Separate fits keep to the limit on memory if the near rows do not fit.
+        apart = cheap or near * run.n_entries > run.budget.near_rows(run.n_attributes)
+        tol = min(self.model.tol, (SETTINGS.cheap_gap if cheap else SETTINGS.neighbour_gap) * ratio)
         model = unfitted(self.model, tol=tol, init="auto", initial_rate=None)
 
         def refit(number: int, member: Member, close: Float | None) -> Solved:
-            design = replace(self.design(quantile), loss=member.loss)
+            design = replace(seen.design, loss=member.loss)
             return model._refit(self.rows, design, point if close is None else close)
 
-        members = [Member(pinball(quantile - h)), Member(pinball(quantile + h))]
+        members = [Member(pinball(seen.quantile - h)), Member(pinball(seen.quantile + h))]
         if apart:
             return refit(0, members[0], point).point, refit(1, members[1], point).point
-        batch = Batch(self.run, self.design(quantile), members, tol=tol)
+        batch = Batch(run, seen.design, members, tol=tol)
         solved = batch.solve(batch.around(point, near), refit)
         return solved[0].point, solved[1].point
 
-    def _notes(self, fit: Fit, seen: Survey, unit: float) -> list[str]:
-        objective, notes = unit * seen.loss, []
-        if abs(objective - fit.objective) > OTHER_ROWS * max(abs(objective), abs(fit.objective)):
+    def _notes(self, fit: Fit, seen: Survey) -> list[str]:
+        """Notes on rows that are not those of the fit, and on tied targets."""
+        objective, notes = self.unit * seen.loss, []
+        if abs(objective - fit.objective) > SETTINGS.other_rows * max(abs(objective), abs(fit.objective)):
             notes.append(
                 f"These are not the rows of the fit: its objective was {fit.objective:.6g}, here it is {objective:.6g}."
             )
         zeros = seen.share_of_zeros
-        if zeros > MANY_ZEROS + len(self.names) / seen.n:
+        if zeros > SETTINGS.many_zeros + len(self.names) / seen.n:
             notes.append(
                 f"{100 * zeros:.0f}% of the residuals are zero: targets are tied there, and coefficients that do not "
                 "move with the sample have standard errors of rounding errors, whose statistics mean nothing."
             )
         return notes
 
-    def _judge(self, fit: Fit, sampling: float, notes: list[str], unit: float) -> None:
-        """Say so where the fit was stopped before its error was small beside the sampling error.
+    def _notes_on_gap(self, fit: Fit, sampling: float) -> list[str]:
+        """A note if the fit was stopped before its error was small compared with the sampling error.
 
         A solution with the loss ``E - F`` above the optimum is as far from it as sampling errors of a cost
         ``1/2 trace(H cov)`` are from the truth.
         """
-        excess = (fit.objective - fit.lower_bound) / unit
-        if excess > UNFINISHED * sampling > 0:
-            wanted = UNFINISHED * sampling * unit / abs(fit.objective)
-            notes.append(
-                f"The certified gap {fit.gap:.1e} is not small beside the sampling error: fit with tol={wanted:.0e} or "
-                "less before reading the last digits of the coefficients."
-            )
+        wanted = SETTINGS.unfinished * sampling * self.unit
+        if not fit.objective - fit.lower_bound > wanted > 0:
+            return []
+        return [
+            f"The certified gap {fit.gap:.1e} is not small compared with the sampling error: fit with "
+            f"tol={wanted / abs(fit.objective):.0e} or less before reading the last digits of the coefficients."
+        ]

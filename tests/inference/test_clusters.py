@@ -9,8 +9,7 @@ import aidlearn
 from aidlearn import LinearSVC, QuantileRegressor
 from aidlearn.data.passes.moments import inspect
 from aidlearn.estimators.linear.fitted_rows import fitted_run
-from aidlearn.inference.covariance import ClusterCodes
-from aidlearn.inference.dependence import design_effect
+from aidlearn.inference.clusters import ClusterCodes, design_effect
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import epsilon_insensitive, hinge, pinball
 from aidlearn.neighbours import replicates as vertices

@@ -5,7 +5,7 @@ import pytest
 
 from aidlearn import LADRegressor
 from aidlearn.estimators.linear.fitted_rows import fitted_run
-from aidlearn.inference.centred_gram import CentredGram
+from aidlearn.inference.survey import centred_gram
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import absolute
 
@@ -34,17 +34,11 @@ def test_sums_are_those_of_centred_rows(fit_intercept, weighted, kind):
     rows = LADRegressor(fit_intercept=fit_intercept)._measured(run)
     run, moments, offset = rows.run, rows.moments, rows.offset
     design = Design.of(absolute(), moments, fit_intercept=fit_intercept, offset=offset)
-    gram = CentredGram(run, design)
-    assert gram.about_zero is (kind != "far from zero" or not fit_intercept)
-
-    def part(chunk, state):
-        return gram.part(chunk, density[chunk.start : chunk.stop]), None
-
-    run.map(part, collect=gram.add)
+    found, _ = centred_gram(run, design, lambda chunk: (density[chunk.start : chunk.stop], None))
     rows = X.astype(np.longdouble) - design.centre
     rows = np.column_stack([rows, np.ones(len(X))]) if fit_intercept else rows
     scaled = rows * (np.sqrt(density) * (1.0 if weight is None else weight))[:, None]
     expected = scaled.T @ scaled
     size = np.sqrt(np.outer(expected.diagonal(), expected.diagonal()))
     # Sums about zero of a column with a mean of five deviations lose a factor of 26.
-    assert np.abs((gram.whole() - expected) / size).max() < 26 * 1e-14
+    assert np.abs((found - expected) / size).max() < 26 * 1e-14
