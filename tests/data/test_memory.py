@@ -104,7 +104,7 @@ def test_classes_are_fitted_in_groups_where_memory_is_short(tmp_path):
     np.save(tmp_path / "rows.npy", np.column_stack([X, y]))
     path = tmp_path / "rows.npy"
     little = least(path, 3) + 1e6
-    groups = [Run(open_source(path, 3, memory_limit=limit)).classes_at_once for limit in (little, "10GB")]
+    groups = [Run(open_source(path, 3, memory_limit=limit)).budget.classes for limit in (little, "10GB")]
     assert groups[0] < 4 <= groups[1]
     model, memory = LinearSVC(C=0.1), LinearSVC(C=0.1).fit(X, y)
     model.fit(open_source(path, 3, memory_limit=little))
@@ -153,7 +153,7 @@ def test_a_model_without_room_for_its_duals_says_so(tmp_path, monkeypatch):
     np.save(tmp_path / "rows.npy", np.column_stack([X, y]))
     source = open_source(tmp_path / "rows.npy", 3, memory_limit="1GB")
     assert LinearSVC().fit(source).dual_coef_.shape[0] == 4
-    monkeypatch.setattr("aidlearn.data.rows.memory.Need.spare", lambda self, limit: 1000.0)
+    monkeypatch.setattr(Budget, "of", lambda source, n_jobs: Budget(spare=1000.0))
     with pytest.warns(UserWarning, match="dual_coef_ of 4 models and 5000 rows does not fit into the memory limit"):
         model = LinearSVC().fit(source)
     assert not hasattr(model, "dual_coef_")

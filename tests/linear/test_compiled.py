@@ -137,12 +137,12 @@ def test_leverages_and_moments(storage):
     found = COMPILED.leverages(design, chunk, metric)
     assert found.dtype == np.float32
     assert found == pytest.approx(metric.leverage(design, dense(chunk)), rel=1e-5)
-    expected = _measured(dense(chunk))
-    for value, name in zip(compiled.measure(chunk.X, chunk.y, chunk.weight), vars(expected), strict=True):
+    expected = _measured(dense(chunk).X, chunk.y, chunk.weight)
+    for value, name in zip(compiled.measure(chunk.X, chunk.y, chunk.weight), expected._fields, strict=True):
         assert value == pytest.approx(getattr(expected, name), rel=1e-6), name
     ones = Chunk(0, chunk.n_entries, chunk.X, chunk.y, np.ones(chunk.n_entries))
-    expected = _measured(dense(ones))
-    for value, name in zip(compiled.measure(ones.X, ones.y, ones.weight), vars(expected), strict=True):
+    expected = _measured(dense(ones).X, ones.y, ones.weight)
+    for value, name in zip(compiled.measure(ones.X, ones.y, ones.weight), expected._fields, strict=True):
         assert value == pytest.approx(getattr(expected, name), rel=1e-6), name
 
 

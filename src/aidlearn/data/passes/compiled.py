@@ -66,7 +66,7 @@ def _scores(rows, planes, weight, least, some, out, norms):
 
 
 def measure(X: Any, y: Any, weight: Any) -> tuple[Any, ...]:
-    """The values of :class:`aidlearn.data.passes.moments.ChunkSums` of a chunk, in one read."""
+    """The values of :class:`aidlearn.data.passes.moments.Measured` of a chunk, in one read."""
     scalars, sums = np.zeros(4), np.zeros((3, X.shape[1]))
     all_one = _measure(rows_of(X), vector(y), vector(weight), scalars, sums[0], sums[1], sums[2])
     return *scalars.tolist(), sums[0], sums[1], sums[1] if all_one else sums[2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -53,78 +52,79 @@ def inspect(run: Run, centred: bool = True, digest: bool = False) -> Moments:
 
     With ``centred`` (the model has an intercept) columns that hardly vary are measured again about their mean.
     """
-    hashed = hashlib.sha256()
-    source = run.source
+    if run.compiled:
+        with uninterrupted():
+            from aidlearn.data.passes import compiled
+        measured = compiled.measure
+        columns_before = compiled.columns_before if run.source.is_sparse else None
+    else:
+        measured, columns_before = _measured, None
+    source = run.source  # the run itself stays here
     m = source.n_attributes
-    total = np.zeros(2 * m + 2)
-    stored: Float | None = None
-    before: NDArray[np.int64] | None = None
+    sums, squares, weights = np.zeros(m), np.zeros(m), np.zeros(2)
+    stored, before = np.zeros(m), np.full(m, -1)
     step = max(1, source.n_entries // 10_000)
     targets: list[Float] = []
-
-    measured, compiled = _measured_by(run), run.compiled  # the run itself stays here
+    hashed = hashlib.sha256()
 
     def measure(chunk: Chunk, state: Any) -> tuple[_ChunkMoments, None]:
-        sums = measured(chunk)
-        sound = np.isfinite(sums.unweighted_squares).all() and np.isfinite(sums.target_squares)
-        if not (sound and np.isfinite(sums.weight)):
+        found = Measured(*measured(chunk.X, chunk.y, chunk.weight))
+        if not all(np.isfinite(part).all() for part in (found.unweighted_squares, found.target_squares, found.weight)):
             raise ValueError(source.find_bad_cell(chunk) + ".")
-        if sums.least_weight < 0:
+        if found.least_weight < 0:
             row = int(np.flatnonzero(chunk.weight < 0)[0])
             raise ValueError(
                 f"sample_weight must be non-negative, got {chunk.weight[row]:g} at row {chunk.start + row}."
             )
-        some = chunk.y[-chunk.start % step :: step].copy()
-        return _ChunkMoments(sums, some, _seal(chunk) if digest else b"", *_stored(compiled, chunk)), None
+        part = _ChunkMoments(found, chunk.y[-chunk.start % step :: step].copy(), _seal(chunk) if digest else b"")
+        if columns_before is not None:
+            part.stored = np.bincount(chunk.X.indices, minlength=m).astype(np.float64)
+            part.before = columns_before(chunk.X)
+        return part, None
 
     def collect(part: _ChunkMoments) -> None:
-        nonlocal stored, before
-        if part.stored is not None and part.before is not None:
-            stored = part.stored if stored is None else stored + part.stored
-            before = part.before if before is None else np.maximum(before, part.before)
-        total[:m] += part.sums.sums
-        total[m : 2 * m] += part.sums.squares
-        total[2 * m :] += part.sums.weight, part.sums.weight_squares
+        sums[:] += part.measured.sums
+        squares[:] += part.measured.squares
+        weights[:] += part.measured.weight, part.measured.weight_squares
         targets.append(part.targets)
         hashed.update(part.seal)
+        if part.stored is not None and part.before is not None:
+            stored[:] += part.stored
+            np.maximum(before, part.before, out=before)
 
     run.map(measure, collect=collect)
-    weight, weight_squares = float(total[2 * m]), float(total[2 * m + 1])
+    weight, weight_squares = weights.tolist()
     if not 1e-100 < weight < 1e100 and weight != 0:
         raise ValueError(f"sample_weight sums to {weight:g}; divide it by a constant so that it is of ordinary size.")
     if weight == 0:
         raise ValueError("sample_weight is zero for every row; at least one must be positive.")
-    mean, raw = total[:m] / weight, total[m : 2 * m]
-    vanished = np.flatnonzero((raw < SMALLEST_SQUARES) & (total[:m] != 0))
+    mean = sums / weight
+    vanished = np.flatnonzero((squares < SMALLEST_SQUARES) & (sums != 0))
     if len(vanished):
         raise ValueError(
             f"Column {source.column_name(int(vanished[0]))} of X has values so small that their squares vanish in "
             "float64; rescale it."
         )
-    squares = raw - weight * mean**2
+    about_mean = squares - weight * mean**2
     # Where the difference has cancelled, a second pass measures the spread about the mean itself.
-    suspects = np.flatnonzero(squares <= 1e-8 * raw)
-    suspects = suspects[raw[suspects] > 0]
+    suspects = np.flatnonzero((about_mean <= 1e-8 * squares) & (squares > 0))
     if centred and len(suspects):
-        squares[suspects] = _spread(run, suspects, mean[suspects])
-    effective = weight / (weight_squares / weight)
-    sampled = np.concatenate(targets)
+        about_mean[suspects] = _spread(run, suspects, mean[suspects])
     return Moments(
-        weight,
-        effective,
-        mean,
-        np.maximum(squares, 0.0),
-        raw,
-        sampled,
-        hashed.hexdigest() if digest else "",
-        None if stored is None else stored / source.n_entries,
-        range(0) if before is None else longest_exclusive(before),
-        source.n_entries,
+        weight=weight,
+        effective=weight / (weight_squares / weight),
+        mean=mean,
+        squares=np.maximum(about_mean, 0.0),
+        raw_squares=squares,
+        targets=np.concatenate(targets),
+        digest=hashed.hexdigest() if digest else "",
+        density=None if columns_before is None else stored / source.n_entries,
+        exclusive=range(0) if columns_before is None else longest_exclusive(before),
+        n_entries=source.n_entries,
     )
 
 
-@dataclass(frozen=True)
-class ChunkSums:
+class Measured(NamedTuple):
     """Sums of a chunk that validate it and measure its columns.
 
     NaN and infinity survive any sum, so a chunk is sound if these are finite; a weight of zero hides nothing in the
@@ -142,51 +142,31 @@ class ChunkSums:
     unweighted_squares: Float
 
 
-@dataclass(frozen=True)
+@dataclass
 class _ChunkMoments:
-    sums: ChunkSums
+    measured: Measured
     targets: Float
     """Targets of every ``step``-th entry."""
     seal: bytes
-    stored: Float | None
-    """Number of stored cells of each column."""
-    before: NDArray[np.int64] | None
+    stored: Float | None = None
+    """Number of stored cells of each column, for sparse rows and compiled passes."""
+    before: NDArray[np.int64] | None = None
     """Largest column stored before this one in any row, or -1."""
 
 
-def _measured_by(run: Run) -> Callable[[Chunk], ChunkSums]:
-    """The way to measure a chunk: compiled, or NumPy for small data."""
-    if run.compiled:
-        with uninterrupted():
-            from aidlearn.data.passes.compiled import measure
-        return lambda chunk: ChunkSums(*measure(chunk.X, chunk.y, chunk.weight))
-    return _measured
-
-
-def _measured(chunk: Chunk) -> ChunkSums:
-    plain = bool((chunk.weight == 1).all())
+def _measured(X: Any, y: Float, weight: Float) -> Measured:
+    """The same as the compiled :func:`aidlearn.data.passes.compiled.measure`, for small data."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        unweighted = _squares(chunk, None)
-        squares = unweighted if plain else _squares(chunk, chunk.weight)
-        return ChunkSums(
-            weight=float(chunk.weight.sum()),
-            weight_squares=float(chunk.weight @ chunk.weight),
-            target_squares=float(chunk.y @ chunk.y),
-            least_weight=float(chunk.weight.min(initial=np.inf)),
-            sums=chunk.transposed_times(chunk.weight),
-            squares=squares,
+        unweighted = _squares(X, None)
+        return Measured(
+            weight=float(weight.sum()),
+            weight_squares=float(weight @ weight),
+            target_squares=float(y @ y),
+            least_weight=float(weight.min(initial=np.inf)),
+            sums=np.asarray(X.T @ weight, dtype=np.float64),
+            squares=unweighted if (weight == 1).all() else _squares(X, weight),
             unweighted_squares=unweighted,
         )
-
-
-def _stored(compiled: bool, chunk: Chunk) -> tuple[Float, NDArray[np.int64]] | tuple[None, None]:
-    """Number of stored cells of each column, and the largest column before it in a row, for sparse rows."""
-    if not (compiled and sparse.issparse(chunk.X)):
-        return None, None
-    stored = np.bincount(chunk.X.indices, minlength=chunk.X.shape[1]).astype(np.float64)
-    from aidlearn.data.passes.compiled import columns_before
-
-    return stored, columns_before(chunk.X)
 
 
 def longest_exclusive(before: NDArray[np.int64]) -> range:
@@ -242,15 +222,13 @@ def _spread(run: Run, columns: NDArray[np.intp], mean: Float) -> Float:
     return np.where(high > low, squares, 0.0)
 
 
-def _squares(chunk: Chunk, weight: Float | None) -> Float:
-    if sparse.issparse(chunk.X):
-        X = chunk.X.astype(np.float64)
-        squared = X.multiply(X)
-        by = np.ones(chunk.n_entries) if weight is None else weight
-        return np.asarray(squared.T @ by, dtype=np.float64)
+def _squares(X: Any, weight: Float | None) -> Float:
+    if sparse.issparse(X):
+        X = X.astype(np.float64)
+        return np.asarray(X.multiply(X).T @ (np.ones(X.shape[0]) if weight is None else weight), dtype=np.float64)
     if weight is None:
-        return np.einsum("ij,ij->j", chunk.X, chunk.X, dtype=np.float64)
-    return np.einsum("i,ij,ij->j", weight, chunk.X, chunk.X, dtype=np.float64)
+        return np.einsum("ij,ij->j", X, X, dtype=np.float64)
+    return np.einsum("i,ij,ij->j", weight, X, X, dtype=np.float64)
 
 
 class CheckedRows(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from scipy import sparse
 
 from aidlearn.data.passes.transforms import Scaling, Transform
 from aidlearn.data.rows.chunk import Chunk, join
-from aidlearn.data.rows.memory import Budget, Need
+from aidlearn.data.rows.memory import Budget
 from aidlearn.data.rows.numbers import Targets
 from aidlearn.data.rows.source import DataSource, PassFunction
 from aidlearn.data.rows.threads import n_threads
@@ -47,12 +48,12 @@ class PassProgress:
     """
 
     number: int
-    """Of the pass, from 1."""
+    """Number of the pass, from 1."""
     rows: int
-    """Rows it has dealt with."""
+    """Rows the pass has read."""
     n_rows: int
     seconds: float
-    """Since the pass began."""
+    """Time since the pass began."""
 
     @property
     def rows_per_second(self) -> float:
@@ -88,10 +89,9 @@ class _Sample:
 
 @dataclass
 class _Count:
-    """Passes of a fit so far, and whether the user has stopped it."""
+    """Passes of a fit so far."""
 
     n_passes: int = 0
-    stopped: bool = False
 
 
 class Run:
@@ -135,14 +135,9 @@ class Run:
         self.deadline: float = deadline if whole is None else min(deadline, whole.deadline)
         self.changes: tuple[Transform, ...] = ()
         """Applied to every chunk, in this order, before a pass sees it."""
-        limit = source.memory_limit
-        need = None if limit is None else Need.of(source, self.n_jobs)
-        self.budget = Budget() if limit is None or need is None else need.budget(limit)
+        self.budget = Budget.of(source, self.n_jobs)
         """Memory for what a fit may choose the size of."""
-        self.classes_at_once = None if limit is None or need is None else need.classes_at_once(limit)
-        """Number of classes whose models share passes, where memory is limited."""
-        self.spare = math.inf if limit is None or need is None else need.spare(limit)
-        """Bytes for what the model keeps of the rows."""
+        self._stopped: threading.Event = threading.Event() if whole is None else whole._stopped
         self._count = _Count()
         self._sample = _Sample()
         self._passes = source.passes(self.targets, self.n_jobs)
@@ -163,14 +158,11 @@ class Run:
     @property
     def stopped(self) -> bool:
         """Whether the user, or a callback, has stopped the fit."""
-        return self._count.stopped if self.whole is None else self.whole.stopped
+        return self._stopped.is_set()
 
     def stop(self) -> None:
-        """The user wants no more than what can be had at once."""
-        if self.whole is None:
-            self._count.stopped = True
-        else:
-            self.whole.stop()
+        """End the fit with what it has, because the user asked for it."""
+        self._stopped.set()
 
     @property
     def ended(self) -> bool:
@@ -315,12 +307,7 @@ class Run:
 
     def every(self, wanted: Systematic) -> Chunk:
         """Another systematic sample, by one pass at most."""
-        found = self._without_a_pass(wanted)
-        if found is not None:
-            return found
-        picked = _Picked(len(range(wanted.offset, self.n_entries, wanted.step)))
-        self.map(lambda chunk, state: (chunk.every(wanted.step, wanted.offset), None), collect=picked.add)
-        return picked.whole()
+        return self.resampled().sample(lambda: wanted)
 
     def _without_a_pass(self, wanted: Systematic) -> Chunk | None:
         """The sample, if the source has it at hand and no change needs the numbers of its rows."""

@@ -74,15 +74,14 @@ class _Group:
         self.sampling = threading.Lock()
         self.computing = threading.Semaphore(run.n_jobs)
         self.changed = threading.Condition()
-        self.waiting: list[_Request] = []
-        self.served: list[_Request] = []
-        self.running = 0
+        self.asked: list[_Request] = []
+        self.running = n_members
         self.failure: BaseException | None = None
 
     def wait_for(self, request: _Request) -> list[Any]:
         """Submit a pass of a fit and sleep until it has been made."""
         with self.changed:
-            self.waiting.append(request)
+            self.asked.append(request)
             self.changed.notify_all()
         self.computing.release()
         request.answered.wait()
@@ -91,21 +90,22 @@ class _Group:
             raise request.error
         return request.kept
 
+    def waiting(self) -> list[_Request]:
+        """The passes that have been asked for and not been made."""
+        return [request for request in self.asked if not request.answered.is_set()]
+
     def serve(self) -> None:
         """Make shared passes until every fit has ended."""
-        while True:
+        while self.running:
             with self.changed:
-                self.changed.wait_for(lambda: len(self.waiting) == self.running or self.failure is not None)
+                self.changed.wait_for(lambda: len(self.waiting()) == self.running or self.failure is not None)
                 if self.failure is not None:
                     raise self.failure
-                self.served, self.waiting = self.waiting, []
-            if not self.served:
-                return
-            self._one_pass(self.served)
-            for request in self.served:
-                request.answered.set()
+                self.asked = self.waiting()
+            if self.asked:
+                self._one_pass(tuple(self.asked))
 
-    def _one_pass(self, requests: list[_Request]) -> None:
+    def _one_pass(self, requests: Sequence[_Request]) -> None:
         n = self.run.source.n_chunks
         states = [[None] * n if request.states is None else request.states for request in requests]
         functions = [request.function for request in requests]
@@ -121,15 +121,14 @@ class _Group:
         for kept in self.run.map(together, list(zip(*states, strict=True)), collect):
             for k, request in enumerate(requests):
                 request.kept.append(kept[k])
+        for request in requests:
+            request.answered.set()
 
     def refuse(self, error: type[BaseException]) -> None:
         """End the fits that wait for a pass."""
-        with self.changed:
-            for request in [*self.waiting, *self.served]:
-                if not request.answered.is_set():
-                    request.error = error()
-                    request.answered.set()
-            self.waiting, self.served = [], []
+        for request in self.waiting():
+            request.error = error()
+            request.answered.set()
 
 
 def run_together(run: Run, fits: Sequence[Callable[[Run], T]]) -> list[T]:
@@ -137,20 +136,17 @@ def run_together(run: Run, fits: Sequence[Callable[[Run], T]]) -> list[T]:
     if len(fits) == 1:
         return [fits[0](run)]
     group = _Group(run, len(fits))
-    group.running = len(fits)
     results: list[Any] = [None] * len(fits)
 
     def work(k: int) -> None:
         with group.computing:
-            failure: BaseException | None = None
             try:
                 results[k] = fits[k](_Member(group))
             except _Abandoned:
                 pass
             except BaseException as error:
-                failure = error
+                group.failure = group.failure or error
         with group.changed:
-            group.failure = group.failure or failure
             group.running -= 1
             group.changed.notify_all()
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from aidlearn.data.rows.chunk import SPARSE_NUMBERS
@@ -40,11 +41,21 @@ class Budget:
     near: float = math.inf
     """Size of the near rows of neighbouring problems, with the weights of those solved together."""
 
+    spare: float = math.inf
+    """Bytes for results of a fit after its samples, clusters and labels are freed."""
+    classes: int = sys.maxsize
+    """Number of classes whose models can be fitted in the same passes."""
+
+    @classmethod
+    def of(cls, source: DataSource, n_jobs: int) -> Budget:
+        """The budget under the memory limit of a source, if it has one."""
+        return cls() if source.memory_limit is None else Need.of(source, n_jobs).budget(source.memory_limit)
+
     def of_members(self, n_members: int, p: int) -> Budget:
         """The budget of one of several models that are fitted at once, at least what each of them needs."""
         least = p * fewest_clusters(p)
         clusters, later = (max(number / n_members, least) for number in (self.clusters, self.later))
-        return Budget(self.sample, clusters, later, self.near / n_members)
+        return replace(self, clusters=clusters, later=later, near=self.near / n_members)
 
     def near_rows(self, m: int, n_weights: int = 1) -> float:
         """Maximum number of near rows of m columns with ``n_weights`` weights each."""
@@ -105,8 +116,7 @@ class Need:
             stored = min(stored, SPARSE_NUMBERS)
         if source.is_sparse and source.encoding is not None:
             stored = 1.5 * len(source.encoding.columns) + 1.0
-        shape = source.n_entries, source.n_attributes, source.rows_per_chunk
-        return cls(*shape, n_jobs, source.reading_bytes, stored)
+        return cls(source.n_entries, source.n_attributes, source.rows_per_chunk, n_jobs, source.reading_bytes, stored)
 
     @property
     def fixed(self) -> float:
@@ -128,18 +138,14 @@ class Need:
         later = max(2 * left / SETTINGS.cluster_copies, (self.m + 1) * fewest_clusters(self.m + 1))
         # Neighbouring problems have near rows in place of clusters and labels.
         near = (left + SETTINGS.row_bytes * self.n / 8) / SETTINGS.near_copies
-        return Budget(min(Budget.sample, left / SETTINGS.sample_copies), left / SETTINGS.cluster_copies, later, near)
-
-    def spare(self, limit: float) -> float:
-        """Bytes for results of a fit after its samples, clusters and labels are freed."""
-        return max(limit - self.fixed + SETTINGS.row_bytes * self.n, 0.0)
-
-    def classes_at_once(self, limit: float) -> int:
-        """Number of classes whose models can be fitted in the same passes."""
-        spare = limit - self.least()
-        return 1 + max(
-            0,
-            int(spare / (SETTINGS.row_and_class_bytes * self.n + 8.0 * SETTINGS.cluster_copies * self.m * 10 * self.m)),
+        class_bytes = SETTINGS.row_and_class_bytes * self.n + 8.0 * SETTINGS.cluster_copies * self.m * 10 * self.m
+        return Budget(
+            sample=min(Budget.sample, left / SETTINGS.sample_copies),
+            clusters=left / SETTINGS.cluster_copies,
+            later=later,
+            near=near,
+            spare=max(limit - self.fixed + SETTINGS.row_bytes * self.n, 0.0),
+            classes=1 + max(0, int((limit - self.least()) / class_bytes)),
         )
 
 

@@ -119,7 +119,7 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
         if n_fits > 1 and self.checkpoint is None and self._is_late(run, designs[0], PASSES * n_fits * rows.seconds):
             fits, to_fit = self._hurried(run, designs), []
             duals = [self._duals(run, fit.result) for fit in fits]
-        for group in batched(to_fit, run.classes_at_once or len(self.classes_)):
+        for group in batched(to_fit, run.budget.classes):
             fits += run_together(run, [self._one(rows, *problem) for problem in group])
             for fit in fits[-len(group) :]:
                 duals = self._with_duals(run, duals, fit.result, n_fits)
@@ -216,7 +216,7 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
         duals = [*duals, self._duals(run, result)]
         kept = sum(len(entries) for entries, _ in duals)
         needed = DUAL_BYTES * kept + 8.0 * n_fits * min(kept, run.n_entries)
-        return duals if needed <= run.spare else None
+        return duals if needed <= run.budget.spare else None
 
     def _store_duals(self, found: list[tuple[Int, Float]] | None, n_fits: int, run: Run) -> None:
         if found is None:
