@@ -52,10 +52,9 @@ class SolverSettings:
     """Megabytes of libsvm's cache."""
     first_steps: int = 200
     """Guess. Steps of libsvm's first run under a time limit; their time determines how many follow."""
-    values_at_once: float = 2e6
-    """Guess. Kernel values that the first steps of SMO compute under a time limit, two columns each."""
-    seconds_at_once: float = 0.1
-    """Approximate seconds between two looks at the clock under a time limit."""
+    values_at_once: float = 2e7
+    """Kernel values of the steps between two looks at the clock under a time limit: a few tenths of a second if they
+    have to be computed."""
     begin_by_libsvm: int = 2000
     """Guess. Below this size libsvm finds a first solution if kernels need not be compiled."""
     begin_by_factor: int = 256
@@ -90,10 +89,7 @@ def solve_smo(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy)
     progress = StepProgress(few // 2, 0.0) if n <= SMALL else StepProgress(limit // 4, SETTINGS.hopeless)
     # A small problem goes to the interior point after SMO (``dual.finish``).
     may_factor = dual.matrix is not None and SMALL < n <= DUAL.most_factored
-    hurried = math.isfinite(accuracy.deadline)
-    most = SETTINGS.steps_at_once if hurried else limit
-    if hurried and dual.columns is not None:
-        most = min(most, int(SETTINGS.values_at_once / n) + 1)
+    most = limit if math.isinf(accuracy.deadline) else int(SETTINGS.values_at_once / n) + 1
     try:
         while total < limit and time.monotonic() < accuracy.deadline:
             gap = solver.gap()
@@ -103,13 +99,9 @@ def solve_smo(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy)
                 may_factor, found = False, solve_by_factor(dual, accuracy.deadline)
                 if found is not None and dual.gap(found := polish(dual, found)) < gap:
                     return found
-            began = time.monotonic()
             done = solver.round(total, most)
             if done == 0:
                 break
-            if hurried:
-                faster = SETTINGS.seconds_at_once / max(time.monotonic() - began, 1e-4)
-                most = min(limit, max(1, int(most * min(4.0, faster))))
             total += max(done, SETTINGS.steps_at_once // 2)  # rounds of few steps count too, so that they end
     except KeyboardInterrupt:
         raise Interrupted(solver.alpha()) from None

@@ -140,21 +140,11 @@ def _apply(kind, degree, products, shift, shifts, out):
         for j in range(size):
             out[j] = _exp2(products[j] + shift + shifts[j])
     elif kind == POLY:
-        if degree == 2:
+        for j in range(size):
+            out[j] = products[j] + shift
+        for _ in range(degree - 1):
             for j in range(size):
-                value = products[j] + shift
-                out[j] = value * value
-        elif degree == 3:
-            for j in range(size):
-                value = products[j] + shift
-                out[j] = value * value * value
-        else:
-            for j in range(size):
-                value = products[j] + shift
-                power = value
-                for _ in range(degree - 1):
-                    power *= value
-                out[j] = power
+                out[j] *= products[j] + shift
     else:
         for j in range(size):
             out[j] = products[j]

@@ -199,40 +199,27 @@ class _Tree:
 
     def children(self, states: States, k: int) -> Iterator[States]:
         """Iterate over the states of the children that branching on row k creates."""
-        options = [PLUS, MINUS]
-        if self.cut is not None and self.cut.width[k] > 0:
-            options.append(CUT)
-        for option in options:
+        can_be_cut = self.cut is not None and self.cut.width[k] > 0
+        for option in (PLUS, MINUS, CUT) if can_be_cut else (PLUS, MINUS):
             child = states.copy()
             child[k] = option
             yield child
 
 
 def search(rows: SemiSupervisedRows, limits: SearchLimits, known: tuple[Float, float] | None = None) -> Search:
-    """Solve the aggregated problem; ``known`` is a point to start from."""
-    tree, root, best = _begin(rows, known, limits.deadline)
+    """Solve the aggregated problem; ``known`` is a point to start from.
+
+    Without nodes the result is the best local optimum from the labelled rows' solution and the known point.
+    """
+    tree = _Tree(rows, None, node_solver(rows.nodes))
+    root = tree.solve(np.zeros(tree.n_free, dtype=np.int8))
+    best = Search(root.v, root.b, rows.value(root.v, root.z))
+    _local_search(tree, root, best, limits.deadline)
+    if known is not None:
+        _local_search(tree, tree.at(*known), best, limits.deadline)
     _explore(tree, root, best, limits)
     best.settled = _local_search(tree, tree.at(best.v, best.b), best, limits.deadline)
     return best
-
-
-def start_search(rows: SemiSupervisedRows, known: tuple[Float, float] | None, deadline: float) -> Search:
-    """Return the best local optimum from the labelled rows' solution and a known point, without branching."""
-    tree, _, best = _begin(rows, known, deadline)
-    best.settled = _local_search(tree, tree.at(best.v, best.b), best, deadline)
-    return best
-
-
-def _begin(
-    rows: SemiSupervisedRows, known: tuple[Float, float] | None, deadline: float
-) -> tuple[_Tree, NodeSolution, Search]:
-    tree = _Tree(rows, None, node_solver(rows.nodes))
-    root = tree.solve(np.zeros(tree.n_free, dtype=np.int8))
-    best = Search(root.v, root.b, rows.value(root.v, root.z), root_bound=root.bound)
-    _local_search(tree, root, best, deadline)
-    if known is not None:
-        _local_search(tree, tree.at(*known), best, deadline)
-    return tree, root, best
 
 
 def switch_labels(rows: SemiSupervisedRows, v: Float, b: float, deadline: float) -> tuple[Float, float]:

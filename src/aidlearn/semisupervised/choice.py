@@ -122,10 +122,8 @@ class CandidateKernels:
         self.rows = of_unit_length(X) if self.unit_length else X
         self.rng, self.deadline = rng, deadline
         self.n, self.m = X.shape
-        nothing, no_matrix = np.empty(0), np.empty((0, 0))
-        self.unmoved = RowProjection(self.unit_length, nothing, no_matrix)
-        centre = nothing if self.unit_length else np.asarray(X.mean(axis=0))
-        self.centred = RowProjection(self.unit_length, centre, no_matrix)
+        self.unmoved = RowProjection(self.unit_length)
+        self.centred = self.unmoved if self.unit_length else RowProjection(False, np.asarray(X.mean(axis=0)))
         self._spectra: dict[tuple[str, int], Spectrum] = {}
 
     @cached_property

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -66,9 +66,9 @@ class RowProjection:
     """A map of rows before their kernel: scaled to unit length, minus a centre, times a matrix."""
 
     unit_length: bool
-    centre: Float
+    centre: Float = field(default_factory=lambda: np.empty(0))
     """Row that is subtracted; empty if none is."""
-    matrix: Float
+    matrix: Float = field(default_factory=lambda: np.empty((0, 0)))
     """Matrix that rows are multiplied by; empty if there is none."""
 
     @classmethod
@@ -165,7 +165,6 @@ class NeighbourGraph:
     index: NearestNeighbors
     width: float
     """Median distance of neighbours."""
-    n_neighbors: int
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,7 @@ class GraphFeatures:
 
     def scores(self, X: Any, expansion: Float) -> Float:
         """Return weighted means of the scores of neighbours; ``expansion`` has the scores of the rows of the graph."""
-        distances, rows = self.graph.index.kneighbors(X, self.graph.n_neighbors)
+        distances, rows = self.graph.index.kneighbors(X)
         # Relative to the nearest neighbour, so that a row far from all others has weights too.
         squares = (distances / self.graph.width) ** 2
         weights = np.exp(squares.min(axis=1, keepdims=True) - squares)
@@ -189,7 +188,7 @@ class GraphFeatures:
 
     def values(self) -> dict[str, Any]:
         """Return the values for a file that scores of new rows need."""
-        return {"rows": self.graph.rows, "width": self.graph.width, "neighbors": self.graph.n_neighbors}
+        return {"rows": self.graph.rows, "width": self.graph.width, "neighbors": self.graph.index.n_neighbors}
 
 
 def _neighbour_index(X: Any, n_neighbors: int) -> NearestNeighbors:
@@ -255,7 +254,7 @@ class Spectrum:
                 values, vectors = values[kept], vectors[:, kept]
         else:
             values, vectors = _leading(smooth, min(SETTINGS.eigenvectors, n - 2), deadline)
-        return cls(values, vectors, NeighbourGraph(X, index, width, max(1, k)))
+        return cls(values, vectors, NeighbourGraph(X, index, width))
 
     def rows(self, chosen: Int | slice, diffusion: float) -> Float:
         """Return features of some rows, of unit length, whose inner products are the heat kernel."""
@@ -303,9 +302,8 @@ def features_of(values: Mapping[str, Any]) -> Features | None:
     if "linear_scale" in values:
         return LinearFeatures(nothing, float(values["linear_scale"]))
     if "rows" in values:
-        rows, n_neighbors = values["rows"], values["neighbors"]
-        index = _neighbour_index(rows, n_neighbors)
-        return GraphFeatures(nothing, NeighbourGraph(rows, index, values["width"], n_neighbors))
+        index = _neighbour_index(values["rows"], values["neighbors"])
+        return GraphFeatures(nothing, NeighbourGraph(values["rows"], index, values["width"]))
     if "landmarks" in values:
         sampled = int(values.get("sampled", 0))
         return KernelFeatures(Kernel.of_values(values), nothing, values["landmarks"], nothing, sampled)

@@ -15,12 +15,14 @@ from __future__ import annotations
 import importlib.util
 import math
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from aidlearn.numerics import Float
-from aidlearn.semisupervised.branch_and_bound import Search, SearchLimits, SemiSupervisedRows, start_search
+from aidlearn.semisupervised import branch_and_bound
+from aidlearn.semisupervised.branch_and_bound import Search, SearchLimits, SemiSupervisedRows
 
 SLACK = 1e-6
 """Relative slack of the bounds from a known value, so that rounding does not cut off the optimum."""
@@ -43,9 +45,9 @@ def check_available() -> None:
 
 def search(rows: SemiSupervisedRows, limits: SearchLimits, known: tuple[Float, float] | None = None) -> Search:
     """Solve the aggregated problem; ``known`` is a point to start from."""
-    best = start_search(rows, known, limits.deadline)
+    best = branch_and_bound.search(rows, replace(limits, nodes=0), known)
     if rows.n_unlabelled == 0 or best.value <= 0:
-        best.bound, best.closed = best.root_bound, True
+        best.bound, best.closed, best.spent = best.root_bound, True, False
         return best
     left = limits.deadline - time.monotonic()
     if left <= 0:
@@ -120,7 +122,8 @@ class _Program:
         model = self.model
         if model.getNSols():
             v = np.array([model.getVal(variable) for variable in self.v])
-            found = start_search(self.rows, (v, float(model.getVal(self.b))), limits.deadline)
+            known = v, float(model.getVal(self.b))
+            found = branch_and_bound.search(self.rows, replace(limits, nodes=0), known)
             if found.value < best.value:
                 best.v, best.b, best.value, best.settled = found.v, found.b, found.value, found.settled
         best.n_nodes = int(model.getNTotalNodes())

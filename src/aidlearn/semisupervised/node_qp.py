@@ -143,7 +143,6 @@ class ActiveSet(NodeSolver):
         if self.free:
             self.hessian[-1, -1] = SETTINGS.proximal
         self.linear = np.zeros(d + self.free)
-        self.fallback: NodeSolver | None = None
         self.model: Any = None
         self.works = True
 
@@ -169,7 +168,8 @@ class ActiveSet(NodeSolver):
             # The proximal term has moved the solution: solve again around the intercept found.
             self.linear[-1] = -SETTINGS.proximal * x[-1]
         if best is None or best.value - best.bound > SETTINGS.poor_gap * best.value:
-            return self._by_interior_point(best, lower, upper)
+            other = InteriorPoint(self.rows).solve(lower, upper)
+            return other if best is None else _better(best, other)
         return best
 
     def _ask(self, below: Float, above: Float) -> tuple[Float, Float] | None:
@@ -179,9 +179,8 @@ class ActiveSet(NodeSolver):
 
             n, weight = len(self.rows.weight), self.rows.weight
             model = daqp.Model()
-            flag, _ = model.setup(
-                self.hessian, self.linear, self.columns, above, below, np.full(n, SOFT, dtype=np.int32)
-            )
+            kinds = np.full(n, SOFT, dtype=np.int32)
+            flag, _ = model.setup(self.hessian, self.linear, self.columns, above, below, kinds)
             if flag < 0:
                 return None
             # A violation x of a bound costs weight * x + x^2 / (2 rho).
@@ -192,12 +191,6 @@ class ActiveSet(NodeSolver):
             self.model.update(f=self.linear, bupper=above, blower=below)
         x, _, flag, info = self.model.solve()
         return (x, -np.asarray(info["lam"])) if flag > 0 and np.isfinite(x).all() else None
-
-    def _by_interior_point(self, best: NodeSolution | None, lower: Float, upper: Float) -> NodeSolution:
-        if self.fallback is None:
-            self.fallback = InteriorPoint(self.rows)
-        other = self.fallback.solve(lower, upper)
-        return other if best is None else _better(best, other)
 
 
 class InteriorPoint(NodeSolver):

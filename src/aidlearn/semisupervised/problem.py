@@ -30,8 +30,8 @@ from aidlearn.engine.result import Status
 from aidlearn.linear.aggregated.hinge_rows import EPS
 from aidlearn.numerics import Float, Int
 from aidlearn.semisupervised import branch_and_bound, miqp
-from aidlearn.semisupervised.aggregated import Aggregated, Balance, ClusterSums
 from aidlearn.semisupervised.branch_and_bound import CUT, FREE, Cut, SearchLimits, SemiSupervisedRows
+from aidlearn.trace import Frame, sample
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,8 @@ class SemiSupervisedProcedure:
     """Guess. Relative gap at which the branch and bound has solved an aggregated problem."""
     node_work: float = 2e7
     """Guess. Maximum of nodes times squared rows of one aggregated problem, by default."""
-    fewest_nodes: int = 30
-    """Guess. Minimum of that limit on nodes."""
-    most_nodes: int = 2000
-    """Guess. Maximum of that limit on nodes."""
+    node_range: tuple[int, int] = (30, 2000)
+    """Guess. Minimum and maximum of that limit on nodes."""
     patience: int = 4
     """Guess. Factor on the nodes of the search that proves a bound; it is squared, cubed, ... if they are too few."""
     on_margin: float = 8.0
@@ -55,6 +53,66 @@ class SemiSupervisedProcedure:
 
 
 SETTINGS = SemiSupervisedProcedure()
+
+
+@dataclass(frozen=True)
+class ClusterSums:
+    """The columns of the aggregated data: sums of s_i x_i, of s_i and of s_i y_i over the entries of each cluster."""
+
+    attributes: Float
+    weight: Float
+    signed: Float
+
+    @classmethod
+    def of(cls, sums: Float) -> ClusterSums:
+        """Name the columns of an array of sums."""
+        return cls(sums[:, :-2], sums[:, -2], sums[:, -1])
+
+    @property
+    def labels(self) -> Float:
+        """Labels of the clusters, -1 or 1; 0 if unlabelled (labelled entries of two classes never share a cluster)."""
+        return np.sign(self.signed)
+
+    def means(self, which: Int) -> Float:
+        """Return the mean attributes of some clusters with a positive weight."""
+        return self.attributes[which] / self.weight[which, None]
+
+    def scores(self, point: Float) -> Float:
+        """Return the scores of the means of all clusters; b for clusters without weight."""
+        return self.attributes @ point[:-1] / np.where(self.weight > 0, self.weight, 1.0) + point[-1]
+
+
+@dataclass(frozen=True)
+class Balance:
+    """The balance constraint: the mean of the unlabelled entries, and its required score."""
+
+    mean: Float
+    score: float
+
+    def point(self, w: Float) -> Float:
+        """Return the balanced hyperplane with this w."""
+        return np.append(w, self.score - self.mean @ w)
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """The aggregated problem in coordinates v with ``w = basis v``, at most one per row."""
+
+    rows: SemiSupervisedRows
+    unlabelled: Int
+    """Numbers of the clusters of the unlabelled rows."""
+    centre: Float
+    basis: Float | None
+
+    def point(self, v: Float, b: float) -> Float:
+        """Return the hyperplane of some coordinates."""
+        w = v if self.basis is None else self.basis @ v
+        return np.append(w, b - self.centre @ w)
+
+    def coordinates(self, point: Float) -> tuple[Float, float]:
+        """Return the coordinates of a hyperplane."""
+        w = point[:-1]
+        return (w if self.basis is None else self.basis.T @ w), float(point[-1] + self.centre @ w)
 
 
 @dataclass(frozen=True)
@@ -99,14 +157,6 @@ class SemiSupervisedSettings:
     """Solver of aggregated problems: "auto" is our branch and bound, "miqp" is SCIP (by default without node limit)."""
 
 
-@dataclass(frozen=True)
-class _Extent:
-    """Radii of unlabelled clusters around their means, and the vectors to the entries furthest out."""
-
-    radius: Float
-    furthest: Float
-
-
 class SemiSupervised(Problem):
     """The four components; the target of an entry is its label, -1 or 1, or 0 if it is unlabelled.
 
@@ -149,7 +199,7 @@ class SemiSupervised(Problem):
     def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
         small = self.aggregated(clusters.sums)
         n_rows = len(small.rows.weight)
-        affordable = int(np.clip(SETTINGS.node_work / n_rows**2, SETTINGS.fewest_nodes, SETTINGS.most_nodes))
+        affordable = int(np.clip(SETTINGS.node_work / n_rows**2, *SETTINGS.node_range))
         nodes = self.settings.node_limit or affordable
         limits = SearchLimits(SETTINGS.closed_gap, nodes, accuracy.deadline)
         known = None if incumbent is None else small.coordinates(incumbent.point)
@@ -210,18 +260,13 @@ class SemiSupervised(Problem):
     # Three states
 
     def _three_states(
-        self,
-        clusters: Clusters,
-        small: Aggregated,
-        incumbent: Incumbent | None,
-        limits: SearchLimits,
-        point: Float,
+        self, clusters: Clusters, small: Aggregated, incumbent: Incumbent | None, limits: SearchLimits, point: Float
     ) -> tuple[float, Bisection | None]:
         """Return a bound on the original problem, and the clusters to halve to raise it (None: none is left)."""
-        extent = self._extent(clusters)
+        radii, furthest = self._extent(clusters)
         value = min(self._simple_value(small.rows), math.inf if incumbent is None else incumbent.objective)
         weight = small.rows.weight[len(small.rows.labels) :]
-        radius = extent.radius[small.unlabelled]
+        radius = radii[small.unlabelled]
         largest = math.sqrt(2 * value)
         cut = Cut(radius * largest, weight * np.maximum(0.0, 1.0 - 2 * radius * largest))
         found = branch_and_bound.bound(small.rows, cut, value, limits)
@@ -242,7 +287,7 @@ class SemiSupervised(Problem):
         if len(which) == 0 or stuck:
             return found.bound, None
         means = ClusterSums.of(clusters.sums).means(which)
-        return found.bound, Bisection([point], 2, which, means, extent.furthest[which])
+        return found.bound, Bisection([point], 2, which, means, furthest[which])
 
     def _simple_value(self, rows: SemiSupervisedRows) -> float:
         """Return the objective of the best hyperplane with w = 0, which does not depend on the clusters."""
@@ -254,8 +299,8 @@ class SemiSupervised(Problem):
             for b in options
         )
 
-    def _extent(self, clusters: Clusters) -> _Extent:
-        """Compute the radii of the unlabelled clusters, by one pass."""
+    def _extent(self, clusters: Clusters) -> tuple[Float, Float]:
+        """Compute the radii of the unlabelled clusters, and the vectors to their entries furthest out, by one pass."""
         data = ClusterSums.of(clusters.sums)
         means = data.attributes / np.where(data.weight > 0, data.weight, 1.0)[:, None]
         radius = np.zeros(clusters.n_clusters)
@@ -281,7 +326,7 @@ class SemiSupervised(Problem):
         # Radii allow for rounding of the mean; duplicates of one row have none.
         rounding = SETTINGS.mean_roundings * EPS * size * math.sqrt(means.shape[1])
         alone = clusters.counts == 1
-        return _Extent(np.where(alone | (radius <= rounding), 0.0, radius + rounding), furthest)
+        return np.where(alone | (radius <= rounding), 0.0, radius + rounding), furthest
 
     # 4. Optimality condition
 
@@ -327,3 +372,29 @@ class SemiSupervised(Problem):
 
     def penalty(self, point: Float) -> float:
         return 0.5 * float(point[:-1] @ point[:-1])
+
+
+def frame(clusters: Clusters, point: Float, iteration: int) -> Frame | None:
+    """Draw the clusters and the hyperplane; None unless there are two features."""
+    problem = clusters.problem
+    assert isinstance(problem, SemiSupervised)
+    if problem.n_attributes != 2:
+        return None
+    data = ClusterSums.of(clusters.sums)
+    shown = np.flatnonzero(data.weight > 0)
+    shown = shown[sample(clusters.counts[shown], problem.distances(clusters, point)[shown])]
+    z, labels = data.scores(point), data.labels
+    means = data.means(shown)
+    slack = 1.0 - np.where(labels != 0, labels * z, np.abs(z))
+    regions = (slack > 0) + 2 * ((labels == 0) & (z > 0))
+    return Frame(
+        iteration=iteration,
+        n_clusters=clusters.n_clusters,
+        x=means[:, 0],
+        y=means[:, 1],
+        sizes=clusters.counts[shown],
+        regions=regions[shown].astype(np.int8),
+        labels=labels[shown].astype(np.int8),
+        line=np.array(point, dtype=np.float64),
+        levels=np.array([-1.0, 1.0]),
+    )

@@ -7,19 +7,18 @@ every entry by its side and solves the supervised problem, ends in one. Only imp
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.optimize import minimize
 
-from aidlearn.data.passes.run import Systematic, fold, total
+from aidlearn.data.passes.run import Systematic, total
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.engine.problem import Incumbent, Trial
+from aidlearn.engine.problem import Incumbent
 from aidlearn.numerics import Float
-from aidlearn.semisupervised.aggregated import Balance
 from aidlearn.semisupervised.branch_and_bound import switch_labels
-from aidlearn.semisupervised.problem import SemiSupervised
+from aidlearn.semisupervised.problem import Balance, SemiSupervised
 
 
 @dataclass(frozen=True)
@@ -45,72 +44,52 @@ def refine(problem: SemiSupervised, incumbent: Incumbent, deadline: float) -> In
     try:
         for start in (_continued(problem, incumbent.point, deadline), incumbent.point):
             for point in (start, *_switched(problem, start, deadline)):
-                best = _better(problem, best, point)
+                objective = problem.objective(point)
+                if objective < best.objective:
+                    best = Incumbent(point, objective)
     except KeyboardInterrupt:
         pass  # the best point so far is returned
     return best
 
 
-def _better(problem: SemiSupervised, best: Incumbent, point: Float) -> Incumbent:
-    value = _objective(problem, point)
-    return Incumbent(point, value) if value < best.objective else best
-
-
-def _objective(problem: SemiSupervised, point: Float) -> float:
-    parts = [problem.penalty(point)]
-    fold(problem.run, lambda chunk: float(problem.evaluate(chunk, Trial([point])).objectives[0]), parts.append)
-    return float(sum(parts))
-
-
 def _continued(problem: SemiSupervised, point: Float, deadline: float) -> Float:
     """Minimise ever less smoothed objectives."""
     balance = problem.balance_of_source()
-    to_point, x = _free_variables(balance, point)
+    x = point if balance is None else point[:-1]  # with a balance, w determines the intercept
     for width in SETTINGS.widths:
         if time.monotonic() > deadline:
             break
-        smoothed = _smoothed(problem, balance, to_point, width, deadline)
+        smoothed = partial(_smoothed, problem, balance, width, deadline)
         options = {"maxiter": SETTINGS.minimiser_steps, "maxcor": SETTINGS.minimiser_memory}
         x = minimize(smoothed, x, jac=True, method="L-BFGS-B", options=options).x
-    return to_point(x)
-
-
-def _free_variables(balance: Balance | None, point: Float) -> tuple[Callable[[Float], Float], Float]:
-    """Return the point as a function of unconstrained variables: with a balance, w determines the intercept."""
-    if balance is None:
-        return (lambda x: x), point
-    return balance.point, point[:-1]
+    return x if balance is None else balance.point(x)
 
 
 def _smoothed(
-    problem: SemiSupervised, balance: Balance | None, to_point: Callable[[Float], Float], h: float, deadline: float
-) -> Callable[[Float], tuple[float, Float]]:
+    problem: SemiSupervised, balance: Balance | None, h: float, deadline: float, x: Float
+) -> tuple[float, Float]:
     """Return value and gradient of the objective with a Huber hinge of width h and ``sqrt(z^2 + h^2)`` for ``|z|``."""
+    point = x if balance is None else balance.point(x)
 
-    def value_and_gradient(x: Float) -> tuple[float, Float]:
-        point = to_point(x)
+    def evaluate(chunk: Chunk) -> Float:
+        z = problem.scores(chunk, point)
+        labelled = chunk.y != 0
+        size = np.sqrt(z * z + h * h)
+        slack = 1.0 - np.where(labelled, chunk.y * z, size)
+        slope = np.clip(slack / h + 0.5, 0.0, 1.0)
+        loss = np.where(slack > h / 2, slack, 0.5 * h * slope**2)
+        weight = problem.loss_weights(chunk)
+        pull = -weight * slope * np.where(labelled, chunk.y, z / size)
+        return np.concatenate([chunk.transposed_times(pull), [pull.sum(), weight @ loss]])
 
-        def evaluate(chunk: Chunk) -> Float:
-            z = problem.scores(chunk, point)
-            labelled = chunk.y != 0
-            size = np.sqrt(z * z + h * h)
-            slack = 1.0 - np.where(labelled, chunk.y * z, size)
-            slope = np.clip(slack / h + 0.5, 0.0, 1.0)
-            loss = np.where(slack > h / 2, slack, 0.5 * h * slope**2)
-            weight = problem.loss_weights(chunk)
-            pull = -weight * slope * np.where(labelled, chunk.y, z / size)
-            return np.concatenate([chunk.transposed_times(pull), [pull.sum(), weight @ loss]])
-
-        sums = total(problem.run, evaluate)
-        w, gradient = point[:-1], sums[:-1]
-        gradient[:-1] += w
-        if balance is not None:
-            gradient = gradient[:-1] - balance.mean * gradient[-1]
-        if time.monotonic() > deadline:
-            gradient = np.zeros_like(gradient)  # ends the minimiser
-        return 0.5 * float(w @ w) + float(sums[-1]), gradient
-
-    return value_and_gradient
+    sums = total(problem.run, evaluate)
+    w, gradient = point[:-1], sums[:-1]
+    gradient[:-1] += w
+    if balance is not None:
+        gradient = gradient[:-1] - balance.mean * gradient[-1]
+    if time.monotonic() > deadline:
+        gradient = np.zeros_like(gradient)  # ends the minimiser
+    return 0.5 * float(w @ w) + float(sums[-1]), gradient
 
 
 def _switched(problem: SemiSupervised, point: Float, deadline: float) -> list[Float]:

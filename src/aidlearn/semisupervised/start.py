@@ -26,8 +26,7 @@ from aidlearn.engine.sums import Assignment
 from aidlearn.linear.start.methods import cluster_codes
 from aidlearn.linear.svm import svm_problem
 from aidlearn.numerics import Float
-from aidlearn.semisupervised.aggregated import ClusterSums
-from aidlearn.semisupervised.problem import SemiSupervised
+from aidlearn.semisupervised.problem import ClusterSums, SemiSupervised
 
 
 @dataclass(frozen=True)
@@ -69,24 +68,12 @@ class _Labelled:
     point: Float | None = None
 
 
-@dataclass(frozen=True)
-class _Gathered:
-    """The entries that the start holds in memory."""
-
-    labelled: Chunk
-    candidates: Chunk
-    """A random sample of the unlabelled entries with a weight."""
-    labelled_before: list[int]
-    """Number of labelled entries before each chunk."""
-
-
 def by_kmeans(iterations: int, spread: bool) -> SemiSupervisedStart:
     """Cluster by k-means on the features; ``spread`` first centres are those of k-means++, others are random."""
 
     def start(problem: SemiSupervised) -> Start:
-        gathered = _gather(problem)
-        candidates = gathered.candidates
-        groups = _labelled_groups(problem, gathered.labelled)
+        labelled, candidates, labelled_before = _gather(problem)
+        groups = _labelled_groups(problem, labelled)
         # Unlabelled entries without weight may share any cluster.
         centres = np.zeros((1, problem.n_attributes))
         if candidates.n_entries:
@@ -101,7 +88,7 @@ def by_kmeans(iterations: int, spread: bool) -> SemiSupervisedStart:
                 if time.monotonic() > problem.run.deadline:
                     break
                 centres = _lloyd(problem, centres)
-        return _build(problem, groups, gathered.labelled_before, centres)
+        return _build(problem, groups, labelled_before, centres)
 
     return start
 
@@ -123,8 +110,11 @@ def from_labels(labels: Any) -> SemiSupervisedStart:
     return start
 
 
-def _gather(problem: SemiSupervised) -> _Gathered:
-    """Count the unlabelled entries by one pass; collect the labelled entries and the sample by a second one."""
+def _gather(problem: SemiSupervised) -> tuple[Chunk, Chunk, list[int]]:
+    """Return the labelled entries, a sample of the others, and the number of labelled entries before each chunk.
+
+    A first pass counts the unlabelled entries with a weight, which the second one draws from.
+    """
     run = problem.run
     n_free = [0]
 
@@ -133,21 +123,17 @@ def _gather(problem: SemiSupervised) -> _Gathered:
 
     fold(run, count, lambda value: n_free.append(n_free[-1] + value))
     chosen = np.sort(problem.rng.choice(n_free[-1], min(n_free[-1], SETTINGS.seeding_entries), replace=False))
-    labelled: list[Chunk] = []
-    candidates: list[Chunk] = []
 
     def pick(chunk: Chunk, before: int) -> tuple[tuple[Chunk, Chunk], None]:
         free = np.flatnonzero((chunk.y == 0) & (chunk.weight > 0))
         here = chosen[np.searchsorted(chosen, before) : np.searchsorted(chosen, before + len(free))] - before
         return (chunk.select(np.flatnonzero(chunk.y != 0)), chunk.select(free[here])), None
 
-    def collect(value: tuple[Chunk, Chunk]) -> None:
-        labelled.append(value[0])
-        candidates.append(value[1])
-
-    run.map(pick, n_free[:-1], collect)
+    parts: list[tuple[Chunk, Chunk]] = []
+    run.map(pick, n_free[:-1], parts.append)
+    labelled, candidates = zip(*parts, strict=True)
     before = np.cumsum([0, *(part.n_entries for part in labelled)])[:-1].tolist()
-    return _Gathered(join(labelled), join(candidates), before)
+    return join(labelled), join(candidates), before
 
 
 def _first_centres(problem: SemiSupervised, candidates: Chunk, k: int, spread: bool) -> Float:
@@ -158,18 +144,18 @@ def _first_centres(problem: SemiSupervised, candidates: Chunk, k: int, spread: b
     return candidates.dense_rows(chosen)
 
 
-def _nearest(chunk: Chunk, centres: Float, squares: Float) -> NDArray[np.int32]:
+def _nearest(chunk: Chunk, centres: Float) -> NDArray[np.int32]:
     """Return the number of the nearest centre of each entry."""
+    squares = np.einsum("ij,ij->i", centres, centres)
     return (squares - 2 * (chunk @ centres.T)).argmin(axis=1).astype(np.int32)
 
 
 def _lloyd(problem: SemiSupervised, centres: Float) -> Float:
     """Run one Lloyd iteration on the unlabelled entries, by one pass; centres without entries disappear."""
-    squares = np.einsum("ij,ij->i", centres, centres)
 
     def measure(chunk: Chunk) -> Float:
         free = chunk.select(np.flatnonzero(chunk.y == 0))
-        return problem.aggregate(free, _nearest(free, centres, squares), len(centres))
+        return problem.aggregate(free, _nearest(free, centres), len(centres))
 
     sums = ClusterSums.of(total(problem.run, measure))
     return sums.means(np.flatnonzero(sums.weight > 0))
@@ -197,7 +183,6 @@ def _labelled_groups(problem: SemiSupervised, labelled: Chunk) -> _Labelled:
 
 
 def _build(problem: SemiSupervised, labelled: _Labelled, before: list[int], centres: Float) -> Start:
-    squares = np.einsum("ij,ij->i", centres, centres)
     point = labelled.point
 
     def assign(chunk: Chunk, state: int) -> Assignment:
@@ -208,7 +193,7 @@ def _build(problem: SemiSupervised, labelled: _Labelled, before: list[int], cent
         single[known] = labelled.alone[state : state + len(known)]
         free = np.flatnonzero(chunk.y == 0)
         if len(free):
-            labels[free] = labelled.n_groups + _nearest(chunk.select(free), centres, squares)
+            labels[free] = labelled.n_groups + _nearest(chunk.select(free), centres)
         objective = 0.0 if point is None else float(problem.evaluate(chunk, Trial([point])).objectives[0])
         return Assignment(labels, single, objective)
 

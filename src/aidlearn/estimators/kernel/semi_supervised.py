@@ -37,8 +37,7 @@ from aidlearn.semisupervised import choice, miqp
 from aidlearn.semisupervised.choice import Choice
 from aidlearn.semisupervised.features import SETTINGS as FEATURES
 from aidlearn.semisupervised.features import Features, RowProjection, features_of, graph_features, kernel_features
-from aidlearn.semisupervised.picture import frame
-from aidlearn.semisupervised.problem import SemiSupervised, SemiSupervisedSettings
+from aidlearn.semisupervised.problem import SemiSupervised, SemiSupervisedSettings, frame
 from aidlearn.semisupervised.refine import refine
 from aidlearn.semisupervised.start import by_kmeans, from_labels
 
@@ -106,7 +105,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         -------
         self
         """
-        started = time.monotonic()
+        deadline = math.inf if self.time_limit is None else time.monotonic() + self.time_limit
         self._check_parameters()
         refuse_elsewhere(self, X)
         used = self._complete(X, y, sample_weight)
@@ -118,9 +117,9 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         with one_blas_thread():
             rows, _, weight, digest = checked_rows(run, digest=self.checkpoint is not None)
             check_classes(self.classes_, codes, weight)
-            features = self._features(rows, weight, codes, started)
+            features = self._features(rows, weight, codes, deadline)
             names = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-            fits = [self._fit_one(run, features, codes, k, weight, started, digest) for k in names]
+            fits = [self._fit_one(run, features, codes, k, weight, deadline, digest) for k in names]
         points = np.array([fit.result.point for fit in fits])
         self._store_model(points)
         scores = np.asarray(points[:, :-1] @ features.T + points[:, -1:]).T
@@ -154,7 +153,8 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
 
     def predict(self, X: Any) -> Any:
         """Predict the class of each row."""
-        return class_of(self.classes_, self._scores(X))
+        scores = self._scores(X)
+        return class_of(self.classes_, scores)
 
     def _rules(self) -> Rules:
         return replace(super()._rules(), unlabelled=True)
@@ -186,9 +186,9 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
             return from_labels(self.init)
         raise ValueError(f"init must be 'auto', 'kmeans', an array of cluster labels or a callable, got {self.init!r}.")
 
-    def _features(self, rows: Any, weight: Float, codes: NDArray[np.int64], started: float) -> Any:
+    def _features(self, rows: Any, weight: Float, codes: NDArray[np.int64], deadline: float) -> Any:
         """Return the rows of the linear machine: the given rows, or features of their kernel."""
-        deadline = math.inf if self.time_limit is None else started + FEATURES_SHARE * self.time_limit
+        deadline -= (1.0 - FEATURES_SHARE) * (self.time_limit or 0.0)
         self._representation: Features | None = None
         self._projection: RowProjection | None = None
         self._choice: Choice | None = None
@@ -218,7 +218,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         codes: NDArray[np.int64],
         positive: int,
         weight: Float,
-        started: float,
+        deadline: float,
         digest: str,
     ) -> Fitted:
         """Fit one class against the rest of the labelled rows; return the best of ``n_init`` runs."""
@@ -231,26 +231,21 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         several = len(self.classes_) > 2 or n_runs > 1
         best: Fitted | None = None
         for k, rng in enumerate([first, *first.spawn(n_runs - 1)]):
-            left = None if self.time_limit is None else max(1e-3, self.time_limit - (time.monotonic() - started))
             number = positive * n_runs + k if several else None
             checkpoint = checkpoint_of(self, run.source.origin, digest, number)
-            fit = self._fit_once(run.of(source), rng, left, checkpoint)
+            fit = self._fit_once(run.of(source), rng, deadline, checkpoint)
             if best is not None:
                 bound = max(best.result.lower_bound, fit.result.lower_bound)
                 fit.result.lower_bound = best.result.lower_bound = bound
             best = fit if best is None or fit.result.objective < best.result.objective else best
-            out_of_time = time.monotonic() - started >= (self.time_limit or math.inf)
-            if out_of_time or run.stopped or best.result.gap <= self.tol:
+            if time.monotonic() >= deadline or run.stopped or best.result.gap <= self.tol:
                 break
         assert best is not None
         if best.result.gap <= self.tol:
             best.result.status = Status.certified
         return best
 
-    def _fit_once(
-        self, run: Run, rng: np.random.Generator, time_limit: float | None, checkpoint: Checkpoint | None
-    ) -> Fitted:
-        deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    def _fit_once(self, run: Run, rng: np.random.Generator, deadline: float, checkpoint: Checkpoint | None) -> Fitted:
         settings = SemiSupervisedSettings(
             C=float(self.C if self._choice is None else self._choice.C),
             C_unlabeled=float(self.C_unlabeled if self._choice is None else self._choice.C_unlabeled),
@@ -263,7 +258,8 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         )
         problem = SemiSupervised(run, settings, rng)
         max_iter = self.max_iter or (1000 if self.certify else 5)
-        limits = Limits(self.tol, int(max_iter), time_limit)
+        left = None if math.isinf(deadline) else max(1e-3, deadline - time.monotonic())
+        limits = Limits(self.tol, int(max_iter), left)
         fit = fit_problem(problem, limits, self._callbacks(), frame, checkpoint)
         result = fit.result
         if self.refine and not run.stopped:

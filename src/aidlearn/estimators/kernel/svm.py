@@ -12,10 +12,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import _ovr_decision_function
 
 from aidlearn.data.passes.moments import checked_rows
-from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.numbers import Classes, check_labels
 from aidlearn.data.rows.threads import one_blas_thread
-from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import class_of
 from aidlearn.estimators.declared_kernel import SVCParameters
@@ -110,27 +108,14 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
             machines = []
             for k, pair in enumerate(pairs):
                 checkpoint = checkpoint_of(self, run.source.origin, digest, k if len(pairs) > 1 else None)
-                machines.append(self._fit_pair(run, kernel, rows, codes, weight, pair, checkpoint, len(pairs) - k))
+                here = np.flatnonzero(np.isin(codes, pair) & (weight > 0))
+                y_here = np.where(codes[here] == pair[1], 1.0, -1.0)
+                left = len(pairs) - k
+                machines.append(self._fit_machine(run, kernel, rows, y_here, weight, here, checkpoint, left))
         self._store_model(kernel, rows, codes, machines)
         self.class_weight_ = np.ones(len(self.classes_)) if factors is None else factors
         self._store_certificate([machine.fit for machine in machines], len(machines) > 1, run)
         return self
-
-    def _fit_pair(
-        self,
-        run: Run,
-        kernel: Kernel,
-        X: Any,
-        codes: Int,
-        weight: Float,
-        pair: tuple[int, int],
-        checkpoint: Checkpoint | None,
-        n_left: int,
-    ) -> Machine:
-        """Fit the machine of two classes, one of ``n_left`` machines that are still to be fitted."""
-        here = np.flatnonzero(((codes == pair[0]) | (codes == pair[1])) & (weight > 0))
-        y = np.where(codes[here] == pair[1], 1.0, -1.0)
-        return self._fit_machine(run, kernel, X, y, weight, here, checkpoint, n_left)
 
     def _entries(self, rows: KernelRows, y: Float, box: Float, unit: float) -> KernelEntries:
         return KernelEntries(rows, y, box, unit=unit)
