@@ -15,7 +15,7 @@ from aidlearn.linear.passes.compiled import COMPILED
 from aidlearn.linear.passes.in_numpy import NUMPY
 from aidlearn.linear.passes.records import MemberLosses, Reach
 from aidlearn.neighbours.batch import Batch, Member
-from aidlearn.neighbours.near_rows import Corridor
+from aidlearn.neighbours.corridors import Corridor
 from oracles import highs_quantile
 
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.transforms import UNCHANGED, Unchanged, Weights
+from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.result import Result, relative_gap
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations
@@ -27,9 +28,9 @@ from aidlearn.linear.passes import passes_of
 from aidlearn.linear.start.newton import quantile_width
 from aidlearn.linear.start.samples import largest_sample
 from aidlearn.linear.start.sharpen import few_entries
-from aidlearn.neighbours.evaluation import Evaluating
-from aidlearn.neighbours.member import Near, Neighbour
-from aidlearn.neighbours.near_rows import Collecting, Corridor, Rows
+from aidlearn.neighbours.corridors import Corridor, Near, Rows, collecting
+from aidlearn.neighbours.evaluation import evaluating
+from aidlearn.neighbours.member import Neighbour
 from aidlearn.numerics import Float
 from aidlearn.trace import Profile
 
@@ -69,6 +70,17 @@ class Member:
     replicate: int = 0
     l1: float | None = None
     """L1 penalty over the sum of weights; that of the batch's design by default."""
+
+    def design(self, design: Design, weight: float, sizes: Float) -> Design:
+        """The design of a batch for this member, whose rows have a sum of weights and columns of these sizes.
+
+        A column of size 0, which the weights leave empty, keeps the coefficient 0.
+        """
+        l1 = design.l1 / design.weight if self.l1 is None else self.l1
+        empty = np.zeros(design.n_variables, dtype=bool)
+        empty[: len(sizes)] = sizes == 0
+        constant = design.constant | empty
+        return replace(design, loss=self.loss, l1=l1 * weight, weight=weight or 1.0, constant=constant)
 
 
 @dataclass(frozen=True)
@@ -119,14 +131,11 @@ class Batch:
     """Whether the planes of members should lie one above the other, in their order."""
     crossings: int | None = None
     """Pairs of neighbouring members in the wrong order, where one pass has seen the solutions of all."""
-    _metric: Metric | None = field(default=None, repr=False)
 
-    @property
+    @cached_property
     def metric(self) -> Metric:
         """Leverage scores of the rows."""
-        if self._metric is None:
-            self._metric = _metric(self.run, self.design) if self.given_metric is None else self.given_metric
-        return self._metric
+        return _metric(self.run, self.design) if self.given_metric is None else self.given_metric
 
     def around(self, point: Float, near: float | None = None) -> list[Corridor]:
         """One corridor for all members, around a point that all are close to."""
@@ -147,19 +156,20 @@ class Batch:
         run, design = self.run, self.design
         if few_entries(run.n_entries, design.n_variables) or fraction > SETTINGS.most_near:
             return math.inf
-        sample = run.sample(lambda: largest_sample(run, design.n_variables, np.random.default_rng(0)))
-        z = design.margins(sample, point)
-        leverage = np.broadcast_to(np.asarray(self.metric.leverage(design, sample), dtype=np.float64), z.shape)
-        return quantile_width(design.loss.distance(z) / leverage, fraction)
+        distance, leverage = self._viewed(point, math.inf)
+        return quantile_width(distance / leverage, fraction)
 
     def _share(self, point: Float, reach: float) -> float:
-        """Part of the rows within a distance of a kink, by a sample."""
-        run, design = self.run, self.design
-        sample = run.sample(lambda: largest_sample(run, design.n_variables, np.random.default_rng(0)))
-        few = sample.select(slice(None, None, max(1, sample.n_entries // SETTINGS.viewed)))
-        z = design.margins(few, point)
-        leverage = np.asarray(self.metric.leverage(design, few), dtype=np.float64)
-        return float(np.mean(design.loss.distance(z) <= reach * leverage))
+        """Part of the rows within a distance of a kink, estimated from a sample."""
+        distance, leverage = self._viewed(point, SETTINGS.viewed)
+        return float(np.mean(distance <= reach * leverage))
+
+    def _viewed(self, point: Float, n_rows: float) -> tuple[Float, Float]:
+        """Distances from a kink and leverages of about ``n_rows`` rows of the sample."""
+        sample = _sample(self.run, self.design)
+        some = sample.select(slice(None, None, max(1, int(sample.n_entries // n_rows))))
+        leverage = np.asarray(self.metric.leverage(self.design, some), dtype=np.float64)
+        return self.design.loss.distance(self.design.margins(some, point)), leverage
 
     def solve(
         self,
@@ -194,8 +204,7 @@ class Batch:
                 continue
             if self.run.ended:
                 break  # without another pass; waiting members are evaluated below
-            rows = self._pass([corridor], waiting, solved)[0]
-            self._tell(done, waiting, solved)
+            rows = self._pass([corridor], waiting, solved, done)[0]
             hopeless = self._is_hopeless(corridors, waiting, points, solved)
             waiting = []
             if self.run.ended or hopeless:
@@ -203,15 +212,16 @@ class Batch:
             self._in_corridor(corridor, rows, begin, points, solved)
             waiting = list(corridor.numbers)
         if waiting:
-            self._pass([], waiting, solved)
-            self._tell(done, waiting, solved)
+            self._pass([], waiting, solved, done)
         if not self.run.ended and self._open(solved):
             if not hopeless and not any(math.isinf(corridor.reach) for corridor in corridors):
                 self._again(corridors, points, solved)
             self.crossings = None
-        for number, member in enumerate(self.members if refit is not None else ()):
-            if refit is not None and (number not in solved or not solved[number].gap <= self.tol):
+        if refit is not None:
+            for number, member in enumerate(self.members):
                 before = solved.get(number)
+                if before is not None and before.gap <= self.tol:
+                    continue
                 found = refit(number, member, None if before is None else before.point)
                 solved[number] = found if before is None else better(before, found)
                 self.crossings = None
@@ -234,11 +244,6 @@ class Batch:
         reach = max(SETTINGS.wider * corridor.reach for corridor in corridors if numbers[0] in corridor.numbers)
         return all(self._share(points[k], reach) > SETTINGS.most_again for k in numbers)
 
-    @staticmethod
-    def _tell(done: Done | None, numbers: Sequence[int], solved: Mapping[int, Solved]) -> None:
-        if done is not None and numbers:
-            done({number: solved[number] for number in numbers})
-
     def _again(self, corridors: Sequence[Corridor], points: dict[int, Float], solved: dict[int, Solved]) -> None:
         """Try open members again, each around its own point and with more near rows."""
         reach = {number: SETTINGS.wider * corridor.reach for corridor in corridors for number in corridor.numbers}
@@ -260,35 +265,34 @@ class Batch:
             for number, other in found.items():
                 solved[number] = better(solved[number], other)
 
-    def _pass(self, corridors: Sequence[Corridor], waiting: Sequence[int], solved: dict[int, Solved]) -> list[Rows]:
+    def _pass(
+        self,
+        corridors: Sequence[Corridor],
+        waiting: Sequence[int],
+        solved: dict[int, Solved],
+        done: Done | None = None,
+    ) -> list[Rows]:
         """Collect the rows of corridors and the losses of waiting members in one pass."""
-        run, design = self.run, self.design
-        members = [self.members[number] for corridor in corridors for number in corridor.numbers]
-        replicates = sorted({member.replicate for member in members})
-        parts: list[Any] = []
-        if corridors:
-            parts.append(Collecting(run, design, self.metric, corridors, replicates, self.weights))
-        if waiting:
-            numbers = list(waiting)
-            # Crossings with the plane below the first member are counted, too.
-            shown = [numbers[0] - 1] if self.ordered and numbers[0] - 1 in solved else []
-            of = [self.members[number] for number in shown + numbers]
-            losses, replicates = [member.loss for member in of], [member.replicate for member in of]
-            points = [solved[number].point for number in shown + numbers]
-            parts.append(Evaluating(design, losses, points, self.weights, replicates, passes_of(run), self.ordered))
-        measures = [part.measure for part in parts]
-
-        def keep(values: list[Any]) -> None:
-            for part, value in zip(parts, values, strict=True):
-                part.keep(value)
-
-        run.map(lambda chunk, state: ([measure(chunk) for measure in measures], None), collect=keep)
-        if waiting:
-            for number, value in zip(numbers, parts[-1].total[len(shown) :], strict=True):
-                solved[number] = replace(solved[number], objective=solved[number].objective + float(value))
-            if self.crossings is not None:
-                self.crossings += parts[-1].crossings
-        return parts[0].rows() if corridors else []
+        run, design, passes = self.run, self.design, passes_of(self.run)
+        replicates = sorted({self.members[number].replicate for corridor in corridors for number in corridor.numbers})
+        # Crossings with the plane below the first waiting member are counted, too.
+        below = [waiting[0] - 1] if waiting and self.ordered and waiting[0] - 1 in solved else []
+        shown = [*below, *waiting]
+        losses, of = [self.members[k].loss for k in shown], [self.members[k].replicate for k in shown]
+        points = [solved[number].point for number in shown]
+        collect = collecting(run, design, self.metric, corridors, replicates, self.weights)
+        evaluate = evaluating(design, losses, points, self.weights, of, passes, self.ordered)
+        found: list[tuple[list[Rows], tuple[Float, int]]] = []
+        run.map(lambda chunk, state: ((collect(chunk), evaluate(chunk)), None), collect=found.append)
+        parts, evaluated = zip(*found, strict=True)
+        totals = sum(total for total, _ in evaluated)
+        for number, total in zip(waiting, totals[len(below) :], strict=True):
+            solved[number] = replace(solved[number], objective=solved[number].objective + float(total))
+        if self.crossings is not None:
+            self.crossings += sum(number for _, number in evaluated)
+        if done is not None and waiting:
+            done({number: solved[number] for number in waiting})
+        return [Rows.joined(own) for own in zip(*parts, strict=True)]
 
     def _in_corridor(
         self, corridor: Corridor, rows: Rows, begin: Begin | None, points: dict[int, Float], solved: dict[int, Solved]
@@ -297,9 +301,7 @@ class Batch:
         error, width = corridor.error, 0.0
         for number in corridor.numbers:
             member = self.members[number]
-            k = rows.replicates.index(member.replicate)
-            weight = rows.weights[k]
-            near = Near(replace(rows.near, weight=weight), rows.leverage, rows.sums[k], rows.counts)
+            near = rows.of_replicate(member.replicate)
             design = self._design(member, near)
             start = corridor.ends[0] if begin is None else begin(number, points)
             start = np.where(design.constant, 0.0, start)
@@ -312,17 +314,11 @@ class Batch:
 
     def _design(self, member: Member, near: Near) -> Design:
         """The design of a member: that of the batch, adapted to its weights."""
-        design = replace(self.design, loss=member.loss)
-        l1 = design.l1 / design.weight if member.l1 is None else member.l1
+        m, weight = self.design.n_attributes, near.rows.weight
         if isinstance(self.weights, Unchanged):
-            return replace(design, l1=l1 * design.weight)
-        weight = near.rows.weight
-        total = float(weight.sum() + near.sums[:, -1].sum())
-        # A column that the weights leave empty keeps the coefficient 0.
-        sizes = np.asarray(abs(near.rows.X).T @ weight) + np.abs(near.sums[:, : design.n_attributes]).sum(axis=0)
-        empty = np.zeros(design.n_variables, dtype=bool)
-        empty[: design.n_attributes] = sizes == 0
-        return replace(design, l1=l1 * total, weight=total or 1.0, constant=design.constant | empty)
+            return member.design(self.design, self.design.weight, np.ones(m))
+        sizes = np.asarray(abs(near.rows.X).T @ weight) + np.abs(near.sums[:, :m]).sum(axis=0)
+        return member.design(self.design, float(weight.sum() + near.sums[:, -1].sum()), sizes)
 
 
 def near_share(ratio: float) -> float:
@@ -336,10 +332,13 @@ def better(one: Solved, two: Solved) -> Solved:
     return replace(best, lower_bound=max(one.lower_bound, two.lower_bound))
 
 
+def _sample(run: Run, design: Design) -> Chunk:
+    return run.sample(lambda: largest_sample(run, design.n_variables, np.random.default_rng(0)))
+
+
 def _metric(run: Run, design: Design) -> Metric:
     """Leverage scores of the rows, as in the start of a fit."""
-    p = design.n_variables
-    sample = run.sample(lambda: largest_sample(run, p, np.random.default_rng(0)))
+    sample = _sample(run, design)
     few = sample.select(slice(None, None, max(1, sample.n_entries // SETTINGS.gram_rows))).weighing(design.weight)
     equations = NormalEquations.of(design, few, run.n_jobs)
     shown = equations.shows_all_columns(design)

@@ -29,7 +29,7 @@ from aidlearn.linear.model.leverage import Metric
 from aidlearn.linear.passes import Passes
 from aidlearn.linear.passes.records import Reach
 from aidlearn.linear.start.newton import Damping, LocalModel, bounded_step, local_model, thinning
-from aidlearn.neighbours.near_rows import picked, taken
+from aidlearn.neighbours.corridors import Near, picked, taken
 from aidlearn.numerics import Float, Int
 from aidlearn.trace import MOST_CLUSTERS, Profile
 
@@ -83,16 +83,6 @@ class NearSolution:
     """Width of the smoothing, in leverages."""
     n_clusters: int
     profile: Profile
-
-
-@dataclass(frozen=True)
-class Near:
-    """Near rows with the weights of one member, and the sums of all others by region."""
-
-    rows: Chunk
-    leverage: Any
-    sums: Float
-    counts: Int
 
 
 class Neighbour:

@@ -33,6 +33,7 @@ from aidlearn.linear.passes import passes_of
 from aidlearn.linear.passes.records import SEGMENTS, MemberLosses
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.neighbours.batch import Done, Member, Solved
+from aidlearn.neighbours.evaluation import blocks
 from aidlearn.numerics import Float, Int
 
 
@@ -42,8 +43,6 @@ class SharedSettings:
 
     most_rounds: int = 8
     """Guess. Most rounds of splits: members still open after them are solved faster alone."""
-    margins: int = 1 << 16
-    """Guess. Margins (rows times members) that fit into a cache: 512 kB."""
     kept: float = 0.5
     """Guess. Part of the tolerance up to which another member's solution serves an aggregated problem."""
     doubled: float = 1.0
@@ -121,26 +120,19 @@ class Together(Problem):
         return np.concatenate(parts, axis=1) if self.design.layout is None else sparse.hstack(parts, format="csr")
 
     def start(self) -> Start:
-        """The partition that was given."""
+        """The clusters of the partition, with the sums of these members."""
         clusters, _ = self.partition.summed_for(self)
         known = [self._weighted(self._sums(clusters, k)) for k in range(len(self.replicates))]
-        self.designs = [self._design(member, *known[k]) for member, k in zip(self.members, self.of, strict=True)]
+        self.designs = [member.design(self.design, *known[k]) for member, k in zip(self.members, self.of, strict=True)]
         return Start(clusters)
 
-    def _weighted(self, sums: Sums) -> tuple[float, NDArray[np.bool_]]:
-        """The weight of a replicate, and the columns that it leaves empty."""
+    def _weighted(self, sums: Sums) -> tuple[float, Float]:
+        """The weight of a replicate, and the sizes of its columns."""
         m = self.design.n_attributes
         sizes = np.abs(sums.dense[:, :m]).sum(axis=0)
         if sums.singles is not None:
             sizes = sizes + np.asarray(abs(sums.singles[:, :m]).sum(axis=0)).ravel()
-        empty = np.zeros(self.design.n_variables, dtype=bool)
-        empty[:m] = sizes == 0
-        return float(sums.column(-1).sum()), empty
-
-    def _design(self, member: Member, weight: float, empty: NDArray[np.bool_]) -> Design:
-        design = self.design
-        l1 = design.l1 / design.weight if member.l1 is None else member.l1
-        return replace(design, loss=member.loss, l1=l1 * weight, weight=weight or 1.0, constant=design.constant | empty)
+        return float(sums.column(-1).sum()), sizes
 
     def _sums(self, clusters: Clusters, replicate: int) -> Sums:
         store, width = clusters.store, self.design.n_variables + 2
@@ -186,9 +178,7 @@ class Together(Problem):
         losses = MemberLosses.of([member.loss for member in members])
         homes = np.zeros((0, SEGMENTS.n_split, len(members)), dtype=np.int8) if trial.homes is None else trial.homes
         totals, codes = np.zeros((len(SEGMENTS.steps), len(members))), np.zeros(chunk.n_entries, dtype=np.int16)
-        at_once = max(256, SETTINGS.margins // len(members))
-        for first in range(0, chunk.n_entries, at_once):
-            rows = slice(first, min(first + at_once, chunk.n_entries))
+        for rows in blocks(chunk.n_entries, len(members)):
             X = chunk.X[rows]
             at_end, at_origin = (
                 np.asarray(X @ planes[:, :m].T, dtype=np.float64) + planes[:, m] for planes in (ends, origins)

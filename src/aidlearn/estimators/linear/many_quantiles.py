@@ -17,8 +17,7 @@ from aidlearn.linear.model.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.sharpen import Band
 from aidlearn.neighbours.batch import Batch, Member, Solved
-from aidlearn.neighbours.near_rows import Corridor
-from aidlearn.neighbours.sampled_start import Sampled
+from aidlearn.neighbours.corridors import Corridor, Sampled
 from aidlearn.numerics import Float
 
 SPAN = 0.1

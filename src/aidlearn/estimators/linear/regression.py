@@ -23,7 +23,7 @@ from aidlearn.linear.hurried import Hurried
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss, absolute, pinball
 from aidlearn.linear.start.sharpen import Band, few_entries
-from aidlearn.neighbours.crossings import count_crossings
+from aidlearn.neighbours.evaluation import count_crossings
 from aidlearn.numerics import Float
 
 OWN = ("auto", "interior-point")

@@ -39,8 +39,7 @@ from aidlearn.linear.model.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.sharpen import Band, few_entries
 from aidlearn.neighbours.batch import Batch, Member, Refit, Solved, better
-from aidlearn.neighbours.near_rows import Corridor
-from aidlearn.neighbours.sampled_start import Sampled, SampledSolution
+from aidlearn.neighbours.corridors import Corridor, Sampled, SampledSolution
 from aidlearn.neighbours.shared_clusters import SamePartition, Together, solve_together
 from aidlearn.numerics import Float
 
@@ -287,7 +286,7 @@ class CrossValidated(LinearEstimator):
         fit = aid(problem, self._limits(run), self._callbacks())
         if progress.run.ended:
             return
-        sampled = Sampled.of_start(start, rows.measured.run, middle)
+        sampled = Sampled.of(rows.measured.run, middle, start)
         point = fit.point
         share = sampled.share(middle, (point, point), SETTINGS.doubt * sampled.error(middle, point))
         if share <= min(SETTINGS.few, sampled.largest_share(rows.folds.n)) and not sampled.is_tied(middle, point):
