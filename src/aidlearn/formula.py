@@ -18,9 +18,9 @@ from sklearn.base import clone
 from aidlearn.data.encoding.recipe import Column as InputColumn
 from aidlearn.data.encoding.recipe import EncodedRows, Recipe
 from aidlearn.data.encoding.rules import FACTOR_KINDS
-from aidlearn.data.opening import is_elsewhere, open_source
-from aidlearn.data.tables.conversion import collected
-from aidlearn.data.tables.in_memory import FrameColumns, is_table
+from aidlearn.data.opening import open_source
+from aidlearn.data.tables.conversion import collected, is_elsewhere, is_table
+from aidlearn.data.tables.in_memory import FrameColumns
 from aidlearn.estimators.registry import MODELS
 
 if TYPE_CHECKING:

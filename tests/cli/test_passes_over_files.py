@@ -7,7 +7,7 @@ import pytest
 
 from aidlearn import LinearSVC, open_source
 from aidlearn.data.encoding import levels
-from aidlearn.data.tables import csv, parquet
+from aidlearn.data.tables import csv, table_files
 
 N = 3000
 
@@ -57,7 +57,7 @@ def recipes(monkeypatch):
         made.append(levels.make_recipe(*args))
         return made[-1]
 
-    monkeypatch.setattr(parquet, "make_recipe", counted)
+    monkeypatch.setattr(table_files, "make_recipe", counted)
     return made
 
 

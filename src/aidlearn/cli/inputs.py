@@ -211,17 +211,12 @@ def load_rows(source: FileSource) -> tuple[Any, NDArray[Any], NDArray[Any]]:
     import numpy as np
     from scipy import sparse
 
-    from aidlearn.data.rows.chunk import Chunk
-
-    parts, start = [], 0
-    for block in source.blocks():
-        stop = start + len(block.target)
-        check_finite(source, Chunk(start, stop, block.X, np.zeros(stop - start), block.weight))
-        parts.append((block.X, block.target, block.weight))
-        start = stop
-    X, target, weight = zip(*parts, strict=True)
+    chunks = list(source.chunks(held=source.n_chunks))
+    for chunk in chunks:
+        check_finite(source, replace(chunk, y=np.zeros(len(chunk.y))))
+    X = [chunk.X for chunk in chunks]
     rows = sparse.vstack(X, format="csr") if sparse.issparse(X[0]) else np.concatenate(X)
-    return rows, np.concatenate(target), np.concatenate(weight)
+    return rows, np.concatenate([chunk.y for chunk in chunks]), np.concatenate([chunk.weight for chunk in chunks])
 
 
 def semi_supervised_labels(target: NDArray[Any], where: str) -> tuple[NDArray[Any], NDArray[Any]]:

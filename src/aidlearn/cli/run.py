@@ -59,16 +59,15 @@ def prepare(
     model: Model, estimator: Any, source: FileSource, shown: str, class_weight: str | None = None, note: str = ""
 ) -> PreparedFit:
     """Prepare a fit of a source whose name for users is ``shown``."""
-    from aidlearn.data.tables.npy import NpyFile, NpySource
+    from aidlearn.data.tables.npy import NpySource
     from aidlearn.files.models import check_can_be_saved
 
-    choice = getattr(source, "choice", None)
-    width = int(NpyFile(source.path).shape[1]) if isinstance(source, NpySource) else None  # with target and weight
+    width = source.width if isinstance(source, NpySource) else None
     facts: dict[str, Any] = {
         "data": shown,
         "rows": source.n_entries,
         "target": getattr(source, "target_name", None),
-        "columns": list(source.names) if choice is None else list(choice.columns),
+        "columns": list(source.inputs or source.names),
         "dropped": source.n_dropped,
         "weight": (source.origin or {}).get("weight"),
         "width": width,

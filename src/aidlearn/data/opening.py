@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from importlib.util import find_spec
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,16 @@ from aidlearn.data.rows.arrays import is_dask
 from aidlearn.data.rows.memory import check_limit, parse_bytes
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.tables.columns import find_column
+from aidlearn.data.tables.conversion import is_stream
+from aidlearn.data.tables.csv import CsvSource
 from aidlearn.data.tables.files import FileSource
 from aidlearn.data.tables.npy import NpySource
-from aidlearn.data.tables.streams import is_stream
-from aidlearn.data.tables.text_columns import Reading, as_they_look, by_recipe, by_rules
+from aidlearn.data.tables.parquet import ParquetSource
+from aidlearn.data.tables.streams import StreamSource
+from aidlearn.data.tables.table_files import FolderKeys, TableFiles
+from aidlearn.data.tables.text import Dialect
 
-__all__ = ["EXTENSIONS", "column_names", "is_elsewhere", "is_path", "open_rows", "open_source"]
+__all__ = ["column_names", "open_rows", "open_source"]
 
 
 def open_source(
@@ -145,10 +150,19 @@ def open_by_rules(
                 f"The {name} of a file is one of its columns, by name or number, got {type(value).__name__}."
             )
     text = {"delimiter": delimiter, "encoding": encoding}
-    source = _with_rules(_open(path, target, columns, weight, n_jobs, text, by_rules(rules)), rules, intercept)
+    source: DataSource = _open(path, target, columns, weight, n_jobs, text, rules)
+    if isinstance(source, TableFiles):
+        for what, names in (("one_hot", rules.also), ("numeric", rules.numeric)):
+            for name in names:
+                find_column(source.inputs, name, what, source.where)
+        source = source.opened_with(rules).encoded(Rules(), intercept)
+    elif rules.also or rules.numeric:
+        raise ValueError(f"one_hot needs named columns, which {source.row_name(0).partition(' of ')[2]} does not have.")
+    else:
+        source = source.encoded(rules, intercept)
     if not is_stream(path):
         source.origin = _origin(path, target, columns, weight, rules, text)
-    if hasattr(source, "warn_of_codes"):  # CSV
+    if isinstance(source, CsvSource):
         source.warn_of_codes(rules)
     if memory_limit is not None:
         source.memory_limit = parse_bytes("memory_limit", memory_limit)
@@ -165,32 +179,9 @@ def open_rows(
     encoding: str | None = None,
 ) -> FileSource:
     """The rows of a file without a target, encoded by the recipe of a model."""
-    from aidlearn.data.tables.parquet import TableFiles
-
     text = {"delimiter": delimiter, "encoding": encoding}
-    source = _open(path, None, columns, None, None, text, by_recipe(recipe))
+    source = _open(path, None, columns, None, None, text, recipe)
     return source.following(recipe) if isinstance(source, TableFiles) else source
-
-
-def _with_rules(source: FileSource, rules: Rules, intercept: bool) -> FileSource:
-    """The source with its factors, as a model with or without an intercept has them."""
-    choice = getattr(source, "choice", None)
-    if choice is None:
-        if rules.also or rules.numeric:
-            raise ValueError(
-                f"one_hot needs named columns, which {source.row_name(0).partition(' of ')[2]} does not have."
-            )
-        encoded = source.encoded(rules, intercept)
-    else:
-        for what, names in (("one_hot", rules.also), ("numeric", rules.numeric)):
-            for name in names:
-                find_column(choice.columns, name, what, choice.where)
-        from aidlearn.data.tables.parquet import TableFiles
-
-        assert isinstance(source, TableFiles)
-        encoded = source.opened_with(rules).encoded(Rules(), intercept)
-    assert isinstance(encoded, FileSource)
-    return encoded
 
 
 def _origin(path: Any, target: Any, columns: Any, weight: Any, rules: Rules, text: dict[str, Any]) -> dict[str, Any]:
@@ -201,85 +192,71 @@ def _origin(path: Any, target: Any, columns: Any, weight: Any, rules: Rules, tex
             return os.path.abspath(value) if str(value).endswith(".npy") else str(value)
         return int(value) if isinstance(value, np.integer) else value
 
-    def whole(value: Any) -> str:
-        return os.fspath(value) if "://" in os.fspath(value) else os.path.abspath(value)
+    def absolute(path: Any) -> str:
+        return os.fspath(path) if "://" in os.fspath(path) else os.path.abspath(path)
 
-    listed = None if columns is None else [plain(column) for column in columns]
     given = rules.categorical
-    said = {"categorical_features": given if rules.by_dtype or isinstance(given, (dict, type(None))) else list(given)}
-    found: dict[str, Any] = {
-        "path": whole(path) if is_path(path) else [whole(one) for one in path],
+    found = {
+        "path": absolute(path) if is_path(path) else [absolute(one) for one in path],
         "target": plain(target),
-        "columns": listed,
+        "columns": None if columns is None else [plain(column) for column in columns],
         "weight": plain(weight),
         "one_hot": dict(rules.also) if any(rules.also.values()) else list(rules.also),
     }
-    extra = said | {"missing": rules.missing, "numeric": rules.numeric} | text
-    plainly: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "categorical_features": FROM_DTYPE,
         "missing": "error",
+        "numeric": [],
         "delimiter": None,
         "encoding": None,
-        "numeric": [],
     }
-    return found | {name: value for name, value in extra.items() if value != plainly[name]}
-
-
-def is_elsewhere(X: Any) -> bool:
-    """Whether ``X`` refers to rows rather than holding them: paths, a Dask collection, a stream."""
-    return is_paths(X) or is_dask(X) or is_stream(X)
+    others = {
+        "categorical_features": given if given is None or isinstance(given, (str, dict)) else list(given),
+        "missing": rules.missing,
+        "numeric": rules.numeric,
+        **text,
+    }
+    return found | {name: value for name, value in others.items() if value != defaults[name]}
 
 
 def column_names(path: Any, delimiter: str | None = None, encoding: str | None = None) -> list[str]:
     """Names of the columns of table files, without reading their rows; empty for other files."""
     places = find_places(path)
-    kind = places[0].kind
-    if kind not in ("parquet", "csv"):
-        return []
-    from aidlearn.data.tables.parquet import FolderKeys
-
-    if kind == "parquet":
+    if places[0].kind == "parquet":
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(places[0].file()) as file:
             inside = list(file.schema_arrow.names)
+    elif places[0].kind == "csv":
+        inside = list(Dialect.of(places[0], delimiter, encoding).header)
     else:
-        import csv
-
-        from aidlearn.data.encoding.dialect import Dialect
-
-        dialect = Dialect.of(places[0], delimiter, encoding)
-        with places[0].stream() as stream:
-            lines = stream.read(1 << 18).decode(dialect.encoding, errors="replace").lstrip("\ufeff").splitlines()
-        inside = next(csv.reader(lines, delimiter=dialect.delimiter), [])
+        return []
     return inside + [field.name for field in FolderKeys(places).fields(inside)]
 
 
 def _open(
     path: Any,
     target: Any,
-    columns: Any,
+    columns: Sequence[Any] | None,
     weight: Any,
     n_jobs: int | None,
     text: dict[str, Any],
-    read_as: Reading = as_they_look,
+    read_as: Rules | Recipe | None,
 ) -> FileSource:
+    """The rows of files or of a stream, without factors; CSV is read by rules, or for the recipe of a model."""
     if is_stream(path):
         _need_pyarrow(type(path).__name__)
-        from aidlearn.data.tables.streams import StreamSource
-
         return StreamSource(path, target, columns, weight, n_jobs)
     if not is_paths(path):
         raise ValueError(f"open_source takes a path, got {type(path).__name__}; arrays and tables go to fit directly.")
     if "://" in str(path):
         _need_pyarrow(path)
     places = find_places(path)
-    kinds = {place.kind for place in places}
-    kind, first = places[0].kind, places[0]
-    if None in kinds:
-        strange = next(place for place in places if place.kind is None)
-        suffix = strange.suffix or Path(strange.path).suffix
-        raise ValueError(f"{strange} has the extension {suffix!r}; known are {', '.join(EXTENSIONS)}.")
+    first, kinds = places[0], {place.kind for place in places}
+    for place in places:
+        if place.kind is None:
+            suffix = place.suffix or PurePath(place.path).suffix
+            raise ValueError(f"{place} has the extension {suffix!r}; known are {', '.join(EXTENSIONS)}.")
     if len(kinds) > 1:
         raise ValueError(
             f"{first} and {len(places) - 1} more are files of several kinds: {', '.join(sorted(map(str, kinds)))}."
@@ -288,34 +265,27 @@ def _open(
         stamp = place.stamp()
         if stamp is not None and stamp[0] == 0:
             raise ValueError(f"{place} is empty.")
-    said = [name for name in ("delimiter", "encoding") if text.get(name) is not None]
-    if said and kind != "csv":
-        raise ValueError(f"{said[0]} is for CSV files, which {first} is not: leave it out.")
-    if kind in ("npy", "svmlight") and (len(places) > 1 or first.system is not None):
+    for name, value in text.items():
+        if value is not None and first.kind != "csv":
+            raise ValueError(f"{name} is for CSV files, which {first} is not: leave it out.")
+    if first.kind in ("parquet", "csv"):
+        _need_pyarrow(first)
+        if first.kind == "parquet":
+            return ParquetSource(places, target, columns, weight, n_jobs)
+        return CsvSource(places, target, columns, weight, n_jobs, **text, read_as=read_as)
+    if len(places) > 1 or first.system is not None:
         raise ValueError(
             f"{first} is read as one file on the disk; lists, patterns and addresses are for Parquet and CSV."
         )
-    if kind == "npy":
-        return NpySource(Path(first.path), target, columns, weight, n_jobs)
-    if kind == "parquet":
-        _need_pyarrow(first)
-        from aidlearn.data.tables.parquet import ParquetSource
-
-        return ParquetSource(places, target, columns, weight, n_jobs)
-    if kind == "csv":
-        _need_pyarrow(first)
-        from aidlearn.data.tables.csv import CsvSource
-
-        return CsvSource(places, target, columns, weight, n_jobs, **text, read_as=read_as)
+    if first.kind == "npy":
+        return NpySource(first, target, columns, weight, n_jobs)
     if columns is not None or weight is not None or target is not None:
         raise ValueError(f"{first} is svmlight text with its own target: give neither target, columns nor weight.")
-    from aidlearn.data.tables.svmlight import SvmlightSource
+    from aidlearn.data.tables.svmlight import SvmlightSource  # which needs scikit-learn's data sets, slow to import
 
-    return SvmlightSource(Path(first.path), n_jobs)
+    return SvmlightSource(first, n_jobs)
 
 
 def _need_pyarrow(path: Any) -> None:
-    from importlib.util import find_spec
-
     if find_spec("pyarrow") is None:
         raise ImportError(f"Reading {path} needs pyarrow: pip install 'aidlearn[parquet]'.")

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aidlearn.data.encoding.recipe import EncodedRows, Recipe
 from aidlearn.data.encoding.rules import FROM_DTYPE, Rules
-from aidlearn.data.opening import is_elsewhere, open_source
+from aidlearn.data.opening import open_source
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import is_dask
 from aidlearn.data.rows.numbers import Targets
@@ -26,11 +26,13 @@ from aidlearn.data.tables.conversion import (
     check_features,
     collected,
     complete_rows,
+    is_elsewhere,
+    is_table,
     linear_scores,
     refuse_arrays,
     refuse_repeated_names,
 )
-from aidlearn.data.tables.in_memory import FrameColumns, is_table
+from aidlearn.data.tables.in_memory import FrameColumns
 from aidlearn.engine.progress import Limits
 from aidlearn.estimators.checks import check_flag, check_number, check_random_state, with_names
 from aidlearn.estimators.fitting import Fitted, listed_callbacks, pass_listener, tell_of_fit

@@ -10,7 +10,8 @@ import numpy as np
 import sklearn
 from sklearn.utils.fixes import parse_version
 
-from aidlearn.data.tables.in_memory import FrameColumns, is_table
+from aidlearn.data.tables.conversion import is_table
+from aidlearn.data.tables.in_memory import FrameColumns
 from aidlearn.estimators.parameters import declared
 from aidlearn.kernel.functions import NAMES, kernel_from
 from aidlearn.numerics import Float

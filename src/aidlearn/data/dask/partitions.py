@@ -16,8 +16,8 @@ from aidlearn.data.encoding.levels import LevelsFound, TableOutline
 from aidlearn.data.encoding.recipe import Recipe
 from aidlearn.data.rows.numbers import refuse_lossy
 from aidlearn.data.rows.remote import Backend
-from aidlearn.data.tables.columns import choose_columns
-from aidlearn.data.tables.in_memory import ArrayColumns, FrameColumns, MemoryColumns, TableSource
+from aidlearn.data.tables.columns import ArrayColumns, Columns, choose_columns
+from aidlearn.data.tables.in_memory import FrameColumns
 from aidlearn.numerics import Int
 
 
@@ -136,15 +136,14 @@ class DaskMatrix:
             refuse_lossy(array, "X", first=None)
             return array
         columns = self.inputs(piece)
-        nothing = np.broadcast_to(0.0, columns.n_rows)
-        return TableSource(columns, nothing, nothing, None, self.recipe).rows(0, columns.n_rows).X
+        return columns.rows(0, columns.n_rows, self.recipe)
 
     def _chosen(self, piece: Any) -> Any:
         if self.columns is None:
             return piece
         return piece.iloc[:, list(self.columns)] if hasattr(piece, "iloc") else piece[:, list(self.columns)]
 
-    def inputs(self, piece: Any) -> MemoryColumns:
+    def inputs(self, piece: Any) -> Columns:
         """The chosen columns of (a piece of) a partition."""
         chosen = self._chosen(piece)
         return FrameColumns(chosen) if hasattr(chosen, "iloc") else ArrayColumns(np.asarray(chosen))
@@ -153,7 +152,7 @@ class DaskMatrix:
 def levels_of(part: Any, matrix: DaskMatrix, factors: Sequence[int]) -> dict[int, LevelsFound]:
     """The levels of the factors of a partition; runs on its worker."""
     columns = matrix.inputs(part)
-    return {j: columns.levels(j, lambda numbers: None) for j in factors}
+    return {j: columns.levels(j)[0] for j in factors}
 
 
 def complete_part(part: Any) -> Any:

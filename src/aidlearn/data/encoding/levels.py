@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.encoding.dialect import are_separated, is_number
 from aidlearn.data.encoding.recipe import (
     MISSING_LEVEL,
     NO_COLUMN,
@@ -24,6 +24,9 @@ from aidlearn.data.encoding.rules import Rules
 
 MOST_LEVELS = 100_000
 """Maximum number of levels of a factor; more would make a problem that exceeds any memory."""
+
+SEPARATED = re.compile(r"[+-]?\d{1,3}(?:([,.' \u00a0\u202f])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
+"""A number with thousands separators."""
 
 
 @dataclass
@@ -178,6 +181,21 @@ def refuse_columns(outline: TableOutline, factors: Mapping[int, Any], holds: Seq
                 f"could not convert string to float: {shown} holds texts, not numbers; name it in "
                 "categorical_features, or leave it out.",
             )
+
+
+def is_number(text: str) -> bool:
+    """Whether Python reads a text as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def are_separated(texts: Iterable[str]) -> bool:
+    """Whether all texts are numbers, some of them with thousands separators."""
+    others = [text for text in texts if not is_number(text)]
+    return len(others) > 0 and all(SEPARATED.fullmatch(text.strip()) for text in others)
 
 
 class TextColumn(ValueError):

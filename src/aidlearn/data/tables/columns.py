@@ -1,23 +1,24 @@
-"""Columns of a table file: their roles (X, target, weight), and how they become numbers."""
+"""Columns of a table, however it is stored: their roles (X, target, weight), and how they become rows of numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.encoding.levels import TableOutline
+from aidlearn.data.encoding.levels import LevelsFound, TableOutline
 from aidlearn.data.encoding.recipe import Recipe
-from aidlearn.data.rows.numbers import refuse_lossy
-from aidlearn.data.tables.files import RowBlock
-from aidlearn.data.tables.in_memory import arrow_dictionary, number_dictionary
-from aidlearn.data.tables.text_columns import level_of
+from aidlearn.data.rows.source import DataSource
 from aidlearn.numerics import Float
+
+SLICE_ROWS = 1 << 17
+"""Guess. Rows of a slice whose levels are looked up at a time."""
+SHOWN = 12
+"""Maximum number of columns that a message lists."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ def find_column(names: Sequence[Any], name: Any, what: str, where: str) -> Any:
         return names[names.index(name)]
     if number and -len(names) <= name < len(names):
         return names[name]
-    raise ValueError(f"{where} has no column {name!r} ({what}); its columns are {listed(names)}.")
+    listed = ", ".join(map(repr, names[:SHOWN])) + (f" and {len(names) - SHOWN} more" if names[SHOWN:] else "")
+    raise ValueError(f"{where} has no column {name!r} ({what}); its columns are {listed}.")
 
 
 def choose_columns(
@@ -70,208 +72,144 @@ def choose_columns(
     return Roles(chosen, target, weight)
 
 
-class ColumnChoice:
-    """Roles of the columns of a table file, and how they become numbers."""
+class EncodedSource(DataSource):
+    """Base of sources whose input columns become those of their rows by a recipe (None: as they are)."""
 
-    recipe: Recipe | None = None
-    """Recipe of the columns, if some are factors."""
-    row_name: Callable[[int], str] = staticmethod(str)
-    """Names a row in messages."""
-    drops = False
-    """Whether rows with missing cells are left out."""
-    unlabelled = False
-    """Whether rows with only a missing target are kept."""
-    decimal: str | None = None
-    """The decimal mark of a text file."""
+    inputs: list[str]
 
-    def __init__(
+    def _encode(self, recipe: Recipe | None) -> None:
+        self.encoding, self.names = recipe, self.inputs if recipe is None else recipe.names
+        self.n_attributes, self.is_sparse = len(self.names), recipe is not None and recipe.is_sparse
+
+    def column_name(self, column: int) -> str:
+        column = column if self.encoding is None else self.encoding.input_of(column)
+        name = self.inputs[column]
+        return name if name == str(column) else f"{column} ({name!r})"
+
+
+class Columns(ABC):
+    """Consecutive rows of some columns: a table in memory, or what was read of a file."""
+
+    outline: TableOutline
+    n_rows: int
+
+    @abstractmethod
+    def numbers(self, column: int, start: int, stop: int) -> Float:
+        """Some rows of a column as float64; NaN where a cell is missing."""
+
+    @abstractmethod
+    def dictionary(self, column: int, start: int, stop: int) -> tuple[Sequence[Any], NDArray[Any]]:
+        """The different values in a slice of a column, and the position of each row's value (-1: missing)."""
+
+    def held_codes(self, column: int) -> tuple[Sequence[Any], NDArray[Any]] | None:
+        """Values and codes of all rows if the table stores them; None if they have to be computed."""
+        return None
+
+    def holds(self) -> list[str] | None:
+        """Words for the contents of columns that are refused; None if there are none."""
+        return None
+
+    def rows(
         self,
-        schema: Any,
-        where: str,
-        target: Any,
-        columns: Sequence[Any] | None,
-        weight: Any,
-        dates: Sequence[str] = (),
-    ) -> None:
-        self.schema, self.where = schema, where
-        roles = choose_columns(schema.names, where, target, columns, weight, _index_columns(schema))
-        self.columns, self.target, self.weight = roles.columns, roles.target, roles.weight
-        kinds = ["date" if name in dates else arrow_kind(schema.field(name).type) for name in self.columns]
-        self.outline = TableOutline(self.columns, kinds, where)
+        start: int,
+        stop: int,
+        recipe: Recipe | None,
+        codes: Mapping[int, Any] | None = None,
+        into: Float | None = None,
+        row_name: Callable[[int], str] = str,
+    ) -> Any:
+        """The rows ``start:stop`` as an array (in the first rows of ``into`` if given) or CSR matrix.
 
-    def encoding(self, recipe: Recipe | None, drops: bool, unlabelled: bool = False) -> ColumnChoice:
-        """The same columns, encoded by a recipe."""
-        choice = copy(self)
-        choice.recipe, choice.drops, choice.unlabelled = recipe, drops, unlabelled
-        return choice
-
-    @property
-    def used_rows(self) -> str:
-        """Words for the rows that are used."""
-        if not self.drops:
-            return "all"
-        return "complete but for the target" if self.unlabelled else "complete"
-
-    def reading(self, kinds: list[str]) -> ColumnChoice:
-        """The same columns, read as other kinds."""
-        choice = copy(self)
-        choice.outline = replace(self.outline, kinds=kinds)
-        return choice
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns of X."""
-        return self.columns if self.recipe is None else self.recipe.names
-
-    @property
-    def needed(self) -> list[str]:
-        return [*self.columns, *(name for name in (self.target, self.weight) if name is not None)]
-
-    def complete(self, batch: Any) -> Any:
-        """The rows of a batch without missing cells; a missing target may mark an unlabelled row."""
-        keep = np.ones(batch.num_rows, dtype=bool)
-        for name in self.needed:
-            if name == self.target and self.unlabelled:
-                continue
-            column = batch.column(name)
-            if column.null_count:
-                keep &= column.is_valid().to_numpy(zero_copy_only=False)
-            if _is_floating(column.type):
-                keep &= ~np.isnan(_floats(column))
-        return batch if keep.all() else batch.take(np.flatnonzero(keep))
-
-    def block(self, batches: Sequence[Any], into: Float | None = None, start: int = 0) -> RowBlock:
-        """Consecutive batches of rows as numbers; X is written into the first rows of ``into`` if given.
-
-        ``start`` is the number of their first row.
+        Parameters
+        ----------
+        recipe : how columns become numbers; None if all are.
+        codes : for each factor, which of its columns is 1 in each row; by default looked up.
+        row_name : names a row in messages.
         """
-        rows = sum(batch.num_rows for batch in batches)
-        if self.recipe is None:
-            X = np.empty((rows, len(self.names))) if into is None else into[:rows]
-            first = 0
-            for batch in batches:
-                columns = [_floats(batch.column(name), name) for name in self.columns]
-                np.stack(columns, axis=1, out=X[first : first + batch.num_rows])
-                first += batch.num_rows
-        else:
-            X = self.recipe.rows([self._part(batches, j, start) for j in range(len(self.columns))], into)
-        target = np.zeros(rows) if self.target is None else _column(batches, self.target, self.raw)
-        weight = np.ones(rows) if self.weight is None else _column(batches, self.weight, _floats)
-        return RowBlock(X, target, weight)
+        if recipe is None:
+            X = np.empty((stop - start, len(self.outline.names))) if into is None else into[: stop - start]
+            for j in range(X.shape[1]):
+                X[:, j] = self.numbers(j, start, stop)
+            return X
+        parts: list[NDArray[Any]] = []
+        for j, column in enumerate(recipe.columns):
+            if column.levels is None:
+                parts.append(self.numbers(j, start, stop))
+            elif codes is not None and j in codes:
+                parts.append(codes[j][start:stop])
+            else:
+                values, found = self.dictionary(j, start, stop)
+                parts.append(recipe.positions(column, values, found, lambda row: row_name(start + row)))
+        return recipe.rows(parts, into)
 
-    def _part(self, batches: Sequence[Any], j: int, start: int) -> NDArray[Any]:
-        """One column of some batches: numbers, or positions of levels."""
-        assert self.recipe is not None
-        column, name = self.recipe.columns[j], self.columns[j]
-        if column.levels is None:
-            return _column(batches, name, _floats)
-        parts = []
-        for batch in batches:
-            values, codes = self.dictionary(batch, j)
-            if self.decimal is not None and self.outline.kinds[j] == "text":
-                values = [level_of(value, column.kind, self.decimal) for value in values]
-            parts.append(self.recipe.positions(column, values, codes, partial(self._row_name, start)))
-            start += batch.num_rows
-        return np.concatenate(parts)
+    def levels(self, column: int, keep: NDArray[np.bool_] | None = None) -> tuple[LevelsFound, NDArray[Any]]:
+        """The levels of a column in the rows to ``keep``, and the number of each row's level (-1: missing).
 
-    def _row_name(self, first: int, row: int) -> str:
-        return self.row_name(first + row)
+        The search ends early if there are too many levels.
+        """
+        found, parts = LevelsFound(self.outline.kinds[column]), []
+        for start in range(0, self.n_rows, SLICE_ROWS):
+            stop = min(start + SLICE_ROWS, self.n_rows)
+            values, codes = self.dictionary(column, start, stop)
+            if keep is not None:
+                codes = np.where(keep[start:stop], codes, -1)
+            parts.append(in_small_type(found.add(values, codes, start)))
+            if found.is_too_many():
+                break
+        return found, np.concatenate(parts)
 
-    def dictionary(self, batch: Any, j: int) -> tuple[Sequence[Any], NDArray[Any]]:
-        """The different values of a column, and the position of each row's value among them (-1: missing)."""
-        column, kind = batch.column(self.columns[j]), self.outline.kinds[j]
-        if kind == "number":
-            return number_dictionary(_floats(column, self.columns[j]))
-        if kind == "boolean":
-            truths = _floats(column)
-            return [False, True], np.where(np.isnan(truths), -1, np.nan_to_num(truths)).astype(np.int8)
-        return arrow_dictionary(column)
-
-    @staticmethod
-    def raw(column: Any, name: str = "target") -> NDArray[Any]:
-        """A target as stored: texts, whole numbers and truth values keep their types."""
-        if is_number(column.type):
-            whole = _is_whole(column.type) and column.null_count == 0
-            return np.asarray(column.to_numpy(zero_copy_only=False)) if whole else _floats(column, name)
-        encoded = _plain(column).dictionary_encode()
-        values = np.array(encoded.dictionary.to_pylist())
-        if encoded.null_count:
-            values, indices = np.append(values.astype(object), np.nan), encoded.indices.fill_null(len(values))
-        else:
-            indices = encoded.indices
-        return values[indices.to_numpy()]
+    def missing_rows(self, factors: Mapping[int, Any]) -> NDArray[np.bool_]:
+        """Which rows have a missing cell."""
+        missing = np.zeros(self.n_rows, dtype=bool)
+        for column in range(len(self.outline.names)):
+            for start in range(0, self.n_rows, SLICE_ROWS):
+                stop = min(start + SLICE_ROWS, self.n_rows)
+                if column in factors:
+                    missing[start:stop] |= self.dictionary(column, start, stop)[1] < 0
+                else:
+                    missing[start:stop] |= np.isnan(self.numbers(column, start, stop))
+        return missing
 
 
-def _column(batches: Sequence[Any], name: str, values: Callable[[Any, str], NDArray[Any]]) -> NDArray[Any]:
-    return np.concatenate([values(batch.column(name), name) for batch in batches])
+class ArrayColumns(Columns):
+    """Columns of an array, some of which were named as factors."""
+
+    def __init__(self, X: NDArray[Any]) -> None:
+        self.X, self.n_rows = X, len(X)
+        self.outline = TableOutline(list(range(X.shape[1])), ["number"] * X.shape[1], "X")
+
+    def numbers(self, column: int, start: int, stop: int) -> Float:
+        return np.asarray(self.X[start:stop, column], dtype=np.float64)
+
+    def dictionary(self, column: int, start: int, stop: int) -> tuple[Sequence[Any], NDArray[Any]]:
+        return number_dictionary(self.X[start:stop, column])
 
 
-def _plain(column: Any) -> Any:
-    """A column of categories or text views as a column of plain values."""
-    import pyarrow as pa
-
-    if isinstance(column, pa.DictionaryArray):
-        column = column.dictionary_decode()
-    return column.cast(pa.string()) if str(column.type) == "string_view" else column
-
-
-def _index_columns(schema: Any) -> list[str]:
-    """Columns in which pandas stored its index; row names are not attributes."""
-    described = schema.pandas_metadata or {}
-    return [name for name in described.get("index_columns", []) if isinstance(name, str)]
+def number_dictionary(values: NDArray[Any]) -> tuple[Sequence[Any], NDArray[Any]]:
+    """The different numbers of a column, and the position of each row's number; NaN is missing."""
+    found, codes = np.unique(values, return_inverse=True)
+    if found.dtype.kind == "f" and len(found) and np.isnan(found[-1]):  # np.unique puts one NaN last
+        codes = np.where(codes == len(found) - 1, -1, codes)
+        found = found[:-1]
+    return found.tolist(), codes
 
 
-def is_number(kind: Any) -> bool:
-    import pyarrow.types as types
-
-    numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
-    return any(is_kind(kind) for is_kind in numbers)
+def truth_dictionary(values: Float) -> tuple[Sequence[Any], NDArray[Any]]:
+    """The same for truth values, given as 0, 1 and NaN."""
+    return [False, True], np.where(np.isnan(values), -1, np.nan_to_num(values)).astype(np.int8)
 
 
-def _is_whole(kind: Any) -> bool:
-    import pyarrow.types as types
-
-    return bool(types.is_integer(kind) or types.is_boolean(kind))
-
-
-def _is_floating(kind: Any) -> bool:
-    import pyarrow.types as types
-
-    return bool(types.is_floating(kind))
-
-
-def arrow_kind(kind: Any) -> str:
-    """Kind of a column: number, boolean, text or category, or one that is refused."""
-    import pyarrow.types as types
-
-    if types.is_boolean(kind):
-        return "boolean"
-    if is_number(kind):
-        return "number"
-    if types.is_dictionary(kind):
-        inside = arrow_kind(kind.value_type)
-        return "category" if inside in ("text", "number", "boolean") else inside
-    if "string" in str(kind):
-        return "text"
-    if types.is_temporal(kind):
-        return "date"
-    if types.is_nested(kind):
-        return "list"
-    return "binary" if "binary" in str(kind) else "other"
-
-
-def _floats(column: Any, name: str = "") -> NDArray[Any]:
-    import pyarrow as pa
-
-    if pa.types.is_int64(column.type) or pa.types.is_uint64(column.type):
-        refuse_lossy(pa.chunked_array([column]), f"Column {name!r}", first=None)
-    values = column.to_numpy(zero_copy_only=False)
-    if values.dtype == object:  # decimals, and booleans with nulls
+def floats(column: Any) -> Float:
+    """A column of pandas, polars or Arrow as float64, NaN where a cell is missing; a view if possible."""
+    if hasattr(column, "iloc"):
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    values = column.to_numpy()
+    if values.dtype == object:  # decimals, and truth values with missing ones
         return np.array([np.nan if value is None else float(value) for value in values])
     return np.asarray(values, dtype=np.float64)
 
 
-def listed(names: Sequence[Any]) -> str:
-    """Names for a message, the first of many."""
-    shown = ", ".join(map(repr, names[:12]))
-    return shown if len(names) <= 12 else f"{shown} and {len(names) - 12} more"
+def in_small_type(codes: NDArray[Any]) -> NDArray[Any]:
+    """Codes in the smallest type that holds them."""
+    largest = int(codes.max(initial=0))
+    return codes.astype(np.int8 if largest < 2**7 else np.int16 if largest < 2**15 else np.int32)

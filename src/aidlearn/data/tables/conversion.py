@@ -1,4 +1,4 @@
-"""Conversion of users' data to sources: shapes and types are checked here, values in the first pass."""
+"""Users' data as sources: what kind of data they are, their shapes and types (values are checked in the first pass)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,14 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from aidlearn.data.encoding.levels import refuse_columns
+from aidlearn.data.encoding.places import is_paths
 from aidlearn.data.encoding.recipe import EncodedRows, Recipe
 from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.arrays import ArraySource, homogeneous, is_dask, to_csr
 from aidlearn.data.rows.numbers import absent_values, refuse_lossy
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.tables.in_memory import (
-    ArrayColumns,
-    FrameColumns,
-    KeptRows,
-    MemoryColumns,
-    TableSource,
-    checked_factors,
-    encode_columns,
-    is_table,
-)
+from aidlearn.data.tables.columns import ArrayColumns, Columns
+from aidlearn.data.tables.in_memory import FrameColumns, KeptRows, TableSource, checked_factors, encode_columns
 from aidlearn.numerics import Float
 
 PLAIN = Rules()
@@ -34,6 +27,28 @@ PASSED = (np.dtype(np.float64), np.dtype(np.float32))
 """Types of arrays that passes read without a copy."""
 MISSING_SLICE = 1 << 16
 """Rows of an array that are searched for missing cells at a time."""
+
+
+def is_table(X: Any) -> bool:
+    """Whether ``X`` is a frame in memory: of pandas, polars, pyarrow or another library that narwhals knows."""
+    return not isinstance(X, np.ndarray) and bool(nw.dependencies.is_into_dataframe(X))
+
+
+def is_lazy(X: Any) -> bool:
+    """Whether ``X`` is a lazy frame of polars."""
+    return type(X).__module__.partition(".")[0] == "polars" and hasattr(X, "sink_ipc")
+
+
+def is_stream(X: Any) -> bool:
+    """Whether ``X`` yields batches of rows without holding them."""
+    if is_table(X) or isinstance(X, (np.ndarray, type)) or nw.dependencies.is_into_series(X):
+        return False
+    return hasattr(X, "__arrow_c_stream__") or is_lazy(X)
+
+
+def is_elsewhere(X: Any) -> bool:
+    """Whether ``X`` refers to rows rather than holding them: paths, a Dask collection, a stream."""
+    return not isinstance(X, np.ndarray) and (is_paths(X) or is_dask(X) or is_stream(X))
 
 
 def as_source(
@@ -109,7 +124,7 @@ def complete_rows(X: Any, y: Any, sample_weight: Any, rules: Rules) -> NDArray[n
     return None if keep.all() else keep
 
 
-def columns_of(X: Any, rules: Rules) -> MemoryColumns | None:
+def columns_of(X: Any, rules: Rules) -> Columns | None:
     """Columns of checked features where they have to be put together; None of an array as it is."""
     if is_table(X):
         return FrameColumns(X)
@@ -169,15 +184,13 @@ def check_features(X: Any, minimum: int = 1, array: bool = True) -> Any:
 
 def collected(X: Any) -> Any:
     """A lazy frame or a stream of Arrow batches as a table in memory; anything else as it is."""
-    if isinstance(X, np.ndarray) or is_table(X) or nw.dependencies.is_into_series(X):
+    if not is_stream(X):
         return X
-    if type(X).__module__.partition(".")[0] == "polars" and hasattr(X, "sink_ipc"):
+    if is_lazy(X):
         return X.collect(engine="streaming")
-    if hasattr(X, "__arrow_c_stream__"):
-        import pyarrow as pa
+    import pyarrow as pa
 
-        return pa.table(X)
-    return X
+    return pa.table(X)
 
 
 def refuse_arrays(X: Any, recipe: Recipe, named: bool) -> None:

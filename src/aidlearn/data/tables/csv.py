@@ -5,26 +5,24 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.encoding.dialect import Dialect
-from aidlearn.data.encoding.levels import LevelsFound, TextColumn
+from aidlearn.data.encoding.levels import TextColumn
 from aidlearn.data.encoding.places import FilePlace
 from aidlearn.data.encoding.recipe import Recipe
 from aidlearn.data.encoding.rules import Rules
-from aidlearn.data.rows.source import DataSource
-from aidlearn.data.tables.columns import ColumnChoice, is_number
-from aidlearn.data.tables.parquet import FolderKeys, TableFiles, short, where_of
-from aidlearn.data.tables.text_columns import Reading, as_they_look, by_recipe, by_rules, warn_of_codes
+from aidlearn.data.rows.numbers import LARGEST_WHOLE
+from aidlearn.data.tables.arrow import is_number
+from aidlearn.data.tables.table_files import TableFiles, short, where_of
+from aidlearn.data.tables.text import Dialect, kinds_to_read, warn_of_codes
 
-EXACT_WHOLE = 2.0**53
-"""Bound up to which float64 holds every whole number."""
 NO_VALUE = ("", "null", "na", "n/a", "nan", "true", "false", "#n/a", "-nan", "none")
 """Texts, in lower case, that a column of numbers may hold."""
 
@@ -56,77 +54,59 @@ class CsvSource(TableFiles):
         n_jobs: int | None = None,
         delimiter: str | None = None,
         encoding: str | None = None,
-        read_as: Reading = as_they_look,
+        read_as: Rules | Recipe | None = None,
     ) -> None:
         import pyarrow as pa
 
-        self.paths, self.n_jobs = places, n_jobs
-        self._remember(places)
+        super().__init__(places, n_jobs)
         self.dialect = Dialect.of(places[0], delimiter, encoding)
         self._types: dict[str, Any] | None = None
+        """Types that columns are read as; None while pyarrow recognises them in the first block."""
         schema = self._first_schema(places[0])
-        self._inside = list(schema.names)
         for place in places[1:]:
             names = self._first_schema(place).names
-            if names != self._inside:
-                raise ValueError(f"{place} has other columns than {places[0]}: {names}, not {self._inside}.")
-        # The first rows decide what is text; a column of numbers with a text further down is found when it is read.
-        self._types = {field.name: _widened(field.type) for field in schema}
+            if names != schema.names:
+                raise ValueError(f"{place} has other columns than {places[0]}: {names}, not {schema.names}.")
         self._whole = [field.name for field in schema if pa.types.is_integer(field.type)]
         dates = [field.name for field in schema if pa.types.is_temporal(field.type)]
-        self._partitions = FolderKeys(places)
-        typed = [pa.field(name, self._types[name]) for name in self._inside]
-        schema = pa.schema([*typed, *self._partitions.fields(self._inside)])
-        where = where_of(places)
+        # The first rows decide what is text; a column of numbers with a text further down is found when it is read.
+        schema = pa.schema([(field.name, _widened(field.type)) for field in schema])
         try:
-            choice = ColumnChoice(schema, where, target, columns, weight, dates)
+            self._choose(schema, where_of(places), target, columns, weight, dates)
         except ValueError as error:
-            if len(self._inside) == 1:
-                raise ValueError(f"{error} {_single(self._inside[0])}") from None
-            raise
-        choice.decimal = self.dialect.decimal
-        self._looks = choice.outline
-        choice = self._typed(choice, read_as)
-        kinds = choice.outline.kinds
-        self.dictionaries = [name for name, kind in zip(choice.columns, kinds, strict=True) if kind == "text"]
-        found = {j: LevelsFound(kind) for j, kind in enumerate(kinds) if kind in ("text", "boolean")}
-        sizes = self._counted(choice, found)
-        self._describe(choice, sizes, where)
-        self._found.update({(j, "all"): levels for j, levels in found.items()})
+            if len(schema.names) > 1:
+                raise
+            raise ValueError(
+                f"{error} There is only one column ({schema.names[0]!r}): if its delimiter is not , ; | or a tab, "
+                "give it as in delimiter=' '."
+            ) from None
+        self.decimal = self.dialect.decimal
+        self._types, self._looks = {field.name: field.type for field in schema}, self.outline
+        self._read_as(read_as)
+        kinds = self.outline.kinds
+        self.dictionaries = [name for name, kind in zip(self.inputs, kinds, strict=True) if kind == "text"]
+        self._count(self._scan([j for j, kind in enumerate(kinds) if kind in ("text", "boolean")], self.needed))
         self.reading_bytes = SETTINGS.held_blocks * SETTINGS.block_bytes
 
-    def _counted(self, choice: ColumnChoice, found: dict[int, LevelsFound]) -> list[int]:
-        """Count the rows of every file by reading it, and collect the levels of texts."""
-        sizes, row = [], 0
-        for place in self.paths:
-            first = row
-            for batch in self._batches_of(place, choice.needed):
-                for j, levels in found.items():
-                    if not levels.is_too_many():
-                        levels.add(*choice.dictionary(batch, j), row)
-                row += batch.num_rows
-            sizes.append(row - first)
-        return sizes
-
-    def _typed(self, choice: ColumnChoice, read_as: Reading) -> ColumnChoice:
-        """The choice with the kinds as which its columns are read; sets the types of the reader."""
+    def _read_as(self, by: Rules | Recipe | None) -> None:
+        """Set the kinds as which columns are read; columns encoded in folder names are not in the text."""
         import pyarrow as pa
 
-        # Columns encoded in folder names are not in the text.
+        types = {"number": pa.float64(), "text": pa.string(), "date": pa.string(), "boolean": pa.bool_()}
+        looks, names = self._looks.kinds, self.inputs
         kinds = [
             kind if name in self._inside else look
-            for name, look, kind in zip(choice.columns, self._looks.kinds, read_as(self._looks), strict=True)
+            for name, look, kind in zip(names, looks, kinds_to_read(self._looks, by), strict=True)
         ]
-        types = {"number": pa.float64(), "text": pa.string(), "date": pa.string(), "boolean": pa.bool_()}
-        told = {name: types[kind] for name, kind in zip(choice.columns, kinds, strict=True) if name in self._inside}
+        self.outline = replace(self._looks, kinds=kinds)
+        told = {name: types[kind] for name, kind in zip(names, kinds, strict=True) if name in self._inside}
         self._types = (self._types or {}) | told
-        return choice.reading(kinds)
 
-    def _reading(self, read_as: Reading) -> CsvSource:
-        """The same files with columns read as other kinds."""
-        source, before = copy(self), self.choice.outline.kinds
-        source.choice = source._typed(self.choice, read_as)
-        after = source.choice.outline.kinds
+    def _reading(self, by: Rules | Recipe | None) -> CsvSource:
+        """The same files with columns read as other kinds; levels found for the former kinds are forgotten."""
+        source, before = copy(self), self.outline.kinds
+        source._read_as(by)
+        after = source.outline.kinds
         if after == before:
             return self
         source._found = {key: levels for key, levels in self._found.items() if before[key[0]] == after[key[0]]}
@@ -134,49 +114,41 @@ class CsvSource(TableFiles):
 
     def warn_of_codes(self, rules: Rules) -> None:
         """Warn of columns that look like codes and are read as numbers without a rule."""
-        numbers = [
-            name
-            for name, kind in zip(self.choice.columns, self.choice.outline.kinds, strict=True)
-            if kind == "number" and name in self._whole
-        ]
-        if not numbers:
-            return
-        with self._opened(self.paths[0]) as file:
-            reader = csv.reader(file, delimiter=self.dialect.delimiter)
-            header = next(reader, [])
-            warn_of_codes(islice(reader, SETTINGS.rows_for_codes), header, numbers, rules, self.choice.where)
+        kinds = dict(zip(self.inputs, self.outline.kinds, strict=True))
+        numbers = [name for name, kind in kinds.items() if kind == "number" and name in self._whole]
+        if numbers:
+            with self._rows_of_text(self.places[0]) as (header, rows):
+                warn_of_codes(islice(rows, SETTINGS.rows_for_codes), header, numbers, rules, self.where)
 
-    def encoded(self, rules: Rules, intercept: bool) -> DataSource:
-        source = self._reading(by_rules(rules.over(self.rules)))
-        try:
+    def encoded(self, rules: Rules, intercept: bool) -> TableFiles:
+        source = self._reading(rules.over(self.rules))
+        with self._naming_first_text():
             return super(CsvSource, source).encoded(rules, intercept)
-        except TextColumn as error:
-            raise ValueError(f"{error} {self._first_text(error.column)}".strip()) from None
 
     def following(self, recipe: Recipe | None) -> TableFiles:
-        source = self._reading(by_recipe(recipe))
-        try:
+        source = self._reading(recipe)
+        with self._naming_first_text():
             return super(CsvSource, source).following(recipe)
+
+    @contextmanager
+    def _naming_first_text(self) -> Iterator[None]:
+        """Extend errors by the first text of a column if numbers precede it, as it may be a typing error."""
+        try:
+            yield
         except TextColumn as error:
-            raise ValueError(f"{error} {self._first_text(error.column)}".strip()) from None
+            message = str(error)
+            with self._rows_of_text(self.places[0]) as (header, rows):
+                k = header.index(error.column) if error.column in header else len(header)
+                found = ((row, cells[k]) for row, cells in enumerate(rows) if k < len(cells))
+                row, text = next(((row, cell) for row, cell in found if not self._is_number(cell)), (0, ""))
+            raise ValueError(f"{message} Its first text is {text!r}, in row {row}." if row else message) from None
 
     def _first_schema(self, place: FilePlace) -> Any:
         try:
             with self._reader(place, None) as reader:
                 return reader.schema
         except Exception as error:
-            told = self._uneven_row(place) or self._explained(place, error, "cannot be read as CSV")
-            raise ValueError(told) from None
-
-    def _uneven_row(self, place: FilePlace) -> str:
-        """The first row with more or fewer cells than the header, empty if there is none."""
-        with self._opened(place) as file:
-            reader = csv.reader(file, delimiter=self.dialect.delimiter)
-            width = len(next(reader, []))
-            for row, cells in enumerate(cells for cells in reader if cells):
-                if len(cells) != width:
-                    return f"Row {row} of {place} has {len(cells)} cells, the header has {width}."
-        return ""
+            raise ValueError(self._explained(place, [], error, "cannot be read as CSV")) from None
 
     def _reader(self, place: FilePlace, columns: list[str] | None) -> Any:
         import pyarrow as pa
@@ -207,43 +179,30 @@ class CsvSource(TableFiles):
     def targets(self) -> Iterator[NDArray[Any]]:
         """Class labels; numbers in text are read as float64, which does not distinguish those beyond 2^53."""
         for values in super().targets():
-            if values.dtype.kind == "f" and np.abs(values).max(initial=0.0) >= EXACT_WHOLE:
+            if values.dtype.kind == "f" and np.abs(values).max(initial=0.0) >= LARGEST_WHOLE:
                 raise ValueError(
-                    f"The target {self.target_name!r} of {self.paths[0]} has whole numbers of 2^53 and more as labels, "
-                    "which float64 does not distinguish; write them with a letter, or use Parquet."
+                    f"The target {self.target_name!r} of {self.places[0]} has whole numbers of 2^53 and more as "
+                    "labels, which float64 does not distinguish; write them with a letter, or use Parquet."
                 )
             yield values
 
-    def batches(self, columns: list[str]) -> Iterator[Any]:
-        for place in self.paths:
-            yield from self._batches_of(place, columns)
-
-    def _batches_of(self, place: FilePlace, columns: list[str]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        inside = [name for name in columns if name in self._inside]
+    def _batches(self, place: FilePlace, columns: list[str]) -> Iterator[Any]:
         try:
-            with self._reader(place, inside or self._inside[:1]) as reader:
-                for batch in reader:
-                    if inside == columns:
-                        yield batch
-                        continue
-                    parts = [
-                        batch.column(name)
-                        if name in self._inside
-                        else self._partitions.column(place, name, batch.num_rows)
-                        for name in columns
-                    ]
-                    yield pa.RecordBatch.from_arrays(parts, names=columns)
+            with self._reader(place, columns) as reader:
+                yield from reader
         except Exception as error:
             if type(error).__module__.startswith("pyarrow") or isinstance(error, UnicodeError):
-                raise ValueError(self._where(place, inside, error)) from None
+                raise ValueError(self._explained(place, columns, error, "cannot be read")) from None
             raise
 
-    def _opened(self, place: FilePlace) -> Any:
+    @contextmanager
+    def _rows_of_text(self, place: FilePlace) -> Iterator[tuple[list[str], Iterator[list[str]]]]:
+        """The header and the rows of a file as texts; empty lines are no rows."""
         csv.field_size_limit(1 << 30)
         encoding = self.dialect.encoding.replace("utf-8", "utf-8-sig")
-        return io.TextIOWrapper(io.BufferedReader(place.stream()), encoding, errors="replace", newline="")
+        with io.TextIOWrapper(io.BufferedReader(place.stream()), encoding, errors="replace", newline="") as file:
+            reader = csv.reader(file, delimiter=self.dialect.delimiter)
+            yield next(reader, []), filter(None, reader)
 
     def _is_number(self, cell: str) -> bool:
         if cell.strip().lower() in NO_VALUE:
@@ -254,40 +213,23 @@ class CsvSource(TableFiles):
             return False
         return True
 
-    def _first_text(self, column: str) -> str:
-        """Words that locate the first text of a column if numbers precede it, as it may be a typing error."""
-        with self._opened(self.paths[0]) as file:
-            for row, cells in enumerate(csv.DictReader(file, delimiter=self.dialect.delimiter)):
-                if not self._is_number(cells.get(column) or ""):
-                    return f"Its first text is {cells[column]!r}, in row {row}." if row else ""
-        return ""
-
-    def _where(self, place: FilePlace, columns: list[str], error: Exception) -> str:
-        """Row and column of the first cell that is not what its column should be."""
-        with self._opened(place) as file:
-            reader = csv.reader(file, delimiter=self.dialect.delimiter)
-            header = next(reader)
-            assert self._types is not None
-            numeric = [(k, name) for k, name in enumerate(header) if name in columns and is_number(self._types[name])]
-            for row, cells in enumerate(cells for cells in reader if cells):
+    def _explained(self, place: FilePlace, columns: list[str], error: Exception, what: str) -> str:
+        """Row and column of the first cell that is not what its column should be, or else what pyarrow says."""
+        types = self._types or {}
+        with self._rows_of_text(place) as (header, rows):
+            numbers = [(k, name) for k, name in enumerate(header) if name in columns and is_number(types[name])]
+            for row, cells in enumerate(rows):
                 if len(cells) != len(header):
                     return f"Row {row} of {place} has {len(cells)} cells, the header has {len(header)}."
-                for k, name in numeric:
+                for k, name in numbers:
                     if not self._is_number(cells[k]):
                         return f"Row {row} of {place} has the text {cells[k]!r} in column {k} ({name!r}) of numbers."
-        return self._explained(place, error, "cannot be read")
-
-    def _explained(self, place: FilePlace, error: Exception, what: str) -> str:
         if "UTF8" in str(error) or isinstance(error, UnicodeError):
             return (
                 f"{place} {what} as {self.dialect.encoding} text: give its encoding, as in encoding='latin-1' or "
                 "encoding='utf-16'."
             )
         return f"{place} {what}: {short(error)}"
-
-
-def _single(name: str) -> str:
-    return f"There is only one column ({name!r}): if its delimiter is not , ; | or a tab, give it as in delimiter=' '."
 
 
 def _widened(kind: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 
-from aidlearn.data.tables.files import FileSource, RowBlock
+from aidlearn.data.encoding.places import FilePlace
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.tables.files import FileSource
 
 PART_BYTES = 16 << 20
 MOST_COLUMNS = 2**31 - 1
@@ -23,48 +24,55 @@ class SvmlightSource(FileSource):
     """Targets and ``index:value`` pairs. The file is read once to count rows and columns."""
 
     is_sparse = True
+    target_name = "target"
 
-    def __init__(self, path: Path, n_jobs: int | None = None) -> None:
-        self.path, self.n_jobs = path, n_jobs
-        self._remember([path])
+    def __init__(self, place: FilePlace, n_jobs: int | None = None) -> None:
+        super().__init__([place], n_jobs)
         self.n_entries, largest, smallest = 0, 0, 1
-        self._base, self.n_attributes = 0, 1
         for X, y in self._parts():
             self.n_entries += len(y)
             if X.nnz:
                 largest, smallest = max(largest, int(X.indices.max())), min(smallest, int(X.indices.min()))
         if self.n_entries == 0:
-            raise ValueError(f"{path} has no rows.")
+            raise ValueError(f"{place} has no rows.")
         # Indices begin at 1 unless there is a 0.
         self._base = 0 if smallest == 0 else 1
         self.n_attributes = max(1, largest + 1 - self._base)
         self.reading_bytes = 6.0 * PART_BYTES
         self.names = [str(k + self._base) for k in range(self.n_attributes)]
-        self.target_name = "target"
 
-    def row_name(self, row: int) -> str:
-        return f"{row} of {self.path}"
+    def _read(self, held: int = 1) -> Iterator[Chunk]:
+        size, start = self.rows_per_chunk, 0
+        X, y = sparse.csr_matrix((0, self.n_attributes)), np.zeros(0)
+        for part, target in self._parts():
+            part.sort_indices()
+            shape = (len(target), self.n_attributes)
+            rows = sparse.csr_matrix((part.data, part.indices - self._base, part.indptr), shape=shape)
+            X, y = sparse.vstack([X, rows], format="csr"), np.concatenate([y, target])
+            whole = len(y) // size * size
+            for first in range(0, whole, size):
+                yield self._chunk(start + first, X[first : first + size], y[first : first + size])
+            X, y, start = X[whole:], y[whole:], start + whole
+        if len(y):
+            yield self._chunk(start, X, y)
 
-    def blocks(self) -> Iterator[RowBlock]:
-        for X, y in self._parts():
-            X.sort_indices()
-            rows = sparse.csr_matrix((X.data, X.indices - self._base, X.indptr), shape=(len(y), self.n_attributes))
-            yield RowBlock(rows, y, np.ones(len(y)))
+    @staticmethod
+    def _chunk(start: int, X: Any, y: NDArray[Any]) -> Chunk:
+        return Chunk(start, start + len(y), X, y, np.ones(len(y)))
 
     def targets(self) -> Iterator[NDArray[Any]]:
         return (y for _, y in self._parts())
 
     def _parts(self) -> Iterator[tuple[Any, NDArray[Any]]]:
-        size = os.path.getsize(self.path)
+        path = self.places[0].path
+        size = os.path.getsize(path)
         for start in range(0, max(1, size), PART_BYTES):
             length = PART_BYTES if start + PART_BYTES < size else -1
             try:
-                X, y = load_svmlight_file(
-                    str(self.path), n_features=MOST_COLUMNS, zero_based=True, offset=start, length=length
-                )
+                X, y = load_svmlight_file(path, n_features=MOST_COLUMNS, zero_based=True, offset=start, length=length)
             except ValueError as error:
                 if "no rows" in str(error).lower() or "minimum" in str(error).lower():
                     continue
-                raise ValueError(f"{self.path} cannot be read as svmlight text: {error}") from None
+                raise ValueError(f"{path} cannot be read as svmlight text: {error}") from None
             if len(y):
                 yield X, y

@@ -12,14 +12,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from aidlearn.data.opening import is_elsewhere
 from aidlearn.data.passes.moments import checked_rows
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.data.rows.memory import parse_bytes
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import n_threads, one_blas_thread
-from aidlearn.data.tables.conversion import feature_rows, linear_scores
+from aidlearn.data.tables.conversion import feature_rows, is_elsewhere, linear_scores
 from aidlearn.engine.checkpoint import Checkpoint
 from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import AIDEstimator

@@ -8,13 +8,13 @@ import numpy as np
 from scipy import linalg
 
 from aidlearn.data.encoding.recipe import EncodedRows
-from aidlearn.data.opening import is_elsewhere, open_source
+from aidlearn.data.opening import open_source
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import is_dask
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
-from aidlearn.data.tables.conversion import refuse_arrays
-from aidlearn.data.tables.in_memory import FrameColumns, is_table
+from aidlearn.data.tables.conversion import is_elsewhere, is_table, refuse_arrays
+from aidlearn.data.tables.in_memory import FrameColumns
 from aidlearn.estimators.linear.coordinates import MeasuredRows, Terms
 from aidlearn.inference.clusters import ClusterCodes
 from aidlearn.inference.hypotheses import INTERCEPT

@@ -21,12 +21,12 @@ import numpy as np
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import _num_samples
 
-from aidlearn.data.opening import is_elsewhere
 from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.transforms import Projection
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.numbers import Targets
 from aidlearn.data.rows.source import DataSource
+from aidlearn.data.tables.conversion import is_elsewhere
 from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number

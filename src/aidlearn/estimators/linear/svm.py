@@ -12,13 +12,12 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from aidlearn.data.opening import is_elsewhere
 from aidlearn.data.passes.moments import Moments
 from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.sharing import run_together
 from aidlearn.data.rows.numbers import Classes, Targets, check_labels
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.tables.conversion import check_weight
+from aidlearn.data.tables.conversion import check_weight, is_elsewhere
 from aidlearn.engine.progress import asks_to_stop
 from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import FITTED_ATTRIBUTES

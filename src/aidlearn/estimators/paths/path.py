@@ -22,13 +22,13 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
-from aidlearn.data.opening import is_elsewhere
 from aidlearn.data.passes.moments import inspect
 from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.transforms import Folds, Reweighting
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
+from aidlearn.data.tables.conversion import is_elsewhere
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import aid
 from aidlearn.estimators.checks import check_flag, check_number
