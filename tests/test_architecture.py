@@ -65,9 +65,7 @@ BELOW = {
     "estimators.checks": {*DATA, "kernel", "estimators.parameters"},
     "estimators.fits": {"engine", "trace", "estimators.registry", "numerics"},
     "estimators.fitting": {"data.passes", "engine", "trace", "neighbours", "estimators.registry"},
-    "estimators.certificate": {"engine", "estimators.fits"},
-    "estimators.notebook": {"engine", "estimators.fits", "estimators.certificate"},
-    "estimators.base": {*DATA, *SHARED, "estimators.notebook"},
+    "estimators.base": {*DATA, *SHARED},
     "estimators.linear": {
         *DATA,
         *LINEAR,
@@ -109,7 +107,6 @@ BELOW = {
         "inference",
         "estimators.registry",
         "estimators.fits",
-        "estimators.certificate",
         "files",
         "display",
     },

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aidlearn import Status
-from aidlearn.estimators.certificate import certificate, percent, precise
-from aidlearn.estimators.fits import Fit
+from aidlearn.estimators.fits import Fit, certificate, percent, precise
 from aidlearn.report.charts import Axis, written
 
 

@@ -7,8 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from aidlearn import LADRegressor, LinearSVC, QuantileRegressor
-from aidlearn.estimators.certificate import certificate
-from aidlearn.estimators.fits import fits_of
+from aidlearn.estimators.fits import certificate, fits_of
 from small_models import NAMES, fitted
 
 

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aidlearn.data.encoding.recipe import EncodedRows, Recipe
-from aidlearn.data.encoding.rules import FROM_DTYPE, Rules
+from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.opening import open_source
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import is_dask
@@ -35,8 +35,9 @@ from aidlearn.data.tables.conversion import (
 from aidlearn.data.tables.in_memory import FrameColumns
 from aidlearn.engine.progress import Limits
 from aidlearn.estimators.checks import check_flag, check_number, check_random_state, with_names
+from aidlearn.estimators.declared import FitParameters, TableParameters
+from aidlearn.estimators.fits import certificate_html
 from aidlearn.estimators.fitting import Fitted, listed_callbacks, pass_listener, tell_of_fit
-from aidlearn.estimators.notebook import certificate_html
 from aidlearn.estimators.parameters import declared
 from aidlearn.numerics import Float
 
@@ -81,23 +82,12 @@ class Complete:
     rows: Any
 
 
-class AIDEstimator(BaseEstimator, ABC):
+class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
     """Engine parameters of every model and how they are used."""
 
-    tol: float
-    max_iter: int | None
-    time_limit: float | None
     init: Any
     initial_rate: float | None
     solver: str
-    n_jobs: int | None
-    random_state: Any
-    verbose: int
-    callbacks: Any
-    checkpoint: Any = None
-    categorical_features: Any = FROM_DTYPE
-    missing: str = "error"
-    unknown: str = "error"
     standardize: bool = False
     fit_intercept: bool = True
     coef_: Float
@@ -198,12 +188,8 @@ class AIDEstimator(BaseEstimator, ABC):
 
     def _remember_columns(self, X: Any) -> None:
         """How many columns rows in memory have, and their names if there are any."""
-        if type(X) is np.ndarray and X.ndim == 2:
-            self.n_features_in_ = X.shape[1]
-            self.__dict__.pop("feature_names_in_", None)
-        else:
-            refuse_repeated_names(X)
-            validate_data(self, with_names(X), skip_check_array=True)
+        refuse_repeated_names(X)
+        validate_data(self, with_names(X), skip_check_array=True)
 
     def _remember_inputs(self, names: list[str]) -> None:
         self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
@@ -265,7 +251,7 @@ class AIDEstimator(BaseEstimator, ABC):
         return Run(source, targets, self.n_jobs, pass_listener(callbacks), deadline=deadline)
 
     def _limits(self, run: Run, n_left: int = 1) -> Limits:
-        """Of one of ``n_left`` problems that are still to be solved: its share of the time."""
+        """Limits of one of ``n_left`` problems that are still to be solved: each has its share of the time."""
         assert self.max_iter is not None
         left = None if math.isinf(run.deadline) else max(run.deadline - time.monotonic(), 0.0) / n_left
         return Limits(self.tol, int(self.max_iter), left)
@@ -285,16 +271,11 @@ class AIDEstimator(BaseEstimator, ABC):
         results = [fit.result for fit in fits]
         for result in results:
             result.judge()
-        self.objective_ = keep([r.objective for r in results])
-        self.lower_bound_ = keep([r.lower_bound for r in results])
-        self.gap_ = keep([r.gap for r in results])
-        self.status_ = keep([r.status for r in results], array=False)
-        self.n_iter_ = keep([r.n_iter for r in results])
-        self.n_clusters_ = keep([r.n_clusters for r in results])
-        self.aggregation_rate_ = keep([r.aggregation_rate for r in results])
-        self.history_ = keep([r.history for r in results], array=False)
-        self.start_ = keep([r.start for r in results], array=False)
-        self.plan_ = keep([dict(r.plan) for r in results], array=False)
+        for name in ("objective", "lower_bound", "gap", "n_iter", "n_clusters", "aggregation_rate"):
+            setattr(self, f"{name}_", keep([getattr(result, name) for result in results]))
+        for name in ("status", "history", "start"):
+            setattr(self, f"{name}_", keep([getattr(result, name) for result in results], array=False))
+        self.plan_ = keep([dict(result.plan) for result in results], array=False)
         self.n_passes_ = run.n_passes
         # What plots show beyond the history: the final clusters, and every iteration of plane data.
         profiles = [fit.profile for fit in fits if fit.profile]

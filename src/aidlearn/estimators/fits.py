@@ -1,11 +1,16 @@
-"""The fits inside an estimator, one by one: a quantile, a class against the rest, a pair of classes, or just one.
+"""The fits inside an estimator, and what each has proven, in plain words.
 
-Plots and reports look at estimators through this only.
+A fit is that of a quantile, of a class against the rest, of a pair of classes, or the only one.
+
+Plots, reports and notebooks look at estimators through this module only.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -15,6 +20,14 @@ from aidlearn.engine.result import Iteration, StartStep, Status
 from aidlearn.estimators.registry import model_of
 from aidlearn.numerics import Float, Int
 from aidlearn.trace import Frame
+
+CLOSE = 0.01
+"""A fit is called close to the best possible up to this gap."""
+MOST = 5
+"""A notebook shows a line for each of at most this many fits."""
+GOOD = (Status.optimal, Status.gap, Status.certified)
+BOX = "border-left: 4px solid {colour}; padding: 0.4em 0.9em; margin: 0.3em 0 0.6em; max-width: 52em; line-height: 1.45"
+"""Style of the certificate in a notebook; the text has the notebook's colour, which is right in light and dark."""
 
 
 @dataclass(frozen=True)
@@ -120,3 +133,114 @@ def factor_words(model: Any) -> str:
     if recipe is None:
         return ""
     return ", ".join(f"{factor.name}: {len(factor.levels or ()):,} levels" for factor in recipe.factors)
+
+
+# What a fit has proven
+
+
+@dataclass(frozen=True)
+class Words:
+    """How sentences speak of what a fit has chosen."""
+
+    what: str
+    one: str
+    has: str
+    is_: str
+    it: str
+
+
+COEFFICIENTS = Words("coefficients", "the ones", "have", "are", "they")
+MACHINE = Words("machine", "the one", "has", "is", "it")
+
+
+def certificate(fit: Fit) -> list[str]:
+    """Sentences about a fit, the claim first."""
+    words = MACHINE if fit.coef is None else COEFFICIENTS
+    reached, bound = precise(fit.objective, fit.lower_bound)
+    returned = f"the {words.what} returned {words.has} the objective {reached}".capitalize()
+    if not math.isfinite(fit.lower_bound):
+        return [f"{returned}; no lower bound was proven.", fit.status.sentence]
+    if fit.objective == 0:
+        return [f"{returned}, and no objective is below 0: no {words.what} can be better."]
+    floor = f"No {words.what} can have an objective below {bound}"
+    if fit.status is Status.one_region:
+        return [
+            f"{returned}: a local optimum, which no small change improves. It is not proven to be the global one: "
+            f"{_lower_case(floor)}, which is {percent(fit.gap)} lower."
+        ]
+    claim = f"{floor}; {words.one} returned {words.has} {reached}"
+    if fit.status is Status.optimal:
+        rest = f" (up to rounding, {percent(fit.gap)})" if fit.gap > 0 else ""
+        return [f"{claim}: {words.it} {words.is_} optimal{rest}.", fit.status.sentence]
+    if fit.gap <= CLOSE:
+        # (E - F) / F, which is a little more than the gap (E - F) / E.
+        excess = percent(fit.gap / (1 - fit.gap))
+        return [f"{claim}, so {words.it} {words.is_} within {excess} of the best possible.", fit.status.sentence]
+    return [f"{claim}: the best possible may be up to {percent(fit.gap)} lower.", fit.status.sentence]
+
+
+def _lower_case(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:]
+
+
+def percent(part: float) -> str:
+    """A part as a percentage with two digits, rounded up so that what is claimed holds."""
+    if not math.isfinite(part):
+        return "an unknown part"
+    if part <= 0:
+        return "0 %"
+    value = 100 * part
+    # A hair is taken off, or 0.3 would become 0.31 where its binary digits end above it.
+    digits = 1 - math.floor(math.log10(value))
+    rounded = math.ceil(value * 10.0**digits * (1 - 1e-9)) / 10.0**digits
+    if digits > 7:
+        return f"{rounded:.1e} %"
+    return f"{rounded:.{max(digits, 0)}f} %"
+
+
+def precise(objective: float, lower_bound: float) -> tuple[str, str]:
+    """Both with as many digits as it takes to tell them apart, six at least.
+
+    The objective is rounded up and the bound down, so that what is claimed of them holds.
+    """
+    if objective == lower_bound or not (math.isfinite(objective) and math.isfinite(lower_bound)):
+        return _grouped(Decimal(f"{objective:.9g}")), _grouped(Decimal(f"{lower_bound:.9g}"))
+    size = max(abs(objective), abs(lower_bound))
+    digits = math.ceil(math.log10(size / abs(objective - lower_bound))) + 2
+    place = Decimal(1).scaleb(math.floor(math.log10(size)) + 1 - min(max(digits, 6), 17))
+    with localcontext() as context:
+        context.prec = 60
+        up = Decimal(repr(float(objective))).quantize(place, ROUND_CEILING)
+        down = Decimal(repr(float(lower_bound))).quantize(place, ROUND_FLOOR)
+    return _grouped(up), _grouped(down)
+
+
+def _grouped(value: Decimal) -> str:
+    """With separators between thousands, or as a power of ten where that is shorter."""
+    if not value.is_finite():
+        return str(value).lower()
+    if value and not -5 <= value.adjusted() < 12:
+        return f"{value:e}".replace("e+", "e")
+    text = f"{value:,f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def certificate_html(model: Any) -> str:
+    """The certificate of a fitted estimator, or nothing."""
+    if not hasattr(model, "history_"):
+        return ""
+    fits = fits_of(model)
+    good = all(fit.status in GOOD for fit in fits)
+    sentences = certificate(fits[0]) if len(fits) == 1 else _of_several(fits)
+    first, *rest = (escape(sentence) for sentence in sentences)
+    more = "".join(f"<div style='opacity: 0.75'>{sentence}</div>" for sentence in rest)
+    box = BOX.format(colour="#009e73" if good else "#d55e00")
+    return f"<div style='{box}'><div><b>{first}</b></div>{more}</div>"
+
+
+def _of_several(fits: list[Fit]) -> list[str]:
+    """The worst of several fits, and then one after the other."""
+    worst = max(fits, key=lambda fit: fit.gap)
+    lines = [f"{fit.name}: gap {percent(fit.gap)}, {fit.status}" for fit in fits[:MOST]]
+    left = [f"and {len(fits) - MOST} more"] if len(fits) > MOST else []
+    return [f"The largest gap of {len(fits)} fits is {percent(worst.gap)} ({worst.name}).", *lines, *left]

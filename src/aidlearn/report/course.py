@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from aidlearn.display.style import LARGE_RANGE, RATES, SMALLEST_GAP
 from aidlearn.engine.result import relative_gap
-from aidlearn.estimators.certificate import percent
-from aidlearn.estimators.fits import Fit
+from aidlearn.estimators.fits import Fit, percent
 from aidlearn.report.charts import CANVAS, Chart, Series, TickText, lines
 from aidlearn.report.html import bar, drawn_table
 

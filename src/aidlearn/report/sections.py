@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from aidlearn.engine.result import Iteration, Status
-from aidlearn.estimators.certificate import certificate, percent, precise
-from aidlearn.estimators.fits import Fit, by_size, factor_words, feature_names
+from aidlearn.estimators.fits import Fit, by_size, certificate, factor_words, feature_names, percent, precise
 from aidlearn.estimators.registry import model_of, one_against_one
 from aidlearn.files.models import NOT_SAVED, environment_of
 from aidlearn.report.charts import CANVAS, Chart, scatter

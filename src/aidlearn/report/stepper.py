@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.estimators.certificate import percent
-from aidlearn.estimators.fits import Fit, feature_names
+from aidlearn.estimators.fits import Fit, feature_names, percent
 from aidlearn.report.charts import Axis, Canvas, Chart
 from aidlearn.trace import Frame
 

@@ -41,8 +41,7 @@ def fitted_run(model: Any, X: Any, y: Any, sample_weight: Any) -> Run:
     recipe = getattr(model, "recipe_", None)
     if recipe is not None and not is_elsewhere(X) and not isinstance(X, (DataSource, EncodedRows)):
         refuse_arrays(X, recipe, hasattr(model, "feature_names_in_"))
-    classifies = hasattr(model, "classes_")
-    run: Run = probe._classified(X, y, sample_weight) if classifies else probe._run(probe._source(X, y, sample_weight))
+    run: Run = probe._opened(X, y, sample_weight)
     if probe.n_features_in_ != model.n_features_in_:
         raise ValueError(
             f"X has {probe.n_features_in_} features, but the model was fitted with {model.n_features_in_} features."
@@ -52,7 +51,7 @@ def fitted_run(model: Any, X: Any, y: Any, sample_weight: Any) -> Run:
         raise ValueError(f"The columns of X must be those of the fit, in their order: {list(names[1])}.")
     if getattr(getattr(probe, "recipe_", None), "names", None) != getattr(recipe, "names", None):
         raise ValueError("The factors of X have other levels than those of the fit; these must be the rows of the fit.")
-    if classifies and not np.array_equal(probe.classes_, model.classes_):
+    if hasattr(model, "classes_") and not np.array_equal(probe.classes_, model.classes_):
         raise ValueError(f"The classes of y must be those of the fit: {model.classes_.tolist()}.")
     return run
 

@@ -130,6 +130,7 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
         self.coef_, self.intercept_ = rows.coefficients(points)
 
     def _opened(self, X: Any, y: Any, sample_weight: Any) -> Run:
+        """A run over the data whose targets are the numbers of the classes."""
         before = getattr(self, "classes_", None)
         run = self._classified(X, y, sample_weight)
         if before is not None and not np.array_equal(before, self.classes_):
@@ -137,7 +138,6 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
         return run
 
     def _classified(self, X: Any, y: Any, sample_weight: Any) -> Run:
-        """A run over the data whose targets are the numbers of the classes."""
         name = type(self).__name__
         if is_elsewhere(X) or isinstance(X, DataSource):
             source = self._source(X, y, sample_weight)
@@ -154,9 +154,6 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
             else:
                 sample_weight = used.weight
         return self._run(self._source(X, codes, sample_weight, used.rows))
-
-    def _three_way(self) -> bool:
-        return self.row_duals
 
     def _one(
         self, rows: MeasuredRows, number: int | None, design: Design, point: Float | None

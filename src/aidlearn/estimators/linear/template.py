@@ -49,6 +49,8 @@ class LinearEstimator(AIDEstimator):
     """Whether pictures of plane data show what is fitted."""
     _subtracts_offset: ClassVar[bool] = False
     """Whether a large common offset of the targets belongs to the intercept alone."""
+    row_duals: bool = False
+    """Whether clusters are split below, on and above the kink (the paper's dual procedure)."""
     warm_start: bool = False
     positive: bool = False
     bounds: Any = None
@@ -182,16 +184,12 @@ class LinearEstimator(AIDEstimator):
         start = self._start_method()
         return Band(point) if point is not None and isinstance(start, Band) else start
 
-    def _three_way(self) -> bool:
-        """Whether clusters are split below, on and above the kink (the paper's dual procedure)."""
-        return False
-
     def _procedure(self, start: StartMethod) -> Procedure:
         return Procedure(
             solver=SOLVERS[self.solver],
             start=start,
             paper_split=isinstance(self.init, str) and self.init in PAPER,
-            three_way=self._three_way(),
+            three_way=self.row_duals,
             initial_rate=self.initial_rate,
             rng=partial(generator, self.random_state),
         )

@@ -214,8 +214,8 @@ class CrossValidated(LinearEstimator):
     def _single(self, value: float) -> LinearEstimator:
         """The model of one penalty, not fitted."""
         own = (f"{self._penalty}s", "cv", "scoring", "refit")
-        shared = {name: setting for name, setting in self.get_params(deep=False).items() if name not in own}
-        return self._model(**{self._penalty: value}, **shared)
+        settings = {name: setting for name, setting in self.get_params(deep=False).items() if name not in own}
+        return self._model(**{**settings, self._penalty: value})
 
     def _probe(self) -> LinearEstimator:
         """The model that opens the rows."""
