@@ -12,7 +12,7 @@ from scipy import optimize, sparse
 from aidlearn import LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, as_source, open_source
 from aidlearn.data import Chunk, Run
 from aidlearn.data.passes import compiled
-from aidlearn.data.passes.moments import _measured, inspect
+from aidlearn.data.passes.moments import inspect
 from aidlearn.data.passes.run import COMPILED_CELLS, worth_compiling
 from aidlearn.engine.problem import Problem, Trial
 from aidlearn.linear.model.design import Design
@@ -137,13 +137,16 @@ def test_leverages_and_moments(storage):
     found = COMPILED.leverages(design, chunk, metric)
     assert found.dtype == np.float32
     assert found == pytest.approx(metric.leverage(design, dense(chunk)), rel=1e-5)
-    expected = _measured(dense(chunk).X, chunk.y, chunk.weight)
-    for value, name in zip(compiled.measure(chunk.X, chunk.y, chunk.weight), expected._fields, strict=True):
-        assert value == pytest.approx(getattr(expected, name), rel=1e-6), name
-    ones = Chunk(0, chunk.n_entries, chunk.X, chunk.y, np.ones(chunk.n_entries))
-    expected = _measured(dense(ones).X, ones.y, ones.weight)
-    for value, name in zip(compiled.measure(ones.X, ones.y, ones.weight), expected._fields, strict=True):
-        assert value == pytest.approx(getattr(expected, name), rel=1e-6), name
+    X = np.asarray(dense(chunk).X, dtype=np.float64)
+    for weight in (chunk.weight, np.ones(chunk.n_entries)):
+        mean = weight @ X / weight.sum()
+        for passes in (True, False):
+            found = inspect(Run(as_source(chunk.X, chunk.y, weight), compiled=passes))
+            assert found.weight == pytest.approx(weight.sum(), rel=1e-12)
+            assert found.effective == pytest.approx(weight.sum() ** 2 / (weight @ weight), rel=1e-12)
+            assert found.mean == pytest.approx(mean, rel=1e-6, abs=1e-9)
+            assert found.squares == pytest.approx(weight @ (X - mean) ** 2, rel=1e-6)
+            assert found.raw_squares == pytest.approx(weight @ X**2, rel=1e-6)
 
 
 @pytest.mark.parametrize("storage", ["C", "csr"])

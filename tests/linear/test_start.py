@@ -169,12 +169,28 @@ def test_samples_are_systematic_with_a_prime_step(n, p):
     assert all(wanted.step % factor for factor in range(2, int(wanted.step**0.5) + 1))
 
 
-def test_few_rows_are_not_aggregated_and_thinning_starts_late():
-    assert few_entries(1000, 3)
-    assert few_entries(10_000, 1000)
-    assert not few_entries(10_000, 10)
-    assert thinning(4000, 10) == 1
-    assert thinning(1e6, 10) > 100
+@given(st.integers(0, 10_000), st.sampled_from(["lad", "svm"]), st.integers(2, 30))
+@settings(max_examples=25)
+def test_thinned_rows_stand_for_all(seed, kind, thin):
+    """Also those of a level of a hundred rows, of which every k-th row would leave only a few."""
+    X, y = rows(seed, n=20_000)
+    X[:, 4] = np.arange(20_000) % 200 == 0
+    run, design = design_of(X, y, kind)
+    chunk = whole(run)
+    leverage = Metric.of(design, NormalEquations.of(design, chunk).gram).leverage(design, chunk)
+    every, thinned = (model_at(design, chunk, np.zeros(6), leverage, 1e3, k).hessian() for k in (1, thin))
+    factor = np.linalg.eigvals(np.linalg.solve(every, thinned)).real
+    assert factor.min() > 0.5
+    assert factor.max() < 2
+
+
+@given(st.integers(1, 10**7), st.integers(1, 2000))
+def test_more_rows_are_thinned_more_and_more_columns_less(n, p):
+    assert 1 <= thinning(n, p) <= thinning(2 * n, p)
+    assert thinning(n, 2 * p) <= thinning(n, p)
+    # What is aggregated stays aggregated with more rows or fewer columns.
+    assert few_entries(n, p) or not few_entries(2 * n, p)
+    assert few_entries(n, 2 * p) or not few_entries(n, p)
 
 
 def test_leverages_add_up_to_the_rank():
