@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from aidlearn import LADRegressor, LinearOneClassSVM, LinearSVC, LinearSVR, QuantileRegressor, as_source
+from aidlearn.data.passes import sparse_copy
 from aidlearn.data.passes.run import COMPILED_CELLS
 from aidlearn.data.passes.sparse_copy import SparseRows, density_of, pays, without_zeros
 from aidlearn.data.rows import chunk as chunks
@@ -55,11 +58,11 @@ def same_rows(found, expected) -> None:
     m=st.integers(1, 40),
     n=st.integers(1, 70),
     share=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
-    promised=st.sampled_from([0.0, 0.2, 1.0]),
+    rows_at_once=st.sampled_from([1, 3, 100]),
     order=st.sampled_from(list(ORDERS)),
     dtype=st.sampled_from([np.float32, np.float64]),
 )
-def test_rows_are_those_of_csr(seed, m, n, share, promised, order, dtype) -> None:
+def test_rows_are_those_of_csr(seed, m, n, share, rows_at_once, order, dtype) -> None:
     rng = np.random.default_rng(seed)
     X = np.where(rng.random((n, m)) < share, rng.standard_normal((n, m)), 0.0)
     X[rng.random((n, m)) < 0.05] = -0.0
@@ -69,7 +72,8 @@ def test_rows_are_those_of_csr(seed, m, n, share, promised, order, dtype) -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "CHUNK_ELEMENTS", 16 * 16)
         patch.setattr(chunks, "FEWEST_ROWS", 7)
-        source = SparseRows(as_source(X, np.arange(n, dtype=float), rng.random(n)), promised, 2)
+        patch.setattr(sparse_copy, "SETTINGS", replace(sparse_copy.SETTINGS, block_cells=rows_at_once * m))
+        source = SparseRows(as_source(X, np.arange(n, dtype=float), rng.random(n)), 2)
         for part in source.chunks():
             same_rows(part.X, X[part.start : part.stop])
             assert np.array_equal(part.y, np.arange(part.start, part.stop))

@@ -229,12 +229,7 @@ class Clusters:
 
     def labels(self) -> NDArray[np.int32]:
         """The cluster of every entry (for tests, plots and models that need it)."""
-        renaming = self._renaming
-
-        def current(state: ChunkLabels) -> NDArray[np.int32]:
-            return state.current(renaming)
-
-        return np.concatenate(list(self.problem.run.map_states(current, self._states)))
+        return np.concatenate(self.map_labels(lambda labels: labels))
 
     def map(self, function: Callable[[Chunk, NDArray[np.int32]], Any], collect: Callable[[Any], None]) -> None:
         """One pass of ``function(chunk, labels)``."""

@@ -156,18 +156,17 @@ class Sums:
             if missing:
                 raise CheckpointError(f"The checkpoint is incomplete: {', '.join(missing)} missing.")
             data, indices, indptr, clusters = (arrays[name] for name in SPARSE_ARRAYS)
+            alone = np.zeros(len(dense) + len(clusters), dtype=bool)
             try:
+                alone[clusters] = True
                 singles = sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, dense.shape[1]))
                 singles.check_format()
-            except (ValueError, TypeError) as error:
+            except (IndexError, TypeError, ValueError) as error:
                 raise CheckpointError(f"The checkpoint is damaged: sums of single entries: {error}.") from None
-            alone = np.zeros(len(dense) + len(clusters), dtype=bool)
-            inside = ((clusters >= 0) & (clusters < len(alone))).all()
-            if len(clusters) != singles.shape[0] or not inside:
+            if len(clusters) != singles.shape[0] or not np.array_equal(np.flatnonzero(alone), clusters):
                 raise CheckpointError("The checkpoint is damaged: its single entries are not those of its clusters.")
-            alone[clusters] = True
             sums = cls(dense, singles, alone)
-        if sums.shape[0] != n_clusters or sums.alone.sum() != sums.n_singles:
+        if sums.shape[0] != n_clusters:
             raise CheckpointError(f"The checkpoint is damaged: sums of {sums.shape[0]} clusters, not {n_clusters}.")
         return sums
 

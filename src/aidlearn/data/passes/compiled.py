@@ -110,14 +110,12 @@ GROUP = 8
 
 @compiled
 def _store(X, bits, data, indices, indptr):
-    """Store the nonzero cells and return their number, or -1 if they may exceed the room."""
+    """Store the nonzero cells and return their number."""
     n, m = X.shape
     whole = m // GROUP * GROUP
-    room, at = data.shape[0], 0
+    at = 0
     indptr[0] = 0
     for i in range(n):
-        if at + m > room:
-            return -1
         for left in range(0, whole, GROUP):
             found = bits[i, left]
             for j in range(left + 1, left + GROUP):
@@ -135,6 +133,9 @@ def _store(X, bits, data, indices, indptr):
 
 
 def store(block: Any, data: Any, indices: Any, indptr: Any) -> int:
-    """Write numbers, columns and bounds of the rows of a C-ordered block; return -1 if there is no room."""
+    """Write numbers, columns and bounds of the rows of a C-ordered block, and return the number of nonzero cells.
+
+    ``data`` and ``indices`` have room for all cells of the block.
+    """
     X = plain(block)
     return int(_store(X, X.view(np.int32 if X.itemsize == 4 else np.int64), data, indices, indptr))

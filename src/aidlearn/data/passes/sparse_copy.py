@@ -39,12 +39,8 @@ class SparseCopySettings:
     of 100."""
     number_cells: int = 4
     """Cost of a stored number in dense cells (see ``row_cells``)."""
-    slack: float = 1.25
-    """Guess. Room for the numbers of a chunk as a multiple of the number expected."""
-    block_cells: int = 1 << 15
-    """Cells that are put into C order at a time: 256 KB of float64, which fit into a cache."""
-    table_cells: int = 1 << 19
-    """Cells of a table that are read at a time, more than ``block_cells`` because a read takes a call per column."""
+    block_cells: int = 1 << 17
+    """Cells that are read and put into C order at a time: 1 MB of float64."""
 
 
 SETTINGS = SparseCopySettings()
@@ -57,13 +53,11 @@ class SparseRows(ArraySource):
     ----------
     source : ArraySource or TableSource
         Dense rows.
-    density : float
-        Estimated share of nonzero cells.
     n_jobs : int
         Threads that read it.
     """
 
-    def __init__(self, source: Any, density: float, n_jobs: int) -> None:
+    def __init__(self, source: Any, n_jobs: int) -> None:
         self.source, self.X = source, getattr(source, "X", None)
         self.y, self.n_jobs = source.y, source.n_jobs
         self.weight = np.broadcast_to(1.0, self.y.shape) if source.weight is None else source.weight
@@ -73,41 +67,29 @@ class SparseRows(ArraySource):
         self._chunks = {}
         if hasattr(source, "names"):
             self.names = source.names
-        self._parts: list[Any] = spread(lambda k: self._stored(k, density), self.n_chunks, n_jobs)
+        self._parts: list[Any] = spread(self._stored, self.n_chunks, n_jobs)
         self.reading_bytes = sum(part.data.nbytes + part.indices.nbytes + part.indptr.nbytes for part in self._parts)
 
-    def _stored(self, k: int, density: float) -> Any:
+    def _stored(self, k: int) -> Any:
         """Chunk ``k`` as a CSR matrix, by one read of its rows in compiled code."""
         from aidlearn.data.passes.compiled import store
 
         m, start = self.n_attributes, k * self.rows_per_chunk
         stop = min(start + self.rows_per_chunk, self.n_entries)
-        rows, dtype = self._rows_at_once(stop - start), np.float64 if self.X is None else self.X.dtype
-        room = int(SETTINGS.slack * density * (stop - start) * m) + m
-        while True:
-            # Only pages that are written to take memory.
-            data, indices = np.empty(room, dtype=dtype), np.empty(room, dtype=INDEX)
-            indptr = np.zeros(stop - start + 1, dtype=INDEX)
-            stored = 0
-            for first in range(start, stop, rows):
-                block = np.ascontiguousarray(self._dense(first, min(first + rows, stop)))
-                bounds = indptr[first - start : first - start + len(block) + 1]
-                found = store(block, data[stored:], indices[stored:], bounds)
-                if found < 0:
-                    break
-                bounds += stored
-                stored += found
-            else:
-                return sparse.csr_array((data[:stored], indices[:stored], indptr), shape=(stop - start, m))
-            room = min(2 * room, (stop - start + 1) * m)
-
-    def _rows_at_once(self, n: int) -> int:
-        if self.X is not None and self.X.flags.c_contiguous:
-            return n  # no copy is needed
-        return max(1, (SETTINGS.table_cells if self.X is None else SETTINGS.block_cells) // self.n_attributes)
-
-    def _dense(self, start: int, stop: int) -> Any:
-        return self.source.rows(start, stop).X if self.X is None else self.X[start:stop]
+        size = max(1, SETTINGS.block_cells // m)
+        room = np.empty(size * m, dtype=np.float64 if self.X is None else self.X.dtype), np.empty(size * m, dtype=INDEX)
+        indptr = np.zeros(stop - start + 1, dtype=INDEX)
+        parts, stored = [], 0
+        for first in range(start, stop, size):
+            last = min(first + size, stop)
+            dense = self.source.rows(first, last).X if self.X is None else self.X[first:last]
+            bounds = indptr[first - start : last - start + 1]
+            found = store(np.ascontiguousarray(dense), *room, bounds)
+            bounds += stored
+            stored += found
+            parts.append([numbers[:found].copy() for numbers in room])
+        data, indices = (np.concatenate(numbers) for numbers in zip(*parts, strict=True))
+        return sparse.csr_array((data, indices, indptr), shape=(stop - start, m))
 
     def rows(self, start: int, stop: int) -> Chunk:
         size = self.rows_per_chunk
@@ -131,9 +113,8 @@ def density_of(source: Any) -> float:
     """Share of nonzero cells of a source in memory, from a stratified sample of rows."""
     n, m = source.n_entries, source.n_attributes
     together = 1 if isinstance(source, ArraySource) else SETTINGS.rows_together
-    bounds = (
-        np.arange(SETTINGS.sampled_rows // together + 1) * (n - together + 1) // (SETTINGS.sampled_rows // together)
-    )
+    strata = SETTINGS.sampled_rows // together
+    bounds = np.arange(strata + 1) * (n - together + 1) // strata
     # Random within strata rather than every k-th row: rows may be periodic.
     rows = np.random.default_rng(0).integers(bounds[:-1], np.maximum(bounds[1:], bounds[:-1] + 1))
     if isinstance(source, ArraySource):
@@ -172,7 +153,6 @@ def without_zeros(source: DataSource, n_jobs: int | None = None) -> DataSource:
     limit = source.memory_limit
     if limit is not None and SETTINGS.most_memory * source.n_entries * m * itemsize > limit:
         return source
-    density = density_of(source)
-    if not pays(m, itemsize, density):
+    if not pays(m, itemsize, density_of(source)):
         return source
-    return SparseRows(source, density, n_threads(source.n_jobs if n_jobs is None else n_jobs))
+    return SparseRows(source, n_threads(source.n_jobs if n_jobs is None else n_jobs))

@@ -317,14 +317,10 @@ def _bad(target: NDArray[Any]) -> NDArray[np.intp]:
     """Positions of missing and infinite values."""
     if target.dtype.kind == "f":
         return np.flatnonzero(~np.isfinite(target))
-    return np.flatnonzero(_bad_objects(target.tolist()) if target.dtype.kind == "O" else [])
-
-
-def _bad_objects(values: Iterable[Any]) -> list[bool]:
-    def is_bad(value: Any) -> bool:
-        return value is None or value != value or (isinstance(value, float) and value in (np.inf, -np.inf))
-
-    return [is_bad(value) for value in values]
+    if target.dtype.kind != "O":
+        return np.empty(0, dtype=np.intp)
+    infinite = [isinstance(value, float) and value in (np.inf, -np.inf) for value in target.tolist()]
+    return np.flatnonzero(absent_values(target) | infinite)
 
 
 def _whole(classes: NDArray[Any]) -> NDArray[Any]:

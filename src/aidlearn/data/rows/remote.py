@@ -10,6 +10,7 @@ import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,8 @@ class Backend(ABC):
         """A function as a task: it is sent once, and again if its worker is lost."""
         import cloudpickle
 
-        return self.task(SentFunction, cloudpickle.dumps(function))
+        pickled = cloudpickle.dumps(function)
+        return self.task(_unsealed, pickled, len(pickled))
 
 
 class Sealed:
@@ -81,26 +83,6 @@ class Sealed:
 
 def _unsealed(data: bytes, n_bytes: int) -> Sealed:
     return Sealed(pickle.loads(data), n_bytes)
-
-
-class SentFunction:
-    """A pass function as pickled bytes, from which each process loads it once."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self._function: Any = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SentFunction, (self.data,)
-
-    def __sizeof__(self) -> int:
-        return 64 + len(self.data)
-
-    @property
-    def function(self) -> Any:
-        if self._function is None:
-            self._function = pickle.loads(self.data)
-        return self._function
 
 
 @dataclass(frozen=True)
@@ -204,8 +186,8 @@ class RemotePasses(Passes):
     def _answers(self, answers: list[Any]) -> Iterator[tuple[Any, Any]]:
         """Yield values in chunk order as they arrive, with references to the states."""
         backend = self._backend
-        values = [backend.task(_part, answer, 0) for answer in answers]
-        states = [backend.task(_part, answer, 1) for answer in answers]
+        values = [backend.task(getitem, answer, 0) for answer in answers]
+        states = [backend.task(getitem, answer, 1) for answer in answers]
         started = backend.start([*values, *states])
         values, states = started[: len(values)], started[len(values) :]
         for state, sealed in zip(states, backend.results(values), strict=True):
@@ -235,13 +217,13 @@ def remote_target_counts(backend: Backend, batches: Batches) -> Iterator[TargetC
 # The functions below run as tasks, where the rows are.
 
 
-def _code(coding: SentFunction, rows: StoredRows) -> CodedTargets:
+def _code(coding: Sealed, rows: StoredRows) -> CodedTargets:
     n = rows.X.shape[0]
     if rows.weight is not None:
         refuse_lossy(rows.weight, "sample_weight", first=None)
     weight = np.ones(n) if rows.weight is None else np.asarray(rows.weight, dtype=np.float64)
     target = np.zeros(n) if rows.target is None else rows.target
-    y, weight = coding.function(target, weight)
+    y, weight = coding.content(target, weight)
     return CodedTargets(np.ascontiguousarray(y), np.ascontiguousarray(weight))
 
 
@@ -251,7 +233,7 @@ def _count(rows: StoredRows) -> Sealed:
 
 
 def _work(
-    sent: SentFunction, rows: StoredRows, coded: CodedTargets, shape: tuple[int, int], places: Sealed, *given: Sealed
+    sent: Sealed, rows: StoredRows, coded: CodedTargets, shape: tuple[int, int], places: Sealed, *given: Sealed
 ) -> Any:
     """One pass over the chunks of one task: their values, and their states."""
     first, size = shape
@@ -262,19 +244,15 @@ def _work(
             part = slice(start, min(start + size, len(y)))
             rows_here = csr_rows(X, part.start, part.stop) if sparse.issparse(X) else X[part]
             chunk = Chunk(first + part.start, first + part.stop, rows_here, y[part], weight[part])
-            value, state = sent.function(chunk, _resolved(place, given))
+            value, state = sent.content(chunk, _resolved(place, given))
             values.append(value)
             states.append(state)
     return Sealed(values, _n_bytes(values)), Sealed(states, _n_bytes(states))
 
 
-def _look(sent: SentFunction, places: Sealed, *given: Sealed) -> Sealed:
-    values = [sent.function(_resolved(place, given)) for place in places.content]
+def _look(sent: Sealed, places: Sealed, *given: Sealed) -> Sealed:
+    values = [sent.content(_resolved(place, given)) for place in places.content]
     return Sealed(values, _n_bytes(values))
-
-
-def _part(answer: Any, place: int) -> Any:
-    return answer[place]
 
 
 def steady(array: Any) -> Any:

@@ -89,20 +89,25 @@ class _Limit:
     def __init__(self) -> None:
         self.lock, self.users = threading.Lock(), 0
         self.before: list[tuple[Any, int]] = []
-        """Libraries that had more than one thread."""
+        """Libraries that had more than one thread, and how many."""
 
-    def set(self) -> None:
-        """Limit BLAS to one thread; a library with one thread is left unchanged."""
-        found = [(library, library.get_num_threads()) for library in _blas().lib_controllers]
-        self.before = [(library, number) for library, number in found if number is not None and number > 1]
-        self._give([(library, 1) for library, _ in self.before])
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.users == 0:
+                found = [(library, library.get_num_threads()) for library in _blas().lib_controllers]
+                self.before = [(library, number) for library, number in found if number is not None and number > 1]
+                self.set([(library, 1) for library, _ in self.before])
+            self.users += 1
 
-    def lift(self) -> None:
-        """Restore the numbers of threads."""
-        self._give(self.before)
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                self.set(self.before)
 
     @staticmethod
-    def _give(numbers: list[tuple[Any, int]]) -> None:
+    def set(numbers: list[tuple[Any, int]]) -> None:
+        """Give libraries their numbers of threads."""
         if not numbers:
             return
         _forget_controller()  # so that this thread is obeyed
@@ -120,7 +125,7 @@ def _after_fork() -> None:
     _pools.clear()
     _pools_lock = threading.Lock()
     if _limit.users:
-        _limit.lift()
+        _limit.set(_limit.before)
     _limit = _Limit()
 
 
@@ -128,23 +133,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Pin BLAS to one thread: threads work on chunks, and results keep their last bit.
+def one_blas_thread() -> _Limit:
+    """Pin BLAS to one thread in a ``with`` block: threads work on chunks, and results keep their last bit.
 
     The limit belongs to the process. It is lifted by the last one that leaves, not by the first.
     """
-    with _limit.lock:
-        if _limit.users == 0:
-            _limit.set()
-        _limit.users += 1
-    try:
-        yield
-    finally:
-        with _limit.lock:
-            _limit.users -= 1
-            if _limit.users == 0:
-                _limit.lift()
+    return _limit
 
 
 @contextmanager
