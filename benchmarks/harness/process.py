@@ -13,9 +13,10 @@ import numpy as np
 from scipy import sparse
 
 from aidlearn.bench.judge import objective
-from aidlearn.bench.solvers import Job
+from aidlearn.bench.solvers import Aidlearn, Job
 from benchmarks.harness.datasets import DataMissing, DataSet, n_bytes
 from benchmarks.harness.peers import limits, solvers
+from benchmarks.harness.record import product_seconds, record
 
 Row = dict[str, Any]
 
@@ -57,6 +58,8 @@ def fit(
         return {"skipped": "takes dense arrays only"}
     if limits(problem, solver).sparse_only and not sparse.issparse(loaded.X):
         return {"skipped": "is meant for sparse rows"}
+    own = isinstance(program, Aidlearn)
+    product = product_seconds(loaded.X, np.ones(loaded.X.shape[1])) if own else 0.0
     out = program.fit(Job(problem, loaded, settings, tol, params, repeat, timeout))
     row: Row = out.certificate | {
         "rows": data["shape"][0],
@@ -66,6 +69,10 @@ def fit(
         "iterations": out.iterations,
         "notes": out.notes,
     }
+    if own:
+        row |= {"product": product, "products": out.cpu / product}
+    if own and out.model is not None:
+        row |= record(out.model)
     solution = out.solution
     if out.failed is not None or solution is None or not solution.finite:
         return row | {"failed": out.failed or "coefficients are not finite"}

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from aidlearn.bench.solvers import source_digest
 from benchmarks.harness.cells import Cell, Row
+from benchmarks.harness.record import source_digest
 from benchmarks.paper.measured import warm
 from benchmarks.paper.worker import run
 

@@ -21,7 +21,7 @@ from aidlearn.bench.judge import Coefficients
 PATIENCE = 60.0
 """Seconds; a longer fit is not repeated, whichever the solver."""
 UNSEEN = 1e-9
-"""Seconds reported when the process clock has not advanced, as for a product or a fit of few rows."""
+"""Seconds reported when the process clock has not advanced, as for a fit of few rows."""
 
 
 @dataclass
@@ -132,13 +132,3 @@ def measure(fit: Callable[[], Any], repeat: int = 1, timeout: float | None = Non
                 break
     out.notes = sorted({f"{w.category.__name__}: {w.message}" for w in caught})
     return out
-
-
-def product_seconds(X: Any, b: Any, repeat: int = 5) -> float:
-    """CPU seconds of one ``X @ b``, best of ``repeat``."""
-    best = float("inf")
-    for _ in range(repeat):
-        start = time.process_time()
-        X @ b
-        best = min(best, time.process_time() - start)
-    return max(best, UNSEEN)

@@ -19,6 +19,8 @@ from aidlearn.bench.judge import Coefficients
 from aidlearn.bench.measure import PATIENCE, Measurement
 from aidlearn.bench.solvers import Aidlearn, Estimator, Job, PythonSolver, Solver
 
+MEDIAN = ("lad", "quantile")
+"""Problems of a quantile; without a quantile, that of the median."""
 SCRIPT = Path(__file__).with_name("quantreg.R")
 COMMAND_TIMEOUT = 600.0
 """Seconds after which an external program is ended if the job has no limit."""
@@ -32,7 +34,7 @@ class Quantreg(Solver):
     """
 
     method: str
-    solves: tuple[str, ...] = ("lad", "quantile")
+    solves: tuple[str, ...] = MEDIAN
     program: str | None = "Rscript"
 
     def fit(self, job: Job) -> Measurement:
@@ -117,10 +119,24 @@ class OwnKernelMachine(Aidlearn):
 
 CACHE = 2000
 """Megabytes for kernel values: aidlearn's default, given to every kernel machine."""
-MEDIAN = {"quantile": 0.5, "alpha": 0.0, "solver": "highs"}
 LINEAR = {"kernel": "linear"}
 RBF = {"cache_size": CACHE}
-LIBLINEAR = {"random_state": 0}
+
+
+def _scikit_learn(
+    path: str, solves: tuple[str, ...], command_rows: int, takes_tol: bool = True, **arguments: Any
+) -> Estimator:
+    """A class of scikit-learn."""
+    return Estimator(
+        name=f"scikit-learn {path.rpartition('.')[2]}",
+        solves=solves,
+        path=f"sklearn.{path}",
+        arguments=arguments,
+        takes_tol=takes_tol,
+        takes_sparse=True,
+        command_rows=command_rows,
+    )
+
 
 SOLVERS: tuple[Solver, ...] = (
     Aidlearn(solves=("lad",), path="LADRegressor"),
@@ -128,60 +144,16 @@ SOLVERS: tuple[Solver, ...] = (
     Aidlearn(solves=("svm",), path="LinearSVC"),
     Aidlearn(solves=("svr",), path="LinearSVR"),
     OwnKernelMachine(solves=("kernel-svm",), path="SVC"),
-    Estimator(
-        name="scikit-learn QuantileRegressor",
-        solves=("lad", "quantile"),
-        path="sklearn.linear_model.QuantileRegressor",
-        arguments=MEDIAN,
-        takes_sparse=True,
-        command_rows=10_000,
+    _scikit_learn(
+        "linear_model.QuantileRegressor", MEDIAN, 10_000, takes_tol=False, quantile=0.5, alpha=0.0, solver="highs"
     ),
-    Statsmodels(name="statsmodels QuantReg", solves=("lad", "quantile"), package="statsmodels", command_rows=200_000),
+    Statsmodels(name="statsmodels QuantReg", solves=MEDIAN, package="statsmodels", command_rows=200_000),
     Quantreg(name="R quantreg fn", method="fn", command_rows=2_000_000),
-    Estimator(
-        name="scikit-learn LinearSVC",
-        solves=("svm",),
-        path="sklearn.svm.LinearSVC",
-        arguments=LIBLINEAR | {"loss": "hinge", "dual": True},
-        takes_tol=True,
-        takes_sparse=True,
-        command_rows=500_000,
-    ),
-    Estimator(
-        name="scikit-learn SVC",
-        solves=("svm",),
-        path="sklearn.svm.SVC",
-        arguments=LINEAR,
-        takes_tol=True,
-        takes_sparse=True,
-        command_rows=20_000,
-    ),
-    Estimator(
-        name="scikit-learn LinearSVR",
-        solves=("svr",),
-        path="sklearn.svm.LinearSVR",
-        arguments=LIBLINEAR,
-        takes_tol=True,
-        takes_sparse=True,
-        command_rows=500_000,
-    ),
-    Estimator(
-        name="scikit-learn SVR",
-        solves=("svr",),
-        path="sklearn.svm.SVR",
-        arguments=LINEAR,
-        takes_tol=True,
-        takes_sparse=True,
-        command_rows=10_000,
-    ),
-    Estimator(
-        name="scikit-learn SVC",
-        solves=("kernel-svm",),
-        path="sklearn.svm.SVC",
-        arguments=RBF,
-        takes_sparse=True,
-        command_rows=50_000,
-    ),
+    _scikit_learn("svm.LinearSVC", ("svm",), 500_000, random_state=0, loss="hinge", dual=True),
+    _scikit_learn("svm.SVC", ("svm",), 20_000, **LINEAR),
+    _scikit_learn("svm.LinearSVR", ("svr",), 500_000, random_state=0),
+    _scikit_learn("svm.SVR", ("svr",), 10_000, **LINEAR),
+    _scikit_learn("svm.SVC", ("kernel-svm",), 50_000, takes_tol=False, **RBF),
 )
 
 
