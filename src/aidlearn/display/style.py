@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.estimators.fits import Fit
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-    from matplotlib.figure import FigureBase
 
     AnyAxes = Axes | Sequence[Axes] | NDArray[np.object_] | None
 
@@ -40,18 +36,6 @@ def pyplot() -> ModuleType:
     return plt
 
 
-def check_kind(kind: str, kinds: Sequence[str]) -> None:
-    """Raise a ValueError unless ``kind`` is one of ``kinds``."""
-    if kind not in kinds:
-        raise ValueError(f"kind must be one of {', '.join(map(repr, kinds))}, got {kind!r}.")
-
-
-def check_iterations(fits: Sequence[Fit]) -> None:
-    """Raise a ValueError unless at least one fit has an iteration to draw."""
-    if not any(fit.history for fit in fits):
-        raise ValueError("The fit has no iteration to draw: it was interrupted during the first one.")
-
-
 def axes_for(ax: AnyAxes, number: int) -> list[Axes]:
     """``number`` axes: those given, parts of a single one given, or new ones."""
     plt = pyplot()
@@ -71,29 +55,6 @@ def axes_for(ax: AnyAxes, number: int) -> list[Axes]:
     ax.set_axis_off()
     inner = grid.subgridspec(1, number, wspace=0.35)
     return [ax.figure.add_subplot(inner[k]) for k in range(number)]
-
-
-class PartsDisplay(ABC):
-    """A display of several parts: the one that ``kind`` names, or all of them for ``"both"``."""
-
-    ax_: Axes | NDArray[np.object_]
-    figure_: FigureBase
-    fits: list[Fit]
-    kind: str
-
-    @abstractmethod
-    def _parts(self) -> dict[str, Callable[[Axes], None]]:
-        """The functions that draw the parts, by kind."""
-
-    def plot(self, ax: AnyAxes = None) -> Self:
-        """Draw on the given axes or on new ones."""
-        parts = [draw for kind, draw in self._parts().items() if self.kind in ("both", kind)]
-        axes = axes_for(ax, len(parts))
-        for draw, where in zip(parts, axes, strict=True):
-            draw(where)
-        self.ax_ = axes[0] if len(axes) == 1 else np.array(axes, dtype=object)
-        self.figure_ = axes[0].figure
-        return self
 
 
 def tidy(ax: Axes, xlabel: str, ylabel: str, title: str = "") -> None:

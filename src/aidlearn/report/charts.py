@@ -6,7 +6,7 @@ A mark is a class of the style sheet: ``a``, ``b`` and ``c`` are three colours s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
@@ -16,10 +16,8 @@ import numpy as np
 LONG = 1e7
 """Tick labels use scientific notation from this number on. Guess."""
 TICKS = 5
-
-
-TickText = Callable[[float], str]
-"""Formatter of one tick."""
+ROOM = 0.06
+"""Share of an axis that is free on either side of the values."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +31,13 @@ class Axis:
     log: bool = False
 
     @classmethod
-    def over(cls, values: Sequence[float], start: float, end: float, log: bool = False, pad: float = 0.06) -> Axis:
+    def over(cls, values: Iterable[float], start: float, end: float, log: bool = False) -> Axis:
         """An axis that covers all finite values."""
         found = np.asarray([v for v in values if math.isfinite(v) and (v > 0 or not log)], dtype=float)
         if log:
             found = np.log10(found)
         low, high = (float(found.min()), float(found.max())) if len(found) else (0.0, 1.0)
-        room = pad * (high - low) or (0.5 if log else 0.5 * abs(low) or 0.5)
+        room = ROOM * (high - low) or (0.5 if log else 0.5 * abs(low) or 0.5)
         return cls(low - room, high + room, start, end, log)
 
     def __call__(self, value: float) -> float:
@@ -92,39 +90,6 @@ def _shortened(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Canvas:
-    """Size and margins of a chart in pixels."""
-
-    width: int = 460
-    height: int = 300
-    left: int = 68
-    right: int = 14
-    top: int = 14
-    bottom: int = 44
-
-    def axes(self, x: Sequence[float], y: Sequence[float], log: bool = False) -> tuple[Axis, Axis]:
-        """Axes over all values; ``log`` makes the vertical one logarithmic."""
-        across = Axis.over(x, self.left, self.width - self.right)
-        return across, Axis.over(y, self.height - self.bottom, self.top, log)
-
-
-CANVAS = Canvas()
-"""Canvas of all charts but the pictures of clusters."""
-
-
-@dataclass(frozen=True)
-class Series:
-    """A line with points."""
-
-    name: str
-    mark: str
-    x: Sequence[float]
-    y: Sequence[float]
-    tips: Sequence[str] = field(default_factory=list)
-    dashed: bool = False
-
-
-@dataclass(frozen=True)
 class Chart:
     """Title, axes and tick labels of a chart."""
 
@@ -133,8 +98,8 @@ class Chart:
     y_label: str
     across: Axis
     up: Axis
-    y_text: TickText | None = None
-    """Formatter of ticks; by default with as many digits as needed to distinguish them."""
+    y_text: Callable[[float], str] | None = None
+    """Formatter of a tick; by default with as many digits as needed to distinguish the ticks."""
     whole: bool = False
 
     def svg(self, inside: str, legend: str = "") -> str:
@@ -169,54 +134,88 @@ class Chart:
         return "".join(parts)
 
 
+@dataclass(frozen=True)
+class Canvas:
+    """Size and margins of a chart in pixels."""
+
+    width: int = 460
+    height: int = 300
+    left: int = 68
+    right: int = 14
+    top: int = 14
+    bottom: int = 44
+
+    def chart(
+        self,
+        title: str,
+        x_label: str,
+        y_label: str,
+        x: Iterable[float],
+        y: Iterable[float],
+        log: bool = False,
+        y_text: Callable[[float], str] | None = None,
+        whole: bool = False,
+    ) -> Chart:
+        """A chart whose axes cover all values; ``log`` makes the vertical one logarithmic."""
+        across = Axis.over(x, self.left, self.width - self.right)
+        up = Axis.over(y, self.height - self.bottom, self.top, log)
+        return Chart(title, x_label, y_label, across, up, y_text, whole)
+
+
+CANVAS = Canvas()
+"""Canvas of all charts but the pictures of clusters."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line with points."""
+
+    name: str
+    mark: str
+    x: Sequence[float]
+    y: Sequence[float]
+    tips: Sequence[str] = field(default_factory=list)
+    dashed: bool = False
+
+
 def lines(chart: Chart, series: Sequence[Series], band: bool = False, level: float | None = None) -> str:
     """Lines with points that show their values on hover; a band fills the space between the first two lines."""
     parts = []
-    if band:
-        there = [list(zip(one.x, one.y, strict=True)) for one in series[:2]]
-        edge = [point for point in there[0] if _drawable(chart, point)]
-        back = [point for point in reversed(there[1]) if _drawable(chart, point)]
-        if edge and back:
-            parts.append(f'<path class="band" d="M{"L".join(_at(chart, *point) for point in [*edge, *back])}Z"/>')
-    items = [(one.mark, one.name, one.dashed) for one in series]
+    drawn = [_places(chart, one.x, one.y) for one in series]
+    if band and drawn[0] and drawn[1]:
+        edge = [*drawn[0].values(), *reversed(drawn[1].values())]
+        parts.append(f'<path class="band" d="M{"L".join(edge)}Z"/>')
+    items = [(one.mark + " dashed" * one.dashed, one.name) for one in series if one.name]
     if level is not None:
         y = f"{chart.up(level):.1f}"
         parts.append(f'<path class="level" d="M{chart.across.start} {y}H{chart.across.end}"/>')
-        items.append(("level", f"tolerance {level:g}", False))
-    for one in series:
-        points = [point for point in zip(one.x, one.y, strict=True) if _drawable(chart, point)]
-        if len(points) > 1:
-            dash = " dashed" if one.dashed else ""
-            parts.append(
-                f'<path class="line {one.mark}{dash}" d="M{"L".join(_at(chart, *point) for point in points)}"/>'
-            )
-        for k, point in enumerate(zip(one.x, one.y, strict=True)):
-            if _drawable(chart, point):
-                x, y = _at(chart, *point).split()
-                tip = f' data-tip="{escape(one.tips[k])}" tabindex="0"' if one.tips else ""
-                parts.append(f'<circle class="dot {one.mark}" cx="{x}" cy="{y}" r="3.2"{tip}/>')
-    return chart.svg("".join(parts), legend(items))
+        items.append(("level", f"tolerance {level:g}"))
+    for one, places in zip(series, drawn, strict=True):
+        if len(places) > 1:
+            path = "L".join(places.values())
+            parts.append(f'<path class="line {one.mark}{" dashed" * one.dashed}" d="M{path}"/>')
+        for k, place in places.items():
+            x, y = place.split()
+            tip = f' data-tip="{escape(one.tips[k])}" tabindex="0"' if one.tips else ""
+            parts.append(f'<circle class="dot {one.mark}" cx="{x}" cy="{y}" r="3.2"{tip}/>')
+    return chart.svg("".join(parts), f'<span class="legend">{legend(items)}</span>')
 
 
-def legend(items: Sequence[tuple[str, str, bool]]) -> str:
-    """Names with their colours."""
-    keys = "".join(
-        f'<span class="key"><i class="{mark}{" dashed" if dashed else ""}"></i>{escape(name)}</span>'
-        for mark, name, dashed in items
-        if name
-    )
-    return f'<span class="legend">{keys}</span>'
+def legend(items: Iterable[tuple[str, str]]) -> str:
+    """Marks and their names."""
+    return "".join(f'<span class="key"><i class="{mark}"></i>{escape(name)}</span>' for mark, name in items)
 
 
 def scatter(chart: Chart, x: Sequence[float], y: Sequence[float], mark: str) -> str:
     """Points without lines, drawn as one path of round dots."""
-    dots = "".join(f"M{_at(chart, *point)}h0" for point in zip(x, y, strict=True) if _drawable(chart, point))
+    dots = "".join(f"M{place}h0" for place in _places(chart, x, y).values())
     return chart.svg(f'<path class="cloud {mark}" d="{dots}"/>')
 
 
-def _drawable(chart: Chart, point: tuple[float, float]) -> bool:
-    return all(math.isfinite(v) for v in point) and (point[1] > 0 or not chart.up.log)
-
-
-def _at(chart: Chart, x: float, y: float) -> str:
-    return f"{chart.across(x):.1f} {chart.up(y):.1f}"
+def _places(chart: Chart, x: Sequence[float], y: Sequence[float]) -> dict[int, str]:
+    """Pixels of the points that can be drawn, by their numbers."""
+    return {
+        k: f"{chart.across(a):.1f} {chart.up(b):.1f}"
+        for k, (a, b) in enumerate(zip(x, y, strict=True))
+        if math.isfinite(a) and math.isfinite(b) and (b > 0 or not chart.up.log)
+    }

@@ -7,12 +7,14 @@ rows in a few passes, and the single aggregated problem whose bound meets it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from aidlearn.display.style import LARGE_RANGE, RATES, SMALLEST_GAP
 from aidlearn.engine.result import relative_gap
 from aidlearn.estimators.fits import Fit, percent
-from aidlearn.report.charts import CANVAS, Chart, Series, TickText, lines
+from aidlearn.report.charts import CANVAS, Chart, Series, lines
 from aidlearn.report.html import bar, drawn_table
 
 SMALLEST_RANGE = 1e-5
@@ -70,16 +72,15 @@ def rates(fit: Fit) -> str:
     x = [float(record.iteration) for record in fit.history]
     series = []
     for mark, (name, label) in zip("abc", RATES, strict=True):
-        values = [_number(getattr(record, name)) for record in fit.history]
+        values = np.array([getattr(record, name) for record in fit.history], dtype=float).tolist()
         tips = [f"iteration {k:.0f}, {label}: {percent(rate)} of their rows" for k, rate in zip(x, values, strict=True)]
-        if any(math.isfinite(rate) for rate in values):
+        if any(map(math.isfinite, values)):
             series.append(Series(label, mark, x, values, tips))
     if len(fit.history) == 1:
         return _figures(series)
-    across, up = CANVAS.axes(
-        [value for one in series for value in one.x], [value for one in series for value in one.y], True
-    )
-    return lines(Chart("Clusters over rows", "iteration", "clusters / rows", across, up, _percentage, True), series)
+    all_rates = [value for one in series for value in one.y]
+    chart = CANVAS.chart("Clusters over rows", "iteration", "clusters / rows", x, all_rates, True, _percentage, True)
+    return lines(chart, series)
 
 
 def _figures(series: Sequence[Series]) -> str:
@@ -100,20 +101,16 @@ def _chart(
     y_label: str,
     series: list[Series],
     log: bool,
-    text: TickText | None,
+    text: Callable[[float], str] | None,
     also: Sequence[float] = (),
 ) -> Chart:
-    values = [*also, *(value for one in series for value in one.y)]
-    across, up = CANVAS.axes([x for one in series for x in one.x], values, log)
-    return Chart(name, "seconds" if fit.start else "iteration", y_label, across, up, text, whole=not fit.start)
+    x = [value for one in series for value in one.x]
+    y = [*also, *(value for one in series for value in one.y)]
+    return CANVAS.chart(name, "seconds" if fit.start else "iteration", y_label, x, y, log, text, whole=not fit.start)
 
 
 def _shown(gap: float) -> float:
     return max(gap, SMALLEST_GAP)
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 def _tips(fit: Fit, values: Sequence[float], name: str) -> list[str]:

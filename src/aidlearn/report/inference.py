@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from aidlearn.inference.summary import Summary
-from aidlearn.report.charts import CANVAS, Chart, Series, lines
-from aidlearn.report.html import card, drawn_table, hint
-from aidlearn.report.settings import SETTINGS
+from aidlearn.report.charts import CANVAS, Series, lines
+from aidlearn.report.html import SETTINGS, card, drawn_table, hint
 
 WIDTH, HEIGHT = 260, 14
 """Pixels of the drawing of an interval."""
@@ -79,17 +78,11 @@ def bands(model: Any) -> str:
 
 def _band(found: list[Summary], k: int) -> str:
     x = [summary.quantile for summary in found]
-    lower, upper = [float(s.lower[k]) for s in found], [float(s.upper[k]) for s in found]
-    middle = [float(s.coefficients[k]) for s in found]
+    parts = [[float(getattr(s, name)[k]) for s in found] for name in ("lower", "upper", "coefficients")]
+    lower, upper, middle = parts
     tips = [
-        f"quantile {q:g}: {value:.5g} ({low:.5g} to {high:.5g})"
-        for q, value, low, high in zip(x, middle, lower, upper, strict=True)
+        f"quantile {q:g}: {value:.5g} ({low:.5g} to {high:.5g})" for q, low, high, value in zip(x, *parts, strict=True)
     ]
-    across, up = CANVAS.axes(x, [*lower, *upper])
-    chart = Chart(found[0].names[k], "quantile", "coefficient", across, up)
-    series = [
-        Series("", "a", x, lower, dashed=True),
-        Series("", "a", x, upper, dashed=True),
-        Series("", "b", x, middle, tips),
-    ]
-    return lines(chart, series, band=True)
+    chart = CANVAS.chart(found[0].names[k], "quantile", "coefficient", x, [*lower, *upper])
+    ends = [Series("", "a", x, end, dashed=True) for end in (lower, upper)]
+    return lines(chart, [*ends, Series("", "b", x, middle, tips)], band=True)

@@ -14,10 +14,9 @@ from aidlearn.engine.result import Iteration, Status
 from aidlearn.estimators.fits import Fit, by_size, certificate, factor_words, feature_names, percent, precise
 from aidlearn.estimators.registry import model_of, one_against_one
 from aidlearn.files.models import NOT_SAVED, environment_of
-from aidlearn.report.charts import CANVAS, Chart, scatter
+from aidlearn.report.charts import CANVAS, scatter
 from aidlearn.report.course import bounds, gaps, rates, short
-from aidlearn.report.html import bar, card, drawn_table, hint, table
-from aidlearn.report.settings import SETTINGS
+from aidlearn.report.html import SETTINGS, bar, card, drawn_table, hint, table
 from aidlearn.trace import sample
 
 STATUS = {
@@ -119,10 +118,9 @@ def _sizes(fit: Fit) -> str:
         return ""
     shown = sample(fit.cluster_sizes, fit.cluster_distances, SETTINGS.clusters)
     x, y = fit.cluster_distances[shown].tolist(), fit.cluster_sizes[shown].tolist()
-    across, up = CANVAS.axes(x, [float(size) for size in y], log=True)
     note = f" ({len(shown):,} of {fit.n_clusters:,})" if len(shown) < fit.n_clusters else ""
     name = f"Rows of each final cluster{note}"
-    chart = Chart(name, "distance of its mean from the nearest kink", "rows", across, up, short)
+    chart = CANVAS.chart(name, "distance of its mean from the nearest kink", "rows", x, y, log=True, y_text=short)
     return scatter(chart, x, y, "a")
 
 

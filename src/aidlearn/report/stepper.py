@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.estimators.fits import Fit, feature_names, percent
-from aidlearn.report.charts import Axis, Canvas, Chart
+from aidlearn.report.charts import Axis, Canvas, legend
 from aidlearn.trace import Frame
 
 CANVAS = Canvas(height=350, left=72, top=22)
@@ -30,8 +30,11 @@ def stepper(model: Any, fit: Fit, number: int) -> str:
     names = feature_names(model)
     edge_on = not classifies and len(names) == 2
     x_label, y_label = (names[0], names[1]) if classifies else ("fitted value" if edge_on else names[0], "target")
-    across, up = _plane(frames, edge_on)
-    chart = Chart("", x_label, y_label, across, up)
+    # Axes cover the cluster means of all iterations; fitted values of early iterations may lie outside.
+    y = np.concatenate([frame.y for frame in frames])
+    x = y if edge_on else np.concatenate([frame.x for frame in frames])
+    chart = CANVAS.chart("", x_label, y_label, x.tolist(), y.tolist())
+    across, up = chart.across, chart.up
     largest = max(int(frame.sizes.max()) for frame in frames)
     gaps = {record.iteration: record.gap for record in fit.history}
     pictures = [_picture(frame, across, up, largest, classifies, gaps.get(frame.iteration)) for frame in frames]
@@ -61,26 +64,12 @@ height="{up.start - up.end}"/></clipPath></defs>{chart.frame()}
 <noscript><p class="hint">The pictures need JavaScript.</p></noscript></section>"""
 
 
-def _plane(frames: list[Frame], edge_on: bool) -> tuple[Axis, Axis]:
-    """Axes that cover the cluster means of all iterations; fitted values of early iterations may lie outside."""
-    y = np.concatenate([frame.y for frame in frames])
-    x = y if edge_on else np.concatenate([frame.x for frame in frames])
-    return CANVAS.axes(x.tolist(), y.tolist())
-
-
 def _picture(frame: Frame, across: Axis, up: Axis, largest: int, classifies: bool, gap: float | None) -> dict[str, Any]:
     radius = SMALLEST + (LARGEST - SMALLEST) * np.sqrt(np.maximum(frame.sizes - 1, 0) / max(1, largest - 1))
     order = np.argsort(-frame.sizes, kind="stable")  # small ones on top
     kinds = _kinds(frame, classifies)
-    circles = [
-        [
-            round(across(float(frame.x[k])), 1),
-            round(up(float(frame.y[k])), 1),
-            round(float(radius[k]), 1),
-            int(kinds[k]),
-        ]
-        for k in order
-    ]
+    places = [(across(float(frame.x[k])), up(float(frame.y[k])), float(radius[k])) for k in order]
+    circles = [[*(round(pixels, 1) for pixels in place), int(kinds[k])] for k, place in zip(order, places, strict=True)]
     shown = f", {len(frame.x):,} of them shown" if len(frame.x) < frame.n_clusters else ""
     proven = "" if gap is None else f", gap {percent(gap)}".replace(" %", "\u00a0%")
     return {
@@ -128,4 +117,4 @@ def _legend(model: Any, frames: list[Frame], classifies: bool) -> str:
         items = [("a", "below the tube"), ("b", "in the tube"), ("c", "above the tube")]
     else:
         items = [("a", "below the line"), ("b", "above the line")]
-    return "".join(f'<span class="key"><i class="{mark} round"></i>{escape(name)}</span>' for mark, name in items)
+    return legend((f"{mark} round", name) for mark, name in items)

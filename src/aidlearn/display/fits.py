@@ -1,9 +1,10 @@
-"""Objective, lower bound and gap of a fit, by iteration or time."""
+"""The course of a fit by iteration or time, and its clusters near and far from the hyperplane."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -11,11 +12,12 @@ from aidlearn.display.style import (
     COLOURS,
     INK,
     LARGE_RANGE,
+    LINES,
+    RATES,
     SMALLEST_GAP,
-    PartsDisplay,
-    check_iterations,
-    check_kind,
+    axes_for,
     legend,
+    percentages,
     tidy,
     whole_numbers,
 )
@@ -25,10 +27,39 @@ from aidlearn.numerics import Float
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import FigureBase
+    from numpy.typing import NDArray
 
     from aidlearn.display.style import AnyAxes
 
-KINDS = ("both", "bounds", "gap")
+
+class PartsDisplay(ABC):
+    """A display of several parts: the one that ``kind`` names, or all of them for ``"both"``."""
+
+    ax_: Axes | NDArray[np.object_]
+    figure_: FigureBase
+    KINDS: ClassVar[tuple[str, ...]]
+
+    def __init__(self, fits: list[Fit], kind: str) -> None:
+        if kind not in self.KINDS:
+            raise ValueError(f"kind must be one of {', '.join(map(repr, self.KINDS))}, got {kind!r}.")
+        if kind != "size" and not any(fit.history for fit in fits):
+            raise ValueError("The fit has no iteration to draw: it was interrupted during the first one.")
+        self.fits, self.kind = fits, kind
+
+    @abstractmethod
+    def _parts(self) -> dict[str, Callable[[Axes], None]]:
+        """The functions that draw the parts, by kind."""
+
+    def plot(self, ax: AnyAxes = None) -> Self:
+        """Draw on the given axes or on new ones."""
+        parts = [draw for kind, draw in self._parts().items() if self.kind in ("both", kind)]
+        axes = axes_for(ax, len(parts))
+        for draw, where in zip(parts, axes, strict=True):
+            draw(where)
+        self.ax_ = axes[0] if len(axes) == 1 else np.array(axes, dtype=object)
+        self.figure_ = axes[0].figure
+        return self
 
 
 class ConvergenceDisplay(PartsDisplay):
@@ -63,14 +94,15 @@ class ConvergenceDisplay(PartsDisplay):
     >>> display = ConvergenceDisplay.from_estimator(model)
     """
 
+    KINDS = ("both", "bounds", "gap")
+
     def __init__(self, fits: list[Fit], *, tol: float | None = None, x: str = "auto", kind: str = "both") -> None:
         if x not in ("auto", "iteration", "seconds"):
             raise ValueError(f"x must be 'auto', 'iteration' or 'seconds', got {x!r}.")
-        check_kind(kind, KINDS)
-        check_iterations(fits)
+        super().__init__(fits, kind)
         if x == "auto":
             x = "seconds" if all(fit.start and len(fit.history) == 1 for fit in fits) else "iteration"
-        self.fits, self.tol, self.x, self.kind = fits, tol, x, kind
+        self.tol, self.x = tol, x
 
     @classmethod
     def from_estimator(
@@ -146,3 +178,92 @@ class ConvergenceDisplay(PartsDisplay):
         if self.x == "iteration":
             whole_numbers(ax)
         legend(ax)
+
+
+class ClusterDisplay(PartsDisplay):
+    """Aggregation rates by iteration, and sizes of the final clusters by distance from the kink.
+
+    The kink is the hyperplane of a regression or the margin of a classifier. A cluster is near if its mean is closer to
+    the kink than the mean of the median row's cluster. The aggregation rate is clusters over rows.
+
+    Parameters
+    ----------
+    fits : list of Fit
+        See :func:`aidlearn.estimators.fits.fits_of`.
+    kind : {"both", "rate", "size"}, default="both"
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes, or array of two for ``kind="both"``
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aidlearn import ClusterDisplay, LADRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 3))
+    >>> model = LADRegressor(init="kmeans").fit(X, X.sum(axis=1) + rng.laplace(size=2000))
+    >>> display = ClusterDisplay.from_estimator(model, kind="rate")
+    """
+
+    KINDS = ("both", "rate", "size")
+
+    def __init__(self, fits: list[Fit], *, kind: str = "both") -> None:
+        super().__init__(fits, kind)
+        if kind != "rate" and any(fit.cluster_sizes is None for fit in fits):
+            raise ValueError("The estimator has no cluster sizes: it was fitted by an older version.")
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, kind: str = "both", ax: AnyAxes = None) -> ClusterDisplay:
+        """Draw a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator of aidlearn
+        kind : {"both", "rate", "size"}, default="both"
+        ax : matplotlib Axes or two of them, optional
+
+        Returns
+        -------
+        ClusterDisplay
+        """
+        return cls(fits_of(estimator), kind=kind).plot(ax=ax)
+
+    def _parts(self) -> dict[str, Callable[[Axes], None]]:
+        return {"rate": self._rates, "size": self._sizes}
+
+    def _rates(self, ax: Axes) -> None:
+        several = len(self.fits) > 1
+        for k, fit in enumerate(self.fits):
+            for group, (name, label) in enumerate(RATES):
+                rates = np.array([getattr(record, name) for record in fit.history], dtype=float)
+                if np.isnan(rates).all():
+                    continue
+                colour = COLOURS[(k if several else group) % len(COLOURS)]
+                shown = label if not several else fit.name if group == 0 else None
+                line, marker = LINES[group if several else 0], "o^s"[group]
+                x = [record.iteration for record in fit.history]
+                ax.plot(x, rates, color=colour, label=shown, ls=line, marker=marker, ms=4.5)
+        if several:
+            for group, (_, label) in enumerate(RATES):  # colours distinguish models, line styles groups
+                ax.plot([], [], color=INK, ls=LINES[group], marker="o^s"[group], ms=4.5, label=label)
+        ax.set_yscale("log")
+        percentages(ax.yaxis)
+        tidy(ax, "iteration", "clusters / rows", title="Aggregation rate")
+        whole_numbers(ax)
+        legend(ax)
+
+    def _sizes(self, ax: Axes) -> None:
+        shown = 0
+        for k, fit in enumerate(self.fits):
+            distances, sizes = fit.cluster_distances, fit.cluster_sizes
+            if distances is not None and sizes is not None:
+                ax.scatter(distances, sizes, s=16, color=COLOURS[k % len(COLOURS)], alpha=0.45, lw=0, label=fit.name)
+                shown += len(sizes)
+        ax.set_yscale("log")
+        total = sum(fit.n_clusters for fit in self.fits)
+        note = f" ({shown:,} of {total:,})" if shown < total else ""
+        tidy(ax, "distance from the nearest kink", "rows in the cluster", title=f"Final clusters{note}")
+        if len(self.fits) > 1:
+            legend(ax)
