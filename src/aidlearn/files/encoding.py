@@ -8,7 +8,7 @@ can come out of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import Field, asdict, fields
+from dataclasses import fields
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -23,7 +23,8 @@ from aidlearn.engine.result import Iteration, StartStep, Status
 from aidlearn.trace import Frame
 
 TYPE = "$"
-FRAME = fields(Frame)
+RECORDS: dict[str, Any] = {"Iteration": Iteration, "StartStep": StartStep, "Frame": Frame}
+"""Data classes that are written field by field."""
 CSR = ("data", "indices", "indptr")
 TEXTS: dict[str, Any] = {"date": date, "datetime": datetime, "time": time, "decimal": Decimal}
 """Numbers that JSON cannot hold, written as text."""
@@ -46,18 +47,14 @@ def encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return value
     if isinstance(value, Status):
         return {TYPE: "Status", "value": value.name}
-    if isinstance(value, Iteration):
-        return {TYPE: "Iteration", "value": asdict(value)}
-    if isinstance(value, StartStep):
-        return {TYPE: "StartStep", "value": asdict(value)}
+    if type(value) in RECORDS.values():
+        parts = {one.name: encode(getattr(value, one.name), f"{name}.{one.name}", arrays) for one in fields(value)}
+        return {TYPE: type(value).__name__, "value": parts}
     if isinstance(value, Recipe):
-        columns = [[column.name, _listed(column.levels), column.reference] for column in value.columns]
+        columns = [[one.name, None if one.levels is None else list(one.levels), one.reference] for one in value.columns]
         kinds = [column.kind for column in value.columns]
         rules = {"missing": value.missing, "unknown": value.unknown}
         return {TYPE: "Recipe", "columns": columns, "kinds": kinds, **rules}
-    if isinstance(value, Frame):
-        parts = {field.name: encode(getattr(value, field.name), f"{name}.{field.name}", arrays) for field in FRAME}
-        return {TYPE: "Frame", "value": parts}
     if isinstance(value, list):
         return [encode(item, f"{name}.{k}", arrays) for k, item in enumerate(value)]
     if isinstance(value, tuple):
@@ -120,10 +117,8 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
             return {_key(key): item for key, item in decode(value["items"], arrays)}
         if kind == "Status":
             return Status[value["value"]]
-        if kind == "Iteration":
-            return Iteration(**_exactly(value["value"], fields(Iteration)))
-        if kind == "StartStep":
-            return StartStep(**_exactly(value["value"], fields(StartStep)))
+        if kind in RECORDS:
+            return _record(RECORDS[kind], {part: decode(item, arrays) for part, item in value["value"].items()})
         if kind == "Recipe":
             kinds = value.get("kinds") or [None] * len(value["columns"])  # files of earlier versions have no kind
             if not all(kind is None or kind in READ_AS for kind in kinds):
@@ -133,9 +128,6 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
                 for (name, levels, ref), kind in zip(value["columns"], kinds, strict=True)
             )
             return Recipe(columns, str(value["missing"]), str(value["unknown"]))
-        if kind == "Frame":
-            parts = _exactly(value["value"], FRAME)
-            return Frame(**{part: decode(item, arrays) for part, item in parts.items()})
         if kind in TEXTS:
             return _from_text(kind, value["value"])
         if kind == "timedelta":
@@ -149,17 +141,12 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
             return bytes.fromhex(value["value"])
         if kind in ("csr_array", "csr_matrix"):
             rows = tuple(arrays[f"{value['name']}.{part}"] for part in CSR)
-            form = sparse.csr_array if kind == "csr_array" else sparse.csr_matrix
-            matrix = form(rows, shape=tuple(value["shape"]))
+            matrix = getattr(sparse, kind)(rows, shape=tuple(value["shape"]))
             matrix.check_format(full_check=True)  # invalid column indices would be read as memory addresses
             return matrix
     except KeyError as error:
         raise EncodingError(f"{error} is missing in a value of type {kind!r}") from None
     raise EncodingError(f"it holds a value of unknown type {kind!r}")
-
-
-def _listed(levels: tuple[str, ...] | None) -> list[str] | None:
-    return None if levels is None else list(levels)
 
 
 def _levels(levels: list[Any] | None) -> tuple[str, ...] | None:
@@ -181,8 +168,8 @@ def _key(key: Any) -> Any:
     return key
 
 
-def _exactly(values: dict[str, Any], expected: tuple[Field[Any], ...]) -> dict[str, Any]:
-    names = {field.name for field in expected}
+def _record(kind: Any, values: dict[str, Any]) -> Any:
+    names = {field.name for field in fields(kind)}
     if set(values) != names:
         raise EncodingError(f"it holds a record of {sorted(values)} where {sorted(names)} are expected")
-    return values
+    return kind(**values)

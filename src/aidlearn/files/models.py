@@ -244,39 +244,34 @@ def _restored(content: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     name = content["estimator"]
     if name not in IN_FILES:
         raise EncodingError(f"it holds an estimator that this version of aidlearn does not know, {name!r}")
-    values = {
-        part: {key: decode(value, arrays) for key, value in content[part].items()}
+    parameters, fitted, private = (
+        {key: decode(value, arrays) for key, value in content[part].items()}
         for part in ("parameters", "fitted", "private")
-    }
-    model = IN_FILES[name].estimator(**values["parameters"])
-    wrong = [key for key in values["fitted"] if not key.endswith("_") or key.startswith("_")]
-    if wrong:
-        raise EncodingError(f"{wrong[0]!r} is not a fitted attribute")
-    for key, value in values["fitted"].items():
+    )
+    model = IN_FILES[name].estimator(**parameters)
+    for key, value in fitted.items():
+        if not key.endswith("_") or key.startswith("_"):
+            raise EncodingError(f"{key!r} is not a fitted attribute")
         setattr(model, key, value)
     stored = IN_FILES[name].file_state
     if stored:
-        stored.restore(model, values["private"])
+        stored.restore(model, private)
     model._environment = dict(content["environment"])
     if content["training"] is not None:
         model.training_ = content["training"]
-    _check_complete(model, not values["private"], arrays)
+    _check(model, not private, arrays)
     return model
 
 
-def _check_complete(model: Any, linear: bool, arrays: Mapping[str, Any]) -> None:
-    """Refuse a model without an attribute that predictions or the certificate need."""
+def _check(model: Any, linear: bool, arrays: Mapping[str, Any]) -> None:
+    """Refuse a model that lacks what predictions or the certificate need, or whose arrays do not fit together."""
+    declared = IN_FILES[type(model).__name__]
     needed = ["n_features_in_", "intercept_", "objective_", "lower_bound_", "gap_", "status_", "history_"]
-    needed += ["classes_"] if IN_FILES[type(model).__name__].classifies else []
+    needed += ["classes_"] if declared.classifies else []
     needed += ["coef_"] if linear else []
     for name in needed:
         if not hasattr(model, name):
             raise KeyError(name)
-    _check_shapes(model, max((array.size for array in arrays.values()), default=0))
-
-
-def _check_shapes(model: Any, largest: int) -> None:
-    """Predict one row and read the certificate, to find arrays of a wrong shape or type."""
     n = model.n_features_in_
     if not isinstance(n, (int, np.integer)) or n < 1:
         raise EncodingError(f"n_features_in_ is {n!r}")
@@ -284,23 +279,22 @@ def _check_shapes(model: Any, largest: int) -> None:
     if recipe is not None and len(recipe.columns) != n:
         raise EncodingError(f"recipe_ has {len(recipe.columns)} columns with {n} features")
     width = n if recipe is None else recipe.n_attributes
-    for name in ("coef_", "support_vectors_"):
-        if (
-            hasattr(model, name)
-            and np.shape(getattr(model, name))[-1:] != (width,)
-            and not _is_precomputed(model, name)
-        ):
+    # Rows of a precomputed kernel are not kept.
+    names = ("coef_",) if model.get_params().get("kernel") == "precomputed" else ("coef_", "support_vectors_")
+    for name in names:
+        if hasattr(model, name) and np.shape(getattr(model, name))[-1:] != (width,):
             raise EncodingError(f"{name} has the shape {np.shape(getattr(model, name))} with {width} features")
     if hasattr(model, "feature_names_in_") and np.shape(model.feature_names_in_) != (n,):
         raise EncodingError(f"feature_names_in_ does not name {n} features")
     if hasattr(model, "classes_"):
-        machines = len(IN_FILES[type(model).__name__].fit_names(model, model.classes_))
+        machines = len(declared.fit_names(model, model.classes_))
         if np.ndim(model.classes_) != 1 or len(model.classes_) < 2 or np.size(model.intercept_) != machines:
             raise EncodingError(f"classes_ has the shape {np.shape(model.classes_)}")
     for name in ("intercept_", "_offsets"):
         if np.ndim(getattr(model, name, 0.0)) > 1:
             raise EncodingError(f"{name} has the shape {np.shape(getattr(model, name))}")
     # A model of dense rows holds an array with as many columns; one of sparse rows may declare any number of them.
+    largest = max((array.size for array in arrays.values()), default=0)
     row = np.zeros((1, n)) if n <= largest else sparse.csr_array((1, n))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -310,8 +304,3 @@ def _check_shapes(model: Any, largest: int) -> None:
             fits_of(model)
         except (ArithmeticError, MemoryError, RecursionError) as error:
             raise EncodingError(f"its parts do not fit together ({error})") from None
-
-
-def _is_precomputed(model: Any, name: str) -> bool:
-    """Rows of a precomputed kernel are not kept."""
-    return name == "support_vectors_" and model.get_params().get("kernel") == "precomputed"
