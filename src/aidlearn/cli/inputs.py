@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-import select
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -30,12 +30,8 @@ if TYPE_CHECKING:
     from aidlearn.formula import Terms
 
 STDIN, SHOWN_STDIN = "-", "standard input"
-PATIENCE = 0.2
-"""Seconds between two looks at standard input, so that a signal is noticed."""
 MISSING_LABELS = ("", "na", "n/a", "nan", "null", "none")
 """Texts in the target, in lower case, that mark a row without a label."""
-
-
 MARKS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 """Names of delimiters that are hard to type in a shell."""
 
@@ -112,27 +108,10 @@ def data_file(data: str, delimiter: str | None = None, encoding: str | None = No
         path = Path(folder) / "stdin.csv"
         STATE.aliases[str(path)] = SHOWN_STDIN
         with open(path, "wb") as file:
-            for block in _stdin_blocks():
-                file.write(block)
+            shutil.copyfileobj(sys.stdin.buffer, file)
         if path.stat().st_size == 0:
             raise CliError("Standard input is empty; CSV with a header line is expected there.")
         yield DataFile(path, SHOWN_STDIN, delimiter, encoding)
-
-
-def _stdin_blocks() -> Iterator[bytes]:
-    """Yield standard input as it arrives. Waiting is interrupted regularly, or a signal could go unnoticed."""
-    given: Any = sys.stdin.buffer
-    try:
-        waitable = [given.fileno()] if os.name == "posix" else []
-    except OSError:
-        waitable = []
-    while True:
-        while waitable and not select.select(waitable, [], [], PATIENCE)[0]:
-            pass
-        block = given.read1(1 << 20)
-        if not block:
-            return
-        yield block
 
 
 def split_names(text: str | None) -> list[str]:

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -101,7 +101,7 @@ def watching(title: str, tol: float, n_fits: int = 1, quiet: bool = False) -> It
     screen = console(error=True)
     if quiet:
         display = Display(title, tol, n_fits)
-    elif screen.is_terminal and not screen.is_dumb_terminal:
+    elif _is_live(screen):
         display = LiveDisplay(title, tol, n_fits, screen)
     else:
         display = LineDisplay(title, tol, n_fits)
@@ -114,11 +114,12 @@ def watching(title: str, tol: float, n_fits: int = 1, quiet: bool = False) -> It
 
 
 @contextmanager
-def opening(name: str, quiet: bool) -> Iterator[None]:
-    """Show that a file is being opened: text is read once to count its rows."""
+def working(text: str, quiet: bool) -> Iterator[None]:
+    """Show on a terminal what a command is doing."""
     screen = console(error=True)
-    if quiet or not screen.is_terminal or screen.is_dumb_terminal:
+    with nullcontext() if quiet or not _is_live(screen) else screen.status(Text(text)):
         yield
-        return
-    with screen.status(Text(f"Reading {name}")):
-        yield
+
+
+def _is_live(screen: Console) -> bool:
+    return screen.is_terminal and not screen.is_dumb_terminal

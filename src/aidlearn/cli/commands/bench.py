@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +11,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from aidlearn.cli.commands.generate import Cols, Generated, Rows
+from aidlearn.cli.commands.generate import Cols, Rows, with_usual_noise
 from aidlearn.cli.errors import CliError
+from aidlearn.cli.live import working
 from aidlearn.cli.options import PRINTED_OR_JSON, Described, Seed, add_command, group, option
 from aidlearn.cli.output import console, number_table, shape, write_json
+from aidlearn.estimators.registry import MODELS
 from aidlearn.words import aligned, count, gap_text
 
 if TYPE_CHECKING:
@@ -75,8 +76,7 @@ def _run(program: Solver, job: Job, quiet: bool) -> Outcome:
     from aidlearn.bench.judge import objective
     from aidlearn.bench.solvers import Aidlearn
 
-    screen = console(error=True)
-    with threadpool_limits(1), nullcontext() if quiet or not screen.is_terminal else screen.status(Text(program.name)):
+    with threadpool_limits(1), working(f"{program.name} ...", quiet):
         done = program.fit(job)
     if done.failed is not None and isinstance(program, Aidlearn):
         raise CliError(f"The fit of {program.name} failed: {done.failed}")
@@ -119,13 +119,13 @@ class BenchProblem:
 
     kind: str
     help: str
+    model: str
     data: str
     """Kind of the generated data."""
     rows: int
     cols: int
     tol: float
     settings: tuple[str, ...] = ()
-    noise: float = 1.0
 
 
 SETTINGS = {
@@ -135,11 +135,11 @@ SETTINGS = {
 }
 """Options that are parameters of a problem."""
 PROBLEMS = (
-    BenchProblem("lad", "Least absolute deviation.", "lad", 10_000, 10, 1e-6),
-    BenchProblem("quantile", "Quantile regression.", "lad", 10_000, 10, 1e-6, ("quantile",)),
-    BenchProblem("svm", "Linear support vector machine.", "svm", 20_000, 20, 1e-4, ("C",), 0.5),
-    BenchProblem("svr", "Linear support vector regression.", "lad", 10_000, 10, 1e-4, ("C", "epsilon")),
-    BenchProblem("kernel-svm", "Support vector machine with the rbf kernel.", "svm", 10_000, 20, 1e-4, ("C",), 0.5),
+    BenchProblem("lad", "Least absolute deviation.", "LADRegressor", "lad", 10_000, 10, 1e-6),
+    BenchProblem("quantile", "Quantile regression.", "QuantileRegressor", "lad", 10_000, 10, 1e-6, ("quantile",)),
+    BenchProblem("svm", "Linear support vector machine.", "LinearSVC", "svm", 20_000, 20, 1e-4, ("C",)),
+    BenchProblem("svr", "Linear support vector regression.", "LinearSVR", "lad", 10_000, 10, 1e-4, ("C", "epsilon")),
+    BenchProblem("kernel-svm", "Support vector machine with the rbf kernel.", "SVC", "svm", 10_000, 20, 1e-4, ("C",)),
 )
 
 
@@ -156,15 +156,13 @@ def bench(
     **settings: float,
 ) -> None:
     """Check the options of a command, run the programs and show their results."""
-    for name, value in settings.items():
-        low_enough = value < (1 if name == "quantile" else math.inf)
-        if not (value > 0 or (name == "epsilon" and value == 0)) or not low_enough:
-            bounds = {"C": "> 0", "epsilon": ">= 0", "quantile": "> 0 and < 1"}[name]
-            raise CliError(f"--{name} must be a number {bounds}, got {value}.")
+    from aidlearn.estimators.checks import check_parameters
+
+    check_parameters(MODELS[problem.model].estimator(tol=tol, **settings))
     if rows < 400:
         raise CliError(f"--rows must be at least 400 for times that mean something, got {rows}.")
-    data = Generated(problem.data, rows, cols, seed, problem.noise)
-    outcomes = compare(job(problem.kind, *data.arrays(), tol, **settings), everyone, quiet or json)
+    X, y = with_usual_noise(problem.data, rows, cols, seed).arrays()
+    outcomes = compare(job(problem.kind, X, y, tol, **settings), everyone, quiet or json)
     if json:
         results = [vars(outcome) for outcome in outcomes]
         write_json({"problem": problem.kind, "rows": rows, "cols": cols, "seed": seed, "results": results})

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from aidlearn.cli.errors import CliError, reported
 from aidlearn.cli.inputs import clusters_column, data_file, open_model, training_of
-from aidlearn.cli.live import opening
+from aidlearn.cli.live import working
 from aidlearn.cli.options import Data, Debug, Delimiter, Encoding, Jobs, Json, Quiet, Seed, argument, output
 from aidlearn.cli.output import FORMATS, check_table, console, number_table, table_writer, write_json
 from aidlearn.words import count, duration
@@ -73,7 +73,7 @@ def bootstrap(
         from aidlearn import bootstrap as replicated
         from aidlearn import open_source
 
-        with opening(file.shown, quiet or json):
+        with working(f"Reading {file.shown}", quiet or json):
             recipe = getattr(fitted, "recipe_", None)
             columns = () if recipe is None else recipe.columns
             source = open_source(

@@ -36,15 +36,15 @@ def demo(
     started = time.monotonic()
     folder = _folder(out)
     extension, target = (".parquet", "y") if find_spec("pyarrow") else (".npy", str(COLUMNS))
-    for kind, name, tol, noise in (("lad", "LADRegressor", 1e-6, 1.0), ("svm", "LinearSVC", 1e-4, 0.5)):
+    for kind, name, tol in (("lad", "LADRegressor", 1e-6), ("svm", "LinearSVC", 1e-4)):
         data, model = str(folder / f"{kind}{extension}"), str(folder / f"{kind}.aid")
         _heading(f"{kind}: generate {shape(rows, COLUMNS)}, fit them, write the report")
-        generate.write(generate.Generated(kind, rows, COLUMNS, noise=noise), data, False)
+        generate.write(generate.with_usual_noise(kind, rows, COLUMNS), data, False)
         fit_file(MODELS[name], data=data, target=target, tol=tol, output=model)
         write_report(load_model(model), folder / f"{kind}.html")
     _heading("The same problems against scikit-learn, one thread, on sizes it can handle")
-    for kind, few, noise, settings in (("lad", FEW_ROWS, 1.0, {}), ("svm", 2 * FEW_ROWS, 0.5, {"C": 1.0})):
-        X, y = generate.Generated(kind, few, COLUMNS // 2, noise=noise).arrays()
+    for kind, few, settings in (("lad", FEW_ROWS, {}), ("svm", 2 * FEW_ROWS, {"C": 1.0})):
+        X, y = generate.with_usual_noise(kind, few, COLUMNS // 2).arrays()
         console().print(Text(f"{kind}: {shape(few, COLUMNS // 2)}", style="dim"))
         console().print(bench.table(bench.compare(bench.job(kind, X, y, 1e-6, **settings), False, False)))
     _heading(f"Done in {duration(time.monotonic() - started)}")

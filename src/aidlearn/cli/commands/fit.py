@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aidlearn.cli.commands.statistics import SE_OPTIONS, check_standard_errors, show_summaries, with_summary
 from aidlearn.cli.errors import CliError, option_name, tell
 from aidlearn.cli.inputs import ColumnOptions, data_file, open_data
-from aidlearn.cli.live import opening
+from aidlearn.cli.live import working
 from aidlearn.cli.options import (
     OF_ALL_MODELS,
     PRINTED_OR_JSON,
@@ -152,7 +152,7 @@ def fit_file(model: Model, **options: Any) -> int:
         estimator = _estimator_from(model, options)
     with data_file(options["data"], options["delimiter"], options["encoding"]) as file:
         columns = _columns(estimator, options)
-        with opening(file.shown, output.quiet):
+        with working(f"Reading {file.shown}", output.quiet):
             source = open_data(
                 file,
                 columns,

@@ -142,6 +142,10 @@ KINDS = {
 """Kinds of data: their description, and the default and description of their noise."""
 
 
+def with_usual_noise(kind: str, rows: int, cols: int, seed: int = 0) -> Generated:
+    return Generated(kind, rows, cols, seed, KINDS[kind][1])
+
+
 for _kind, (_help, _noise, _about_noise) in KINDS.items():
     _options: dict[str, Described] = {
         "file": (Output, REQUIRED),

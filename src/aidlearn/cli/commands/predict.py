@@ -14,7 +14,7 @@ import typer
 
 from aidlearn.cli.errors import CliError, reported
 from aidlearn.cli.inputs import DataFile, check_finite, data_file, open_model, training_of
-from aidlearn.cli.live import opening
+from aidlearn.cli.live import working
 from aidlearn.cli.options import Data, Debug, Delimiter, Encoding, Jobs, Json, ModelFile, Quiet, output
 from aidlearn.cli.output import FORMATS, STDOUT, check_table, console, table_writer, write_json
 from aidlearn.words import count, duration
@@ -68,7 +68,7 @@ def predict(
         fitted.unknown = unknown
     started = time.monotonic()
     with data_file(data, delimiter, encoding) as file:
-        with opening(file.shown, quiet or json):
+        with working(f"Reading {file.shown}", quiet or json):
             features = open_features(file, fitted)
         names = column_names(fitted, scores, numbers_only=table.lower().endswith(".npy"))
         with table_writer(table, names, features.n_rows) as writer:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from aidlearn.cli.errors import CliError, reported
 from aidlearn.cli.inputs import STDIN, checkpoint_files, kind_of_file, read_checkpoints
-from aidlearn.cli.live import opening
+from aidlearn.cli.live import working
 from aidlearn.cli.options import Debug, Jobs, Json, MaxIter, ModelOutput, Quiet, TimeLimit, argument
 from aidlearn.cli.output import check_output
 from aidlearn.cli.run import OutputOptions, fit_and_save, prepare
@@ -50,7 +50,7 @@ def resume(
     model.n_jobs, model.checkpoint = jobs, str(base)
     check_parameters(model)
     shown = str(source_options["path"])
-    with opening(shown, quiet):
+    with working(f"Reading {shown}", quiet):
         from aidlearn.data.opening import open_by_rules, rules_from
 
         declared = MODELS[type(model).__name__]
