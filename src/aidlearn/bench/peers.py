@@ -119,12 +119,14 @@ class OwnKernelMachine(Aidlearn):
 
 CACHE = 2000
 """Megabytes for kernel values: aidlearn's default, given to every kernel machine."""
+HIGHS = {"quantile": 0.5, "alpha": 0.0, "solver": "highs"}
+LIBLINEAR = {"random_state": 0}
 LINEAR = {"kernel": "linear"}
 RBF = {"cache_size": CACHE}
 
 
 def _scikit_learn(
-    path: str, solves: tuple[str, ...], command_rows: int, takes_tol: bool = True, **arguments: Any
+    path: str, solves: tuple[str, ...], command_rows: int, arguments: dict[str, Any], takes_tol: bool = True
 ) -> Estimator:
     """A class of scikit-learn."""
     return Estimator(
@@ -144,16 +146,14 @@ SOLVERS: tuple[Solver, ...] = (
     Aidlearn(solves=("svm",), path="LinearSVC"),
     Aidlearn(solves=("svr",), path="LinearSVR"),
     OwnKernelMachine(solves=("kernel-svm",), path="SVC"),
-    _scikit_learn(
-        "linear_model.QuantileRegressor", MEDIAN, 10_000, takes_tol=False, quantile=0.5, alpha=0.0, solver="highs"
-    ),
+    _scikit_learn("linear_model.QuantileRegressor", MEDIAN, 10_000, HIGHS, takes_tol=False),
     Statsmodels(name="statsmodels QuantReg", solves=MEDIAN, package="statsmodels", command_rows=200_000),
     Quantreg(name="R quantreg fn", method="fn", command_rows=2_000_000),
-    _scikit_learn("svm.LinearSVC", ("svm",), 500_000, random_state=0, loss="hinge", dual=True),
-    _scikit_learn("svm.SVC", ("svm",), 20_000, **LINEAR),
-    _scikit_learn("svm.LinearSVR", ("svr",), 500_000, random_state=0),
-    _scikit_learn("svm.SVR", ("svr",), 10_000, **LINEAR),
-    _scikit_learn("svm.SVC", ("kernel-svm",), 50_000, takes_tol=False, **RBF),
+    _scikit_learn("svm.LinearSVC", ("svm",), 500_000, LIBLINEAR | {"loss": "hinge", "dual": True}),
+    _scikit_learn("svm.SVC", ("svm",), 20_000, LINEAR),
+    _scikit_learn("svm.LinearSVR", ("svr",), 500_000, LIBLINEAR),
+    _scikit_learn("svm.SVR", ("svr",), 10_000, LINEAR),
+    _scikit_learn("svm.SVC", ("kernel-svm",), 50_000, RBF, takes_tol=False),
 )
 
 
