@@ -64,7 +64,7 @@ def open_source(
     categorical_features : "from_dtype", list, mask, dict or None
         Columns that are factors, as in the estimators, whose own rules take precedence.
     missing : {"error", "drop", "level"}
-        What missing cells do, as in the estimators.
+        How to treat missing cells, as in the estimators.
     one_hot : str, sequence of str, or dict
         Columns that are factors in addition to those by type; a dict gives their reference levels.
     numeric : sequence

@@ -53,24 +53,26 @@ FITTED_ATTRIBUTES = """
     aggregation_rate_ : float
     history_ : list of Iteration
     start_ : list of StartStep
-        What the start evaluated before the first iteration, on samples and on all rows; empty where it does not tell.
+        Points that the start evaluated before the first iteration, on samples and on all rows; empty for starts that
+        keep no record.
     plan_ : dict
-        What the initial clusters follow from, by name: the error of the point, costs of a row, a pass and a solve, how
-        many rows are single and why, how the others are grouped (all names: :class:`aidlearn.linear.start.plan.Plan`);
-        empty where every row is single from the beginning, for several quantiles, and for other starts.
+        Quantities that determined the initial clusters, by name: the error of the point, costs of a row, a pass and a
+        solve, how many rows are single and why, and how the others are grouped (see
+        :class:`aidlearn.linear.start.plan.Plan`). Empty if every row is single from the beginning, for several
+        quantiles, and for other starts.
     cluster_sizes_, cluster_distances_ : ndarray
-        Rows in each of the final clusters (1,500 at most) and the distance of its mean from the nearest kink.
+        Number of rows of each final cluster (of 1,500 at most), and the distance of its mean from the nearest kink.
     frames_ : list of Frame
-        Pictures of the iterations; only of linear classifiers with two features and of regressions with one or two.
+        Pictures of the iterations, for linear classifiers with two features and regressions with one or two.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
-        Only when X has string column names.
+        Names of the columns of X, if they are strings.
     coefficient_names_ : list of str
-        Of the columns behind ``coef_``: those of X, with one for each level of a factor.
+        Names in the order of ``coef_``: the columns of X, with one name for each level of a factor.
     recipe_ : Recipe
-        How the columns of a table became those; only where some are factors.
+        How the columns of a table became the columns of ``coef_``, if some are factors.
     n_dropped_ : int
-        Rows that ``missing="drop"`` has left out."""
+        Number of rows that ``missing="drop"`` left out."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class FitParameters:
 
 @parameters
 class TableParameters:
-    """How the columns of a table become those of the rows.
+    """How the columns of a table become columns of X.
 
     Parameters
     ----------
@@ -65,10 +65,10 @@ class TableParameters:
         dict gives their reference levels (None: the first in the order of texts). A factor has one coefficient for each
         level, called ``origin[LAS]``; with an intercept its reference level has none.
     missing : {"error", "drop", "level"}
-        What missing cells do: refuse the table, leave out their rows (``n_dropped_`` counts them), or, in factors, form
-        a level of their own.
+        How to treat missing cells: refuse the table, leave out their rows (``n_dropped_`` counts them), or give those
+        of factors a level of their own.
     unknown : {"error", "reference"}
-        What a level does that the fit has not seen: refuse the prediction, or count as the reference level.
+        How to treat a level that the fit has not seen: refuse the prediction, or take it for the reference level.
     """
 
     categorical_features: Any = parameter("from_dtype")

@@ -76,17 +76,17 @@ class ModelFileError(ValueError):
 def save_model(model: Any, path: str | os.PathLike[str], *, training: Mapping[str, Any] | None = None) -> None:
     """Save a fitted estimator.
 
-    The file is either the old one or the whole new one, whatever happens. Parameters of the fit that are no values
-    are not saved: ``callbacks``, ``checkpoint`` and functions for ``init`` come back as defaults. A model whose kernel
-    is a function cannot be saved.
+    The file is written completely or not at all. Parameters that are not data are not saved: ``callbacks``,
+    ``checkpoint`` and functions for ``init`` are restored as defaults. A model whose kernel is a function cannot be
+    saved.
 
     Parameters
     ----------
     model : estimator of aidlearn, fitted
     path : path
     training : dict, optional
-        Facts about the fit that JSON can hold (where the data were, how long it took); ``training_`` of the model
-        that is loaded.
+        Facts about the fit that JSON can hold (where the data were, how long it took). The loaded model has them as
+        ``training_``.
 
     Examples
     --------
@@ -137,7 +137,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     estimator
-        Predicts the same bits and has the same fitted attributes; ``training_`` if facts were saved with it.
+        The model, with the same fitted attributes and bitwise the same predictions; with ``training_`` if facts were
+        saved.
 
     Examples
     --------

@@ -60,13 +60,13 @@ class Summary:
     pseudo_r2 : float
         Koenker and Machado's goodness of fit: 1 less the loss over that of an intercept alone.
     sparsity, bandwidth : float or None
-        1 over the (mean) density of the residuals at 0, and the bandwidth of its estimate.
+        Reciprocal of the (mean) density of the residuals at 0, and the bandwidth of its estimate.
     objective, lower_bound, gap, status
         The certificate of the fit.
     tests : list of HypothesisTest
-        A Wald test for each factor that its levels do not differ.
+        For each factor, a Wald test of the hypothesis that its levels do not differ.
     notes : list of str
-        Remarks on how far the numbers can be trusted.
+        Remarks on how reliable the numbers are.
 
     Examples
     --------

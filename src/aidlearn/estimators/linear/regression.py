@@ -115,17 +115,19 @@ class _LinearQuantile(LinearRegressor):
             The rows of the fit, as in ``fit``. Everything is computed by passes over them. Weights mean what they mean
             in R's ``rq(weights=)``: the rows (w x, w y) are the data; a row with weight 0 is left out.
         se : {"nid", "iid", "kernel", "cluster", "bootstrap", "rank"}, default="nid"
-            Hendricks and Koenker's sandwich (densities differ between rows); iid errors; Powell's kernel sandwich;
-            Parente and Santos Silva's cluster-robust sandwich; :func:`~aidlearn.bootstrap`; Koenker's inverted rank
-            test (small data).
+            Method, in this order: Hendricks and Koenker's sandwich (densities differ between rows); iid errors;
+            Powell's kernel sandwich; Parente and Santos Silva's cluster-robust sandwich;
+            :func:`~aidlearn.bootstrap`; Koenker's inverted rank test (small data).
         clusters : array of shape (n_samples,), or the column of a file or Dask DataFrame
             The cluster of each row, for ``se="cluster"`` and ``se="bootstrap"``.
         alpha : float, default=0.05
             The intervals have the confidence ``1 - alpha``.
-        bandwidth : {"hall-sheather", "bofinger"}
+        bandwidth : {"hall-sheather", "bofinger"}, default="hall-sheather"
+            Bandwidth of the density estimates.
         n_replicates : int, default=200
+            Number of bootstrap replicates.
         random_state : int, optional
-            Of the bootstrap.
+            Seed of the bootstrap.
 
         Returns
         -------

@@ -66,16 +66,16 @@ CV_ATTRIBUTES = """
     gaps_ : ndarray of shape (n_folds, n_penalties)
         Certified relative gap of each point{worst}.
     n_refitted_ : int
-        Points that took a fit of their own on all rows.
+        Number of points that had to be fitted separately, on all rows.
     n_passes_ : int
-        Over the data, with those of the refit.
+        Number of passes over the data, including those of the refit.
     coef_, intercept_, objective_, lower_bound_, gap_, status_
-        Of the refit, as in the single model.
+        Results of the refit, as in the single model.
     n_iter_, n_clusters_, aggregation_rate_, history_, start_, plan_, cluster_sizes_, cluster_distances_,
     frames_
-        Of the refit, too, as are ``support_`` and ``dual_coef_`` of a classifier.
+        Also results of the refit, as are ``support_`` and ``dual_coef_`` of a classifier.
     classes_, n_features_in_, feature_names_in_, n_dropped_
-        Of the data, as in the single model."""
+        Properties of the data, as in the single model."""
 
 
 @dataclass
