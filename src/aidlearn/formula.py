@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -23,16 +24,13 @@ from aidlearn.data.tables.conversion import collected, is_elsewhere, is_table
 from aidlearn.data.tables.in_memory import FrameColumns
 from aidlearn.estimators.registry import MODELS
 
-if TYPE_CHECKING:
-    from aidlearn.data.rows.source import DataSource
-
 FACTOR = re.compile(r"""C\((?P<name>[^\W\d]\w*|`[^`]+`)(?:,\s*contr\.treatment\((?:base=)?['"](?P<base>.*)['"]\))?\)""")
 """``C(name)``, or with a reference level ``C(name, contr.treatment("LAS"))``."""
 
 
 @dataclass
-class Terms:
-    """The terms of a formula that only lists columns."""
+class ListedColumns:
+    """The columns of a formula that only lists columns."""
 
     target: str
     columns: list[str] = field(default_factory=list)
@@ -75,30 +73,29 @@ def fit(formula: str, data: Any, model: Any = "lad", *, sample_weight: Any = Non
     """
     estimator = _estimator(model).set_params(**parameters)
     parsed = _parsed(formula)
-    terms = simple_terms(formula)
-    intercept = terms.intercept if terms is not None else _has_intercept(parsed.rhs)
+    listed = simple_terms(formula)
+    intercept = any(str(term) == "1" for term in parsed.rhs)
     if "fit_intercept" in estimator.get_params():
         estimator.set_params(fit_intercept=intercept)
     elif not intercept:
         raise ValueError(f"{type(estimator).__name__} always has an intercept: leave '- 1' out of the formula.")
-    if terms is None:
+    if listed is None:
         _fit_matrix(estimator, formula, parsed, data, sample_weight)
     elif is_elsewhere(data):
-        source = open_terms(terms, data, sample_weight, estimator)
-        estimator.fit(source)
+        _fit_source(estimator, listed, data, sample_weight)
     else:
-        _fit_table(estimator, terms, data, sample_weight)
+        _fit_table(estimator, listed, data, sample_weight)
     estimator.formula_ = formula
     return estimator
 
 
-def simple_terms(formula: str) -> Terms | None:
+def simple_terms(formula: str) -> ListedColumns | None:
     """The terms of a formula that only lists columns; None for any other formula."""
     parsed = _parsed(formula)
     left = [factor for term in parsed.lhs for factor in term.factors]
     if len(left) != 1 or not _is_name(left[0]):
         return None
-    terms = Terms(left[0].expr)
+    terms = ListedColumns(left[0].expr)
     for term in parsed.rhs:
         if str(term) == "1":
             terms.intercept = True
@@ -120,19 +117,6 @@ def simple_terms(formula: str) -> Terms | None:
     return terms
 
 
-def open_terms(terms: Terms, data: Any, weight: Any, estimator: Any, **options: Any) -> DataSource:
-    """The columns of a formula as a source, from data that are not in memory."""
-    return open_source(
-        data,
-        terms.target,
-        terms.columns,
-        weight=weight,
-        one_hot=terms.factors,
-        missing=estimator.missing,
-        **{"n_jobs": estimator.n_jobs, **options},
-    )
-
-
 def _parsed(formula: str) -> Any:
     try:
         from formulaic import Formula
@@ -152,10 +136,6 @@ def _is_name(factor: Any) -> bool:
     return str(getattr(factor.eval_method, "value", factor.eval_method)) == "lookup"
 
 
-def _has_intercept(right: Any) -> bool:
-    return any(str(term) == "1" for term in right)
-
-
 def _estimator(model: Any) -> Any:
     if not isinstance(model, str):
         return clone(model)
@@ -173,32 +153,44 @@ def _table(data: Any) -> Any:
     return table
 
 
-def _named(columns: FrameColumns, name: str) -> Any:
-    if name not in columns.outline.names:
-        known = ", ".join(map(repr, columns.outline.names[:12]))
-        raise ValueError(f"The formula names {name!r}, which is not a column of the data; the columns are {known}.")
-    return columns.frame.get_column(name)
+def _check_name(known: Collection[str], name: str) -> None:
+    if name not in known:
+        some = ", ".join(map(repr, list(known)[:12]))
+        raise ValueError(f"The formula names {name!r}, which is not a column of the data; the columns are {some}.")
 
 
-def selected(data: Any, names: list[str]) -> Any:
-    """Some columns of a table, by name."""
-    table = _table(data)
-    columns = FrameColumns(table)
-    for name in names:
-        _named(columns, name)
-    return columns.frame.select(names).to_native()
+def _cells(columns: FrameColumns, name: Any) -> Any:
+    """The cells of a named column; anything but a name is returned as it is."""
+    if not isinstance(name, str):
+        return name
+    _check_name(columns.outline.names, name)
+    return columns.frame.get_column(name).to_numpy()
 
 
-def _fit_table(estimator: Any, terms: Terms, data: Any, sample_weight: Any) -> None:
+def _fit_source(estimator: Any, listed: ListedColumns, data: Any, sample_weight: Any) -> None:
+    estimator.fit(
+        open_source(
+            data,
+            listed.target,
+            listed.columns,
+            weight=sample_weight,
+            one_hot=listed.factors,
+            missing=estimator.missing,
+            n_jobs=estimator.n_jobs,
+        )
+    )
+
+
+def _fit_table(estimator: Any, listed: ListedColumns, data: Any, sample_weight: Any) -> None:
     columns = FrameColumns(_table(data))
-    y = _named(columns, terms.target).to_numpy()
-    weight = _named(columns, sample_weight).to_numpy() if isinstance(sample_weight, str) else sample_weight
-    X = selected(data, terms.columns)
+    y, weight = _cells(columns, listed.target), _cells(columns, sample_weight)
     kinds = dict(zip(columns.outline.names, columns.outline.kinds, strict=True))
-    if any(base is not None or kinds[name] not in FACTOR_KINDS for name, base in terms.factors.items()):
-        by_type = {name: None for name in terms.columns if kinds[name] in FACTOR_KINDS}
-        estimator.set_params(categorical_features={**by_type, **terms.factors})
-    estimator.fit(X, y, sample_weight=weight)
+    for name in listed.columns:
+        _check_name(kinds, name)
+    if any(base is not None or kinds[name] not in FACTOR_KINDS for name, base in listed.factors.items()):
+        by_type = {name: None for name in listed.columns if kinds[name] in FACTOR_KINDS}
+        estimator.set_params(categorical_features={**by_type, **listed.factors})
+    estimator.fit(columns.frame.select(listed.columns).to_native(), y, sample_weight=weight)
 
 
 def _fit_matrix(estimator: Any, formula: str, parsed: Any, data: Any, sample_weight: Any) -> None:
@@ -221,13 +213,13 @@ def _fit_matrix(estimator: Any, formula: str, parsed: Any, data: Any, sample_wei
     columns = FrameColumns(table)
     left = [factor for term in parsed.lhs for factor in term.factors]
     if len(left) == 1 and _is_name(left[0]):
-        y = _named(columns, left[0].expr).to_numpy()
+        y = _cells(columns, left[0].expr)
     else:
         y = np.asarray(sparse.csc_array(made.lhs).toarray())
         if y.shape[1] != 1:
             raise ValueError(f"The left side of {formula!r} must be one column, got {y.shape[1]}.")
         y = y[:, 0]
-    weight = _named(columns, sample_weight).to_numpy() if isinstance(sample_weight, str) else sample_weight
+    weight = _cells(columns, sample_weight)
     spec = made.rhs.model_spec
     names = [_renamed(name) for name in spec.column_names]
     kept = [k for k, name in enumerate(names) if name != "Intercept"]

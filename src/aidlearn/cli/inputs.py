@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aidlearn.data.rows.source import DataSource
     from aidlearn.data.tables.files import FileSource
     from aidlearn.engine.checkpoint import NewestCheckpoint
-    from aidlearn.formula import Terms
+    from aidlearn.formula import ListedColumns
 
 STDIN, SHOWN_STDIN = "-", "standard input"
 MISSING_LABELS = ("", "na", "n/a", "nan", "null", "none")
@@ -89,7 +89,7 @@ class ColumnOptions:
     weight: str | None = None
     categorical: str | None = None
     numeric: str | None = None
-    terms: Terms | None = None
+    terms: ListedColumns | None = None
     """Terms of a formula, which replaces the options."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,17 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint
 
-from aidlearn.data.passes.run import PassProgress
+from aidlearn.data.passes.run import PassProgress, Run
 from aidlearn.engine.checkpoint import Checkpoint, Origin, Snapshot
 from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Problem
 from aidlearn.engine.progress import Callback, Limits, logger
 from aidlearn.engine.result import Iteration, Result
 from aidlearn.estimators.registry import model_of
-from aidlearn.neighbours.batch import Solved
+from aidlearn.neighbours.batch import Solved, better
 from aidlearn.trace import Draw, Frame, Profile, Trace
 
 FREE_TO_CHANGE = ("max_iter", "time_limit", "n_jobs", "verbose", "callbacks", "checkpoint")
@@ -184,52 +186,66 @@ class IterationLog:
         logger.info("%d of %d fits done, worst gap %.2e, %.2f s", done, n, progress.worst_gap, progress.seconds)
 
 
-@dataclass(frozen=True)
-class SavedBatch:
-    """Content of a checkpoint of a batch."""
+class BatchRecord:
+    """Members of a batch that were evaluated on all rows: saved to a checkpoint and reported to callbacks."""
 
-    solved: dict[int, Solved]
-    seconds: float
-    history: list[Iteration]
+    def __init__(self, model: Any, callbacks: Sequence[Any], run: Run, n_members: int, checkpoint: Checkpoint | None):
+        self.tol, self.callbacks, self.run = model.tol, callbacks, run
+        self.n_members, self.checkpoint = n_members, checkpoint
+        self.started, self.solved = time.monotonic(), dict[int, Solved]()
+        self.history: list[Iteration] = []
+        saved = None if checkpoint is None else checkpoint.load()
+        if saved is not None:
+            self.started -= saved.seconds
+            self.solved, self.history = _members(saved.arrays), saved.history
+
+    @property
+    def seconds(self) -> float:
+        """Time of the batch so far, with that before an interruption."""
+        return time.monotonic() - self.started
+
+    def left(self) -> list[int]:
+        """Members whose gap is still open."""
+        return [k for k in range(self.n_members) if k not in self.solved or not self.solved[k].gap <= self.tol]
+
+    def improve(self, found: Mapping[int, Solved]) -> None:
+        """Keep the better point and the better bound of each member."""
+        seen = {k: solved for k, solved in found.items() if math.isfinite(solved.objective)}
+        if seen:
+            self.keep({k: better(self.solved[k], one) if k in self.solved else one for k, one in seen.items()})
+
+    def keep(self, found: Mapping[int, Solved], history: Sequence[Iteration] = ()) -> None:
+        """Keep members, save all and report how many are certified."""
+        self.solved |= found
+        if self.checkpoint is not None and self.solved:
+            arrays = {"members": np.array([self.n_members]), **_arrays(self.solved)}
+            self.checkpoint.save(Snapshot(arrays, None, 0.0, False, self.run.n_passes, self.seconds, list(history)))
+        gaps = [solved.gap for solved in self.solved.values() if solved.gap <= self.tol]
+        if gaps:
+            tell(self.callbacks, "on_batch", BatchProgress(len(gaps), self.n_members, max(gaps), self.seconds))
 
 
-@dataclass(frozen=True)
-class BatchFile:
-    """The file that a batch is saved to, if there is one."""
+def _arrays(solved: Mapping[int, Solved]) -> dict[str, NDArray[Any]]:
+    """Members as the arrays of a checkpoint."""
+    members = [solved[k] for k in sorted(solved)]
+    profiles = [member.profile for member in members if member.profile is not None]
+    return {
+        "numbers": np.array(sorted(solved)),
+        "points": np.array([member.point for member in members]),
+        "values": np.array([[member.objective, member.lower_bound] for member in members]),
+        "clusters": np.array([[m.n_clusters, 0 if m.profile is None else len(m.profile.sizes)] for m in members]),
+        "sizes": np.concatenate([np.empty(0, dtype=np.int64), *(profile.sizes for profile in profiles)]),
+        "distances": np.concatenate([np.empty(0), *(profile.distances for profile in profiles)]),
+    }
 
-    checkpoint: Checkpoint | None
-    n_members: int
 
-    def save(
-        self, solved: Mapping[int, Solved], n_passes: int, seconds: float, history: Sequence[Iteration] = ()
-    ) -> None:
-        if self.checkpoint is None or not solved:
-            return
-        numbers = sorted(solved)
-        members = [solved[k] for k in numbers]
-        profiles = [member.profile for member in members if member.profile is not None]
-        nothing = np.empty(0)
-        arrays = {
-            "members": np.array([self.n_members]),
-            "numbers": np.array(numbers),
-            "points": np.array([member.point for member in members]),
-            "values": np.array([[member.objective, member.lower_bound] for member in members]),
-            "clusters": np.array([[m.n_clusters, 0 if m.profile is None else len(m.profile.sizes)] for m in members]),
-            "sizes": np.concatenate([nothing.astype(np.int64), *(profile.sizes for profile in profiles)]),
-            "distances": np.concatenate([nothing, *(profile.distances for profile in profiles)]),
-        }
-        self.checkpoint.save(Snapshot(arrays, None, 0.0, False, n_passes, seconds, list(history)))
-
-    def load(self) -> SavedBatch | None:
-        saved = None if self.checkpoint is None else self.checkpoint.load()
-        if saved is None:
-            return None
-        arrays, first = saved.arrays, 0
-        solved: dict[int, Solved] = {}
-        rows = zip(arrays["numbers"], arrays["points"], arrays["values"], arrays["clusters"], strict=True)
-        for k, point, (objective, bound), (n_clusters, length) in rows:
-            part = slice(first, first + int(length))
-            profile = Profile(arrays["sizes"][part], arrays["distances"][part]) if length else None
-            solved[int(k)] = Solved(point, float(objective), float(bound), profile, int(n_clusters))
-            first += int(length)
-        return SavedBatch(solved, saved.seconds, saved.history)
+def _members(arrays: Mapping[str, NDArray[Any]]) -> dict[int, Solved]:
+    """Members from the arrays of a checkpoint."""
+    first, solved = 0, dict[int, Solved]()
+    rows = zip(arrays["numbers"], arrays["points"], arrays["values"], arrays["clusters"], strict=True)
+    for k, point, (objective, bound), (n_clusters, length) in rows:
+        part = slice(first, first + int(length))
+        profile = Profile(arrays["sizes"][part], arrays["distances"][part]) if length else None
+        solved[int(k)] = Solved(point, float(objective), float(bound), profile, int(n_clusters))
+        first += int(length)
+    return solved

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 import numpy as np
 
 from aidlearn.engine.progress import asks_to_stop
 from aidlearn.engine.result import Iteration, Result
-from aidlearn.estimators.fitting import BATCH, BatchFile, BatchProgress, Fitted, checkpoint_of, fit_problem, tell
+from aidlearn.estimators.fitting import BATCH, BatchRecord, Fitted, checkpoint_of, fit_problem
 from aidlearn.estimators.linear.coordinates import MeasuredRows
 from aidlearn.estimators.linear.template import LinearEstimator
 from aidlearn.linear.hurried import Hurried
@@ -17,7 +16,7 @@ from aidlearn.linear.model.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.sharpen import Band
 from aidlearn.neighbours.batch import Batch, Member, Solved
-from aidlearn.neighbours.corridors import Corridor, Sampled
+from aidlearn.neighbours.corridors import Corridor, Sampled, SampledSolution
 from aidlearn.numerics import Float
 
 SPAN = 0.1
@@ -49,25 +48,25 @@ class ManyQuantiles:
         self.order = sorted(range(len(designs)), key=lambda k: quantile_of(designs[k]))
         self.designs = [designs[k] for k in self.order]
         self.quantiles = [quantile_of(design) for design in self.designs]
-        self.started = time.monotonic()
-        self.solved: dict[int, Solved] = {}
-        """Members evaluated on all rows, in this fit or in the part that a checkpoint holds."""
         self.fits: dict[int, Fitted] = {}
-        self.knots: dict[int, Float] = {}
-        self.errors: dict[int, float] = {}
+        self.knots: dict[int, SampledSolution] = {}
         self.crossings: int | None = None
         """Crossings on the rows of the fit, if they were counted."""
-        self.file = BatchFile(checkpoint_of(model, self.run.source.origin, rows.moments.digest, BATCH), len(designs))
+        checkpoint = checkpoint_of(model, self.run.source.origin, rows.moments.digest, BATCH)
+        self.record = BatchRecord(model, model._callbacks(), self.run, len(designs), checkpoint)
+        history = iter(self.record.history)
+        for k, solved in self.record.solved.items():
+            if solved.gap <= model.tol:
+                self._take(k, solved, next(history).seconds)
 
     def solve(self) -> list[Fitted]:
         """The fits, in the order of the given quantiles."""
-        self._restore()
         try:
             sampled = Sampled.of(self.run, self.designs[0])
             members = [Member(design.loss) for design in self.designs]
             tol, metric = self.model.tol, sampled.metric
             batch = Batch(self.run, self.designs[0], members, tol=tol, given_metric=metric, ordered=True)
-            solved = batch.solve(self._corridors(sampled), None, self._begin, self._done, self.solved)
+            solved = batch.solve(self._corridors(sampled), None, self._begin, self._done, self.record.solved)
             for k, found in solved.items():
                 if k not in self.fits and found.gap <= tol:
                     self._keep(k, found)
@@ -90,8 +89,8 @@ class ManyQuantiles:
             return
         start = Band()
         for done, k in enumerate(left):
-            if k in self.solved:
-                start.continue_from(self.solved[k].point)
+            if k in self.record.solved:
+                start.continue_from(self.record.solved[k].point)
             n_left = len(left) - done
             self.fits[k] = self.model._fit_design(self.rows, self.designs[k], start, self.order[k], n_left)
             self.fits[k].result.drop_clusters()
@@ -105,9 +104,10 @@ class ManyQuantiles:
 
     def _within_memory(self, sampled: Sampled, group: list[int]) -> list[Corridor]:
         """One corridor for a group, or several if its near rows do not fit into memory."""
-        errors = [self._knot(sampled, k) for k in dict.fromkeys((group[0], group[-1]))]
-        design, ends = self.designs[group[0]], (self.knots[group[0]], self.knots[group[-1]])
-        reach, most = DOUBT * max(errors), self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries
+        first, last = (self._knot(sampled, k) for k in (group[0], group[-1]))
+        design, ends = self.designs[group[0]], (first.point, last.point)
+        reach = DOUBT * max(first.error, last.error)
+        most = self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries
         if most >= 1 or sampled.share(design, ends, reach) <= most:
             return [Corridor(group, ends, reach, reach / DOUBT)]
         if len(group) > 1:
@@ -115,38 +115,33 @@ class ManyQuantiles:
             return self._within_memory(sampled, group[:half]) + self._within_memory(sampled, group[half:])
         return [Corridor(group, ends, sampled.width(design, ends[0], most), reach / DOUBT)]
 
-    def _knot(self, sampled: Sampled, k: int) -> float:
-        """The error of the sampled plane of a quantile; the plane is kept."""
+    def _knot(self, sampled: Sampled, k: int) -> SampledSolution:
+        """The sampled plane of a quantile, solved once."""
         if k not in self.knots:
             near = max((other for other in self.knots if other < k), default=None)
-            found = sampled.solution(self.designs[k], None if near is None else self.knots[near])
-            self.knots[k], self.errors[k] = found.point, found.error
-        return self.errors[k]
+            self.knots[k] = sampled.solution(self.designs[k], None if near is None else self.knots[near].point)
+        return self.knots[k]
 
     def _begin(self, number: int, points: Mapping[int, Float]) -> Float:
         """A starting point on the line through the two previous solutions, or a sampled plane."""
         if number - 1 not in points or (number in self.knots and number - 2 not in points):
-            return self.knots[number]
+            return self.knots[number].point
         last, step = points[number - 1], self.quantiles[number] - self.quantiles[number - 1]
         before = self.quantiles[number - 1] - self.quantiles[number - 2] if number >= 2 else 0.0
         if number - 2 not in points or max(step, before) > SPAN:
-            return self.knots.get(number, last)
+            return self.knots[number].point if number in self.knots else last
         return last + (step / before) * (last - points[number - 2]) if before > 0 else last
 
     def _done(self, found: Mapping[int, Solved]) -> None:
-        """Keep certified members, and save all members."""
-        self.solved |= found
+        """Make fits of certified members, and save all members."""
         for k, solved in found.items():
             if solved.gap <= self.model.tol:
                 self._keep(k, solved)
-        if self.fits:
-            worst, seconds = max(fit.result.gap for fit in self.fits.values()), time.monotonic() - self.started
-            tell(self.model._callbacks(), "on_batch", BatchProgress(len(self.fits), len(self.designs), worst, seconds))
-        self._save()
+        self.record.keep(found, [self.fits[k].result.history[0] for k in sorted(self.fits)])
 
     def _keep(self, k: int, solved: Solved) -> None:
         """Make a certified member a fit of one iteration, and show it to the callbacks."""
-        record = self._take(k, solved, time.monotonic() - self.started)
+        record = self._take(k, solved, self.record.seconds)
         if asks_to_stop(self.model._callbacks(), record):
             self.run.stop()
 
@@ -164,21 +159,3 @@ class ManyQuantiles:
         )
         self.fits[k] = Fitted(result, solved.profile, [])
         return result.history[0]
-
-    # Checkpoints
-
-    def _save(self) -> None:
-        history = [self.fits[k].result.history[0] for k in sorted(self.solved) if k in self.fits]
-        self.file.save(self.solved, self.run.n_passes, time.monotonic() - self.started, history)
-
-    def _restore(self) -> None:
-        """Restore the members that an earlier part of the same fit has solved."""
-        saved = self.file.load()
-        if saved is None:
-            return
-        self.started -= saved.seconds
-        history = iter(saved.history)
-        for k, solved in saved.solved.items():
-            self.solved[k] = solved
-            if solved.gap <= self.model.tol:
-                self._take(k, solved, next(history).seconds)

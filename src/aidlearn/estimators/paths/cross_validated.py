@@ -17,12 +17,28 @@ from aidlearn.estimators.linear.regression import QuantileRegressor
 from aidlearn.estimators.linear.svm import LinearClassifier, LinearSVC
 from aidlearn.estimators.linear.template import LinearEstimator, LinearRegressor
 from aidlearn.estimators.parameters import documented
-from aidlearn.estimators.paths.path import CV_ATTRIBUTES, CrossValidated, FoldRows
+from aidlearn.estimators.paths.path import CrossValidated, FoldRows
 from aidlearn.linear.model.losses import pinball
 from aidlearn.numerics import Float
 
 SMALLEST_ALPHA = 1e-3
 """Of a path of alphas, relative to the largest, at which all slopes are 0."""
+
+
+CV_ATTRIBUTES = """
+    gaps_ : ndarray of shape (n_folds, n_penalties)
+        Certified relative gap of each point{worst}.
+    n_refitted_ : int
+        Number of points that had to be fitted separately, on all rows.
+    n_passes_ : int
+        Number of passes over the data, including those of the refit.
+    coef_, intercept_, objective_, lower_bound_, gap_, status_
+        Results of the refit, as in the single model.
+    n_iter_, n_clusters_, aggregation_rate_, history_, start_, plan_, cluster_sizes_, cluster_distances_,
+    frames_
+        Also results of the refit, as are ``support_`` and ``dual_coef_`` of a classifier.
+    classes_, n_features_in_, feature_names_in_, n_dropped_
+        Properties of the data, as in the single model."""
 
 
 class LinearSVCCV(LinearSVCCVParameters, LinearClassifier, CrossValidated):

@@ -32,13 +32,13 @@ from aidlearn.data.tables.conversion import is_elsewhere
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import aid
 from aidlearn.estimators.checks import check_flag, check_number
-from aidlearn.estimators.fitting import BATCH, BatchFile, BatchProgress, checkpoint_of, tell
+from aidlearn.estimators.fitting import BATCH, BatchRecord, checkpoint_of
 from aidlearn.estimators.linear.coordinates import MeasuredRows
 from aidlearn.estimators.linear.template import LinearEstimator
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.sharpen import Band, few_entries
-from aidlearn.neighbours.batch import Batch, Member, Refit, Solved, better
+from aidlearn.neighbours.batch import Batch, Member, Refit, Solved
 from aidlearn.neighbours.corridors import Corridor, Sampled, SampledSolution
 from aidlearn.neighbours.shared_clusters import SamePartition, Together, solve_together
 from aidlearn.numerics import Float
@@ -61,21 +61,6 @@ class PathSettings:
 
 
 SETTINGS = PathSettings()
-
-CV_ATTRIBUTES = """
-    gaps_ : ndarray of shape (n_folds, n_penalties)
-        Certified relative gap of each point{worst}.
-    n_refitted_ : int
-        Number of points that had to be fitted separately, on all rows.
-    n_passes_ : int
-        Number of passes over the data, including those of the refit.
-    coef_, intercept_, objective_, lower_bound_, gap_, status_
-        Results of the refit, as in the single model.
-    n_iter_, n_clusters_, aggregation_rate_, history_, start_, plan_, cluster_sizes_, cluster_distances_,
-    frames_
-        Also results of the refit, as are ``support_`` and ``dual_coef_`` of a classifier.
-    classes_, n_features_in_, feature_names_in_, n_dropped_
-        Properties of the data, as in the single model."""
 
 
 @dataclass
@@ -128,31 +113,6 @@ class Path:
         if fold == 0:
             return self.points[k] if k == 0 else points[before] + (self.points[k] - self.points[k - 1])
         return points[number - 1] if k == 0 else points[number - 1] + (points[before] - points[before - 1])
-
-
-class PathProgress:
-    """Points of a path that are solved: keeps and saves them, and reports their number to callbacks."""
-
-    def __init__(self, callbacks: Sequence[Any], file: BatchFile, run: Run) -> None:
-        self.callbacks, self.file, self.run = callbacks, file, run
-        self.started, self.solved = time.monotonic(), dict[int, Solved]()
-        saved = file.load()
-        if saved is not None:
-            self.started, self.solved = self.started - saved.seconds, saved.solved
-
-    def left(self, tol: float) -> list[int]:
-        """Members whose gap is still open."""
-        return [k for k in range(self.file.n_members) if k not in self.solved or not self.solved[k].gap <= tol]
-
-    def __call__(self, found: Mapping[int, Solved]) -> None:
-        seen = {k: solved for k, solved in found.items() if math.isfinite(solved.objective)}
-        for k, solved in seen.items():
-            self.solved[k] = better(self.solved[k], solved) if k in self.solved else solved
-        if not seen:
-            return
-        seconds, worst = time.monotonic() - self.started, max(solved.gap for solved in self.solved.values())
-        self.file.save(self.solved, self.run.n_passes, seconds)
-        tell(self.callbacks, "on_batch", BatchProgress(len(self.solved), self.file.n_members, worst, seconds))
 
 
 class CrossValidated(LinearEstimator):
@@ -251,40 +211,40 @@ class CrossValidated(LinearEstimator):
 
         part = BATCH if rows.n_fits == 1 else f"{number}.{BATCH}"
         origin, digest = rows.run.source.origin, rows.measured.moments.digest
-        file = BatchFile(checkpoint_of(self, origin, digest, part, folds=rows.folds.digest), len(members))
-        progress = PathProgress(self._callbacks(), file, rows.run)
+        checkpoint = checkpoint_of(self, origin, digest, part, folds=rows.folds.digest)
+        record = BatchRecord(self, self._callbacks(), rows.run, len(members), checkpoint)
         try:
             if few_entries(rows.run.n_entries, designs[0].n_variables):
-                self._fit_rest(members, refit, progress)
+                self._fit_rest(members, refit, record)
             else:
-                self._neighbours(rows, designs, members, refit, progress)
+                self._neighbours(rows, designs, members, refit, record)
         except KeyboardInterrupt:
             rows.run.stop()
-        solved = progress.solved
+        solved = record.solved
         return [[solved.get(k * n_folds + fold) for fold in range(n_folds)] for k in range(n_values)]
 
-    def _fit_rest(self, members: Sequence[Member], refit: Refit, progress: PathProgress) -> None:
+    def _fit_rest(self, members: Sequence[Member], refit: Refit, record: BatchRecord) -> None:
         """Fit each open member on all rows."""
-        for k in progress.left(self.tol):
-            if progress.run.ended:
+        for k in record.left():
+            if record.run.ended:
                 return
-            before = progress.solved.get(k)
+            before = record.solved.get(k)
             found = refit(k, members[k], None if before is None else before.point)
-            if not progress.run.stopped:
-                progress({k: found})
+            if not record.run.stopped:
+                record.improve({k: found})
 
     def _neighbours(
-        self, rows: FoldRows, designs: Sequence[Design], members: Sequence[Member], refit: Refit, progress: PathProgress
+        self, rows: FoldRows, designs: Sequence[Design], members: Sequence[Member], refit: Refit, record: BatchRecord
     ) -> None:
         """Solve members by near rows if they are few, else by the clusters of one fit; then fit those still open."""
-        if not progress.left(self.tol):
+        if not record.left():
             return
         start = Band()
         middle = designs[len(designs) // 2]
         problem = PiecewiseLinear(rows.measured.run, middle, self._procedure(start))
         run = rows.run
         fit = aid(problem, self._limits(run), self._callbacks())
-        if progress.run.ended:
+        if record.run.ended:
             return
         sampled = Sampled.of(rows.measured.run, middle, start)
         point = fit.point
@@ -292,16 +252,16 @@ class CrossValidated(LinearEstimator):
         if share <= min(SETTINGS.few, sampled.largest_share(rows.folds.n)) and not sampled.is_tied(middle, point):
             batch = Batch(run, designs[0], members, rows.folds, self.tol, sampled.metric)
             path = Path(sampled, designs, rows.folds.n)
-            progress(batch.solve(path.corridors(), None, path.begin, progress, progress.solved))
-        left, layout = progress.left(self.tol), middle.layout
+            record.improve(batch.solve(path.corridors(), None, path.begin, record.improve, record.solved))
+        left, layout = record.left(), middle.layout
         # Sums of all folds side by side.
         fits = fit.n_clusters * middle.n_variables * rows.folds.n <= run.budget.clusters
         if left and fits and not middle.offset and not (layout and layout.levels):
             together = Together(run, middle, members, rows.folds, fit.clusters)
-            points = {k: progress.solved[k].point if k in progress.solved else point for k in left}
+            points = {k: record.solved[k].point if k in record.solved else point for k in left}
             rows.partition = fit.clusters
-            progress(solve_together(together, left, points, self.tol, progress))
-        self._fit_rest(members, refit, progress)
+            record.improve(solve_together(together, left, points, self.tol, record.improve))
+        self._fit_rest(members, refit, record)
 
     def _refitted(self, rows: FoldRows, value: float, number: int, member: Member, point: Float | None) -> Solved:
         """One fold on all rows, from a point close to it if there is one."""
