@@ -183,7 +183,7 @@ class Clusters:
     def summed_for(
         self, problem: Problem, objective: Callable[[Chunk], float] = lambda chunk: 0.0
     ) -> tuple[Clusters, float]:
-        """The same partition with the sums of another problem on the same entries, and an objective, in one pass."""
+        """This partition with the sums of another problem on the same entries, and an objective, in one pass."""
         renaming, alone = self._renaming, self.counts == 1
         position = numbered(~alone)
 

@@ -227,7 +227,7 @@ class Progress:
         return clusters.unchecked(self._bounds.objective, met=solution.lower_bound >= self._bounds.objective)
 
     def resort(self, solution: Solution, before: Incumbent | None) -> None:
-        """Where time or precision has ended with a poor point, try the cheap one that the problem has.
+        """Try the problem's last resort if time or precision is exhausted and the best point is poor.
 
         A start that ended too late has tried it already.
         """

@@ -93,7 +93,7 @@ class Sums:
         return self._spread(_largest(self.dense), np.zeros(self.n_singles))
 
     def sizes_of_groups(self, clusters: Int) -> Float:
-        """Largest number in the row of each of some clusters that are not alone."""
+        """Largest number in the row of each of the given clusters, none of which is alone."""
         return _largest(self.dense[self._place(clusters)])
 
     def array(self) -> Float:

@@ -155,7 +155,7 @@ class _ChunkMoments:
 
 
 def _measured(X: Any, y: Float, weight: Float) -> Measured:
-    """The same as the compiled :func:`aidlearn.data.passes.compiled.measure`, for small data."""
+    """NumPy version of :func:`aidlearn.data.passes.compiled.measure`, for small data."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         unweighted = _squares(X, None)
         return Measured(

@@ -95,7 +95,7 @@ class _Count:
 
 
 class Run:
-    """One fit over one source, handed down to everything that reads its data.
+    """One fit over one source; everything that reads data has a run.
 
     A run never changes. :meth:`changed`, :meth:`subtracted` and :meth:`until` return other runs of the same fit: their
     passes are counted together, and what stops one stops all.
@@ -115,7 +115,7 @@ class Run:
     compiled : bool, optional
         Whether passes are compiled code; by default this follows from the shape of the data.
     deadline : float
-        ``time.monotonic()`` value after which the fit should settle for what it has.
+        ``time.monotonic()`` value after which the fit should end with the best model it has.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Run:
         self.changes: tuple[Transform, ...] = ()
         """Applied to every chunk, in this order, before a pass sees it."""
         self.budget = Budget.of(source, self.n_jobs)
-        """Memory for what a fit may choose the size of."""
+        """Maximum sizes of samples and clusters."""
         self._stopped: threading.Event = threading.Event() if whole is None else whole._stopped
         self._count = _Count()
         self._sample = _Sample()
@@ -177,18 +177,18 @@ class Run:
 
     def part(self) -> Run:
         """A part of this fit on the same rows, whose passes are counted by themselves, too."""
-        run = Run(self.source, self.targets, self.n_jobs, self.watch, self, self.compiled)
-        run.changes = self.changes
+        run = copy.copy(self)
+        run.whole, run._count, run._sample = self, _Count(), _Sample()
         return run
 
     def until(self, deadline: float) -> Self:
-        """The same, with an earlier deadline."""
+        """This fit with a deadline that may be earlier."""
         run = copy.copy(self)
         run.deadline = min(deadline, self.deadline)
         return run
 
     def changed(self, change: Transform) -> Self:
-        """The same fit over rows that a transformation changes, chunk by chunk where they are used."""
+        """This fit over rows that a transformation changes, chunk by chunk where they are used."""
         run = copy.copy(self)
         run.changes = (*self.changes, change)
         rows = self._sample.rows
@@ -197,24 +197,24 @@ class Run:
         return run
 
     def scaled(self, factors: Float) -> Self:
-        """The same with columns that are multiplied by factors."""
+        """This fit with columns that are multiplied by factors."""
         return self.changed(Scaling(factors))
 
     def unscaled(self) -> Self:
-        """The same with the columns as they are stored."""
+        """This fit with the columns as they are stored."""
         run = copy.copy(self)
         run.changes = tuple(change for change in self.changes if not isinstance(change, Scaling))
         run._sample = _Sample()
         return run
 
     def resampled(self) -> Self:
-        """The same without a sample: the next one is chosen anew."""
+        """This fit without a sample: the next one is chosen anew."""
         run = copy.copy(self)
         run._sample = _Sample()
         return run
 
     def subtracted(self, offset: float) -> Self:
-        """The same with an offset that is taken from all targets."""
+        """This fit with an offset that is subtracted from all targets."""
         run, rows = copy.copy(self), self._sample.rows
         run.targets = replace(self.targets, offset=offset)
         run._passes = self.source.passes(run.targets, self.n_jobs)
@@ -265,7 +265,7 @@ class Run:
         return kept
 
     def on_changed(self, function: PassFunction) -> PassFunction:
-        """The same pass over chunks that the changes of this run are applied to first."""
+        """A pass whose chunks are first changed as the rows of this run are."""
         changes = self.changes
         if not changes:
             return function
@@ -302,7 +302,7 @@ class Run:
         return self._sample.rows
 
     def release_sample(self) -> None:
-        """Free the memory of the sample; whoever asks for it again takes a pass."""
+        """Free the memory of the sample; the next sample may take a pass."""
         self._sample.wanted = self._sample.rows = None
 
     def every(self, wanted: Systematic) -> Chunk:
@@ -310,7 +310,7 @@ class Run:
         return self.resampled().sample(lambda: wanted)
 
     def _without_a_pass(self, wanted: Systematic) -> Chunk | None:
-        """The sample, if the source has it at hand and no change needs the numbers of its rows."""
+        """The sample, if the source can read it directly and no change needs the numbers of its rows."""
         if any(change.by_row for change in self.changes):
             return None
         found = self.source.every(wanted.step, wanted.offset)

@@ -75,14 +75,14 @@ class Chunk:
         return self.select(np.arange((offset - self.start) % step, self.n_entries, step))
 
     def scaled(self, factors: Float) -> Chunk:
-        """The same entries with columns multiplied by factors."""
+        """These entries with columns multiplied by factors."""
         if sparse.issparse(self.X):
             X = type(self.X)((self.X.data * factors[self.X.indices], self.X.indices, self.X.indptr), shape=self.X.shape)
             return replace(self, X=X)
         return replace(self, X=np.multiply(self.X, factors, dtype=np.float64))
 
     def weighing(self, total: float) -> Chunk:
-        """The same entries with weights that sum to ``total``; equal weights if all are 0."""
+        """These entries with weights that sum to ``total``; equal weights if all are 0."""
         weight = self.weight if self.weight.any() else np.ones(self.n_entries)
         return replace(self, weight=weight * (total / weight.sum()))
 

@@ -35,7 +35,7 @@ def refuse_lossy(values: Any, what: str, first: int | None = 0, whole: bool = Tr
     Parameters
     ----------
     values : array, sparse matrix, list or column of a table
-        Floats cost nothing; only whole numbers of 64 bits are looked at.
+        Floats pass without a check; whole numbers of 64 bits are compared with 2^53.
     what : str
         Name of the values in messages.
     first : int, optional
@@ -254,7 +254,7 @@ def check_labels(y: Any, advice: str = "") -> NDArray[Any]:
 
 
 def absent_values(values: Any) -> NDArray[np.bool_]:
-    """Which of some targets or weights are missing: NaN or None."""
+    """Mask of the targets or weights that are missing: NaN or None."""
     array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     if array.dtype.kind == "f":
         return np.isnan(array)
@@ -289,7 +289,7 @@ def _encoded(labels: NDArray[Any]) -> tuple[NDArray[Any], Int]:
 
 @dataclass(frozen=True)
 class TargetCounts:
-    """The different values among some targets, and how often each occurs; or the first one that is none."""
+    """Different values of consecutive targets with their counts, or the position of the first missing one."""
 
     n_entries: int
     values: list[Any]
@@ -299,7 +299,7 @@ class TargetCounts:
 
 
 def count_targets(target: NDArray[Any]) -> TargetCounts:
-    """Count the values of some targets (of more than :data:`MOST_CLASSES`, the first few)."""
+    """Count the values of consecutive targets, at most one more than :data:`MOST_CLASSES` different ones."""
     n = len(target)
     bad = _bad(target)
     if len(bad):

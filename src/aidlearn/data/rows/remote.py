@@ -256,7 +256,7 @@ def _look(sent: Sealed, places: Sealed, *given: Sealed) -> Sealed:
 
 
 def steady(array: Any) -> Any:
-    """The same numbers as in memory: aligned and C-ordered.
+    """The array with its memory aligned and C-ordered, as arrays of this process are.
 
     An array out of a network buffer may start at any byte, and products with such an array differ in their last bits.
     (Where an aligned array starts within a cache line makes no difference.)

@@ -130,7 +130,7 @@ class DataSource(ABC):
         return f"Input X contains {what} at row {self.row_name(chunk.start + row)}, column {self.column_name(column)}"
 
     def encoded(self, rules: Rules, intercept: bool) -> DataSource:
-        """The same rows, encoded by the rules of an estimator.
+        """These rows, encoded by the rules of an estimator.
 
         A source of numbers has nothing to encode.
         """
