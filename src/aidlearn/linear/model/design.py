@@ -22,7 +22,7 @@ from aidlearn.engine.sums import Sums
 from aidlearn.linear.aggregated.hinge_rows import ranked
 from aidlearn.linear.constraints import Coordinates, Region
 from aidlearn.linear.model.losses import Loss
-from aidlearn.linear.rows.columns import SparseLayout
+from aidlearn.linear.rows.columns import SparseLayout, canonical, sums_alone
 from aidlearn.linear.rows.hybrid import Hybrid
 from aidlearn.linear.rows.matrix import Dense, Matrix
 from aidlearn.numerics import EPS, EXACT_FIT, NOISE, Float
@@ -284,7 +284,7 @@ class Design:
         return rows
 
     def _sparse_rows(self, chunk: Chunk, layout: SparseLayout) -> Hybrid:
-        from aidlearn.linear.rows.compiled import canonical, split_columns
+        from aidlearn.linear.rows.compiled import split_columns
 
         sign, _ = self.loss.fold(chunk.y)
         sign = np.ones(chunk.n_entries) if sign is None else sign
@@ -352,8 +352,6 @@ class Design:
         sign, e = self.loss.fold(chunk.y)
         signed = chunk.weight if sign is None else chunk.weight * sign
         if self.layout is not None:
-            from aidlearn.linear.rows.compiled import sums_alone
-
             return sums_alone(chunk.X, signed, np.broadcast_to(e, n), chunk.weight, self.fit_intercept)
         sums = np.empty((n, self.n_variables + 2))
         np.multiply(chunk.dense_rows(slice(None)), signed[:, None], out=sums[:, :m])

@@ -1,12 +1,17 @@
-"""Which columns of sparse rows are worth keeping dense: decided once a fit, by what a Gram matrix costs."""
+"""Which columns of sparse rows are worth keeping dense: decided once a fit, by the cost of a Gram matrix.
+
+Here also are the CSR matrices that follow from this choice.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from aidlearn.numerics import Float
 
@@ -155,3 +160,37 @@ class Costs:
         row = dense if layout is None else layout.row_cost
         held = p + 2 if layout is None else 1.5 * (stored + 3)
         return cls(row, dense, PASS_NS + PASS_NS_STORED * stored, held)
+
+
+def csr(data: Any, indices: Any, indptr: Any, n_columns: int) -> Any:
+    """A CSR matrix known to be canonical, which spares looking."""
+    matrix = sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_columns))
+    matrix.has_sorted_indices = matrix.has_canonical_format = True
+    return matrix
+
+
+def canonical(rows: Any) -> Any:
+    """The same CSR matrix with ascending columns, each once in a row."""
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def row_numbers(rows: Any) -> NDArray[np.intp]:
+    """Row of each number of a CSR matrix."""
+    return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+
+
+def sums_alone(X: Any, signed: Float, offset: Float, weight: Float, has_intercept: bool) -> Any:
+    """Rows of :meth:`aidlearn.linear.model.design.Design.aggregate` for entries alone, as a CSR matrix."""
+    X = canonical(X)
+    n, row, behind = X.shape[0], row_numbers(X), [signed] * has_intercept + [weight * offset, weight]
+    starts = X.indptr + np.arange(n + 1, dtype=X.indptr.dtype) * len(behind)
+    data, columns = np.empty(starts[-1]), np.empty(starts[-1], dtype=X.indices.dtype)
+    place = np.arange(X.nnz) + len(behind) * row
+    data[place], columns[place] = signed[row] * X.data, X.indices
+    for k, values in enumerate(behind):
+        at = starts[1:] - len(behind) + k
+        data[at], columns[at] = values, X.shape[1] + k
+    return csr(data, columns, starts, X.shape[1] + len(behind))

@@ -1,4 +1,4 @@
-"""Sparse rows of aggregated problems, compiled: Gram matrices, columns split into dense and sparse ones, one factor.
+"""Sparse rows of aggregated problems, compiled: Gram matrices, sums of one large factor, split columns.
 
 CSR matrices are the tuples ``(data, indices, indptr)`` of :func:`aidlearn.data.rows.compiled.rows_of` in compiled code.
 """
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from aidlearn.data.rows.compiled import compiled, rows_of, vector
+from aidlearn.data.rows.compiled import compiled, rows_of
+from aidlearn.linear.rows.columns import csr, row_numbers
 from aidlearn.linear.rows.matrix import in_runs
 from aidlearn.numerics import Float, Int
 
@@ -76,78 +77,6 @@ def _split(rows, factor, position, dense, out, columns, starts):
 
 
 @compiled
-def _alone(rows, signed, offset, weight, has_intercept, m, out, columns, starts):
-    """Signed and weighted rows with the intercept's column, ``s e`` and ``s`` behind."""
-    data, indices, indptr = rows
-    at = 0
-    for i in range(indptr.shape[0] - 1):
-        for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
-            out[at] = signed[i] * data[k]
-            columns[at] = indices[k]
-            at += 1
-        behind = m
-        if has_intercept:
-            out[at] = signed[i]
-            columns[at] = behind
-            at += 1
-            behind += 1
-        out[at] = weight[i] * offset[i]
-        columns[at] = behind
-        out[at + 1] = weight[i]
-        columns[at + 1] = behind + 1
-        at += 2
-        starts[i + 1] = at
-
-
-@compiled
-def _level_places(indices, indptr, first, last, level, place, others_place, columns, starts):
-    """Split the numbers of each row into that of a level in ``first:last`` and those of other columns."""
-    at = 0
-    for i in range(indptr.shape[0] - 1):
-        level[i] = -1
-        place[i] = 0
-        for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
-            j = np.int64(indices[k])
-            if first <= j < last:
-                level[i] = j - first
-                place[i] = k
-            else:
-                others_place[at] = k
-                columns[at] = j if j < first else j - (last - first)
-                at += 1
-        starts[i + 1] = at
-    return at
-
-
-@compiled
-def _level_pattern(rows, starts, indices, indptr, mark, found, target):
-    """Different other columns of the rows of each level, ascending, into ``found``; places of all numbers there."""
-    at = 0
-    bounds = np.zeros(starts.shape[0], dtype=np.int64)
-    for level in range(starts.shape[0] - 1):
-        begin = at
-        for s in range(starts[level], starts[level + 1]):
-            i = rows[s]
-            for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
-                j = np.uintp(indices[k])
-                if mark[j] < begin + 1:
-                    mark[j] = begin + 1
-                    found[at] = j
-                    at += 1
-        found[begin:at].sort()
-        for f in range(begin, at):
-            mark[np.uintp(found[f])] = f
-        for s in range(starts[level], starts[level + 1]):
-            i = rows[s]
-            for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
-                target[k] = mark[np.uintp(indices[k])]
-        for f in range(begin, at):
-            mark[np.uintp(found[f])] = 0
-        bounds[level + 1] = at
-    return bounds
-
-
-@compiled
 def _level_sums(level, own, weight, dense, others, target, d, with_dense, with_sparse):
     """Add for each row its level's products with itself, with dense columns and with other sparse ones."""
     numbers, _, indptr = others
@@ -188,20 +117,26 @@ class Levels:
     @classmethod
     def of(cls, S: Any, columns: range) -> Levels:
         """The levels of a CSR matrix whose columns ascend in every row; each row has at most one in the range."""
-        (_, indices, indptr), (K, p), n_levels = rows_of(S), S.shape, len(columns)
-        level, place = np.empty(K, dtype=np.int64), np.empty(K, dtype=np.int64)
-        others_place, found = np.empty(S.nnz, dtype=np.int64), np.empty(S.nnz, dtype=indices.dtype)
-        starts = np.zeros(K + 1, dtype=indptr.dtype)
-        n = _level_places(indices, indptr, columns.start, columns.stop, level, place, others_place, found, starts)
-        others = csr(np.zeros(n), found[:n].copy(), starts, p - n_levels)
+        (K, p), row = S.shape, row_numbers(S)
+        own = (S.indices >= columns.start) & (S.indices < columns.stop)
+        level, place = np.full(K, -1), np.zeros(K, dtype=np.int64)
+        level[row[own]], place[row[own]] = S.indices[own] - columns.start, np.flatnonzero(own)
+        # The other columns close the gap of the levels.
+        number = np.delete(np.arange(p), columns)
+        new = np.zeros(p, dtype=S.indices.dtype)
+        new[number] = np.arange(len(number))
+        starts = np.append(0, np.cumsum(~own))[S.indptr].astype(S.indptr.dtype)
+        others = csr(np.zeros(starts[-1]), new[S.indices[~own]], starts, len(number))
 
-        rows = np.argsort(level, kind="stable")
-        bounds = np.searchsorted(level[rows], np.arange(n_levels + 1))
-        pattern, target = np.empty(n, dtype=indices.dtype), np.zeros(n, dtype=np.int64)
-        mark = np.zeros(p - n_levels, dtype=np.int64)
-        ends = _level_pattern(rows, bounds, others.indices, others.indptr, mark, pattern, target)
-        cross = csr(np.zeros(ends[-1]), pattern[: ends[-1]].copy(), ends, p - n_levels)
-        return cls(n_levels, level, place, others, others_place[:n].copy(), cross, target)
+        # Products of a level are those with the different other columns of its rows, ascending.
+        of_entry = level[row[~own]]
+        found, target = np.unique(of_entry * len(number) + others.indices, return_inverse=True)
+        first = np.searchsorted(found, 0)  # rows without a level have none
+        found, target = found[first:], np.maximum(target - first, 0)
+        bounds = np.searchsorted(found, np.arange(len(columns) + 1) * len(number))
+        indices = (found % max(len(number), 1)).astype(S.indices.dtype)
+        cross = csr(np.zeros(len(found)), indices, bounds, len(number))
+        return cls(len(columns), level, place, others, np.flatnonzero(~own), cross, target)
 
     def others_of(self, data: Float) -> Any:
         """The other columns, from the data of the matrix."""
@@ -245,42 +180,12 @@ def _summed(add: Callable[[Any, Any, Any, slice, Float], None], S: Any, n_column
     return in_runs(part, range(0, max(K, 1), size), n_jobs)
 
 
-def canonical(rows: Any) -> Any:
-    """The same CSR matrix with ascending columns, each once in a row."""
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    return rows
-
-
 def split_columns(rows: Any, factor: Float, position: Any, n_dense: int, n_sparse: int) -> tuple[Float, Any]:
     """Rows of a canonical CSR matrix times a factor each, as dense columns and a CSR matrix of the others.
 
     ``position`` is the number of each column among the sparse ones, or -1 minus that among the dense ones.
     """
-    dense = np.zeros((rows.shape[0], n_dense))
-    out, columns, starts = _empty(rows, rows.nnz)
+    dense, starts = np.zeros((rows.shape[0], n_dense)), np.zeros(rows.shape[0] + 1, dtype=rows.indptr.dtype)
+    out, columns = np.empty(rows.nnz), np.empty(rows.nnz, dtype=rows.indices.dtype)
     n = _split(rows_of(rows), factor, position, dense, out, columns, starts)
     return dense, csr(out[:n], columns[:n], starts, n_sparse)
-
-
-def sums_alone(X: Any, signed: Float, offset: Float, weight: Float, has_intercept: bool) -> Any:
-    """Rows of :meth:`aidlearn.linear.model.design.Design.aggregate` for entries alone, as a CSR matrix."""
-    X, behind = canonical(X), 2 + has_intercept
-    out, columns, starts = _empty(X, X.nnz + behind * X.shape[0])
-    numbers = vector(signed), vector(offset), vector(weight)
-    _alone(rows_of(X), *numbers, has_intercept, X.shape[1], out, columns, starts)
-    return csr(out, columns, starts, X.shape[1] + behind)
-
-
-def _empty(rows: Any, size: int) -> tuple[Float, Any, Any]:
-    """Room for as many rows as a CSR matrix has, with ``size`` numbers."""
-    starts = np.zeros(rows.shape[0] + 1, dtype=rows.indptr.dtype)
-    return np.empty(size), np.empty(size, dtype=rows.indices.dtype), starts
-
-
-def csr(data: Any, indices: Any, indptr: Any, n_columns: int) -> Any:
-    """A CSR matrix known to be canonical, which spares looking."""
-    matrix = sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_columns))
-    matrix.has_sorted_indices = matrix.has_canonical_format = True
-    return matrix
