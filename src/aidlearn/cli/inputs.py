@@ -80,19 +80,6 @@ class DataFile:
         return names[column] if isinstance(column, int) and -len(names) <= column < len(names) else text
 
 
-@dataclass(frozen=True)
-class ColumnOptions:
-    """The columns of DATA as the options describe them."""
-
-    target: str | None = None
-    chosen: str | None = None
-    weight: str | None = None
-    categorical: str | None = None
-    numeric: str | None = None
-    terms: ListedColumns | None = None
-    """Terms of a formula, which replaces the options."""
-
-
 @contextmanager
 def data_file(data: str, delimiter: str | None = None, encoding: str | None = None) -> Iterator[DataFile]:
     """DATA as a path, pattern or address; "-" is CSV on standard input, kept in a temporary file meanwhile."""
@@ -125,54 +112,40 @@ def split_names(text: str | None) -> list[str]:
 
 
 def open_data(
-    file: DataFile,
-    columns: ColumnOptions,
-    rules: Rules,
-    jobs: int,
-    *,
-    needs_target: bool = True,
-    intercept: bool = True,
-    memory_limit: str | None = None,
+    file: DataFile, options: dict[str, Any], terms: Terms | None, rules: Rules, needs_target: bool, **settings: Any
 ) -> FileSource:
-    """The file as a source for ``fit``, encoded by the rules of a model with or without an intercept."""
+    """The columns of a file that options or the terms of a formula name, as a source for ``fit``."""
     from aidlearn.data.opening import open_by_rules
     from aidlearn.data.tables.files import FileSource
 
-    target = file.column(columns.target)
+    target = file.column(options["target"])
+    chosen: list[Any] | None = [file.column(name) for name in split_names(options["columns"])] or None
+    if terms is not None:
+        target, chosen = terms.target, terms.columns
     if target is None and needs_target and file.kind != "svmlight":
         names = file.names
         listed = f" Its columns are {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}." if names else ""
         raise CliError(f"Name the column of the target in {file.path} with --target.{listed}")
-    chosen: list[Any] | None = [file.column(name) for name in split_names(columns.chosen)] or None
-    if columns.terms is not None:
-        target, chosen = columns.terms.target, columns.terms.columns
-    numeric = [file.name_of(name) for name in split_names(columns.numeric)]
+    factors: dict[str, str | None] = {} if terms is None else dict(terms.factors)
+    for text in split_names(options["categorical"]):
+        name, equals, level = text.partition("=")
+        whole = not equals or text in file.names
+        factors[file.name_of(text if whole else name)] = None if whole else level  # its reference level
     source = open_by_rules(
         file.path,
         target,
         chosen,
-        replace(rules, also=_factors(file, columns), numeric=numeric),
-        weight=file.column(columns.weight),
+        replace(rules, also=factors, numeric=[file.name_of(name) for name in split_names(options["numeric"])]),
+        weight=file.column(options["weight"]),
         delimiter=file.delimiter,
         encoding=file.encoding,
-        memory_limit=memory_limit,
-        n_jobs=jobs,
-        intercept=intercept,
+        n_jobs=options["n_jobs"],
+        **settings,
     )
     if file.shown == SHOWN_STDIN and source.origin is not None:
         source.origin = {**source.origin, "path": STDIN}
     assert isinstance(source, FileSource)
     return source
-
-
-def _factors(file: DataFile, columns: ColumnOptions) -> dict[str, str | None]:
-    """Columns named as factors, each with the reference level that follows an equals sign."""
-    factors: dict[str, str | None] = {} if columns.terms is None else dict(columns.terms.factors)
-    for text in split_names(columns.categorical):
-        name, equals, level = text.partition("=")
-        whole = not equals or text in file.names
-        factors[file.name_of(text if whole else name)] = None if whole else level
-    return factors
 
 
 def check_finite(source: FileSource, chunk: Chunk) -> None:

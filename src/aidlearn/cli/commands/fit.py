@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aidlearn.cli.commands.statistics import SE_OPTIONS, check_standard_errors, show_summaries, with_summary
 from aidlearn.cli.errors import CliError, option_name, tell
-from aidlearn.cli.inputs import ColumnOptions, data_file, open_data
+from aidlearn.cli.inputs import data_file, open_data
 from aidlearn.cli.live import working
 from aidlearn.cli.options import (
     OF_ALL_MODELS,
@@ -36,6 +36,7 @@ from aidlearn.words import count
 
 if TYPE_CHECKING:
     from aidlearn.data.tables.files import FileSource
+    from aidlearn.formula import Terms
 
 app = group("Fit a model to a file and save it.")
 
@@ -104,12 +105,11 @@ def _cross_validated(model: Model, options: dict[str, Any]) -> tuple[Model, Any]
     return chosen, chosen.estimator(**parameters)
 
 
-def _columns(estimator: Any, options: dict[str, Any]) -> ColumnOptions:
-    """The columns, from options or from a formula, which also determines whether there is an intercept."""
+def _terms(estimator: Any, options: dict[str, Any]) -> Terms | None:
+    """The terms of the formula, if there is one; they also determine whether there is an intercept."""
     formula = options["formula"]
     if formula is None:
-        names = ("target", "columns", "weight", "categorical", "numeric")
-        return ColumnOptions(*(options[name] for name in names))
+        return None
     for name in ("target", "columns", "categorical"):
         if options[name] is not None:
             raise CliError(f"--formula names the columns: leave {option_name(name)} out.")
@@ -125,7 +125,7 @@ def _columns(estimator: Any, options: dict[str, Any]) -> ColumnOptions:
         estimator.set_params(fit_intercept=terms.intercept)
     elif not terms.intercept:
         raise CliError(f"{type(estimator).__name__} always has an intercept: leave '- 1' out of the formula.")
-    return ColumnOptions(terms.target, None, options["weight"], None, options["numeric"], terms)
+    return terms
 
 
 def _check_checkpoint(options: dict[str, Any]) -> None:
@@ -151,17 +151,13 @@ def fit_file(model: Model, **options: Any) -> int:
     else:
         estimator = _estimator_from(model, options)
     with data_file(options["data"], options["delimiter"], options["encoding"]) as file:
-        columns = _columns(estimator, options)
+        terms = _terms(estimator, options)
+        rules = Rules(missing=estimator.missing, unknown=estimator.unknown, unlabelled=model.unlabelled_rows)
+        settings = {"intercept": estimator.fit_intercept}
+        if not model.in_memory:
+            settings["memory_limit"] = options["memory_limit"]  # of kernel machines it is a parameter
         with working(f"Reading {file.shown}", output.quiet):
-            source = open_data(
-                file,
-                columns,
-                Rules(missing=estimator.missing, unknown=estimator.unknown, unlabelled=model.unlabelled_rows),
-                options["n_jobs"],
-                needs_target=model.needs_target,
-                intercept=estimator.fit_intercept,
-                memory_limit=None if model.in_memory else options["memory_limit"],
-            )
+            source = open_data(file, options, terms, rules, model.needs_target, **settings)
             fit = prepare(model, estimator, source, file.shown, options.get("class_weight"))
         if options["formula"]:
             fit.facts["formula"] = options["formula"]
