@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from html import escape
 from inspect import signature
 from typing import Any
@@ -58,32 +58,22 @@ def overview(fits: list[Fit]) -> str:
         return ""
     worst = max(fits, key=lambda fit: fit.gap)
     words = f"The largest gap of the {len(fits)} models is {percent(worst.gap)} ({worst.name})."
-    rows = [
-        [
-            fit.name,
-            STATUS[fit.status],
-            percent(fit.gap),
-            *precise(fit.objective, fit.lower_bound),
-            str(len(fit.history)),
-            f"{fit.n_clusters:,}",
-        ]
-        for fit in fits
-    ]
+    rows = []
+    for fit in fits:
+        values = precise(fit.objective, fit.lower_bound)
+        numbers = [percent(fit.gap), *values, str(len(fit.history)), f"{fit.n_clusters:,}"]
+        rows.append([fit.name, STATUS[fit.status], *numbers])
     head = ["model", "status", "gap", "objective", "lower bound", "iterations", "clusters"]
     return f'<section class="card"><p class="claim">{escape(words)}</p>{table(head, rows)}</section>'
-
-
-def _approximated(model: Any) -> str:
-    """A sentence saying that the certificate holds for an approximated kernel, or nothing."""
-    declared = model_of(model)
-    kernel = declared.certified_kernel(model) if declared else "exact"
-    return "" if kernel == "exact" else f"Objective and bound are those of an approximated kernel: {kernel}."
 
 
 def proof(model: Any, fit: Fit) -> str:
     """The certificate in words and numbers."""
     claim, *rest = certificate(fit)
-    rest += [words] if (words := _approximated(model)) else []
+    declared = model_of(model)
+    kernel = declared.certified_kernel(model) if declared else "exact"
+    if kernel != "exact":
+        rest.append(f"Objective and bound are those of an approximated kernel: {kernel}.")
     good = "good" if fit.status in (Status.optimal, Status.gap, Status.certified) else "partial"
     objective, bound = precise(fit.objective, fit.lower_bound)
     seconds = fit.history[-1].seconds if fit.history else math.nan
@@ -180,22 +170,19 @@ def facts(model: Any, fits: list[Fit]) -> str:
     known = ("rows", "features")
     data += [(str(key), text) for key, value in given.items() if key not in known and (text := _value(value, ""))]
     usual = {name: parameter.default for name, parameter in signature(type(model)).parameters.items()}
-    parameters = []
-    for name, value in model.get_params(deep=False).items():
-        if name not in NOT_SAVED:
-            changed = _value(value) != _value(usual.get(name))
-            parameters.append((name, _value(value), changed))
+    parameters = [(name, _value(v)) for name, v in model.get_params(deep=False).items() if name not in NOT_SAVED]
+    changed = {name for name, text in parameters if text != _value(usual.get(name))}
     return (
-        f'<section class="card facts"><div><h3>Data and training</h3>{_pairs((k, v, False) for k, v in data)}</div>'
-        f"<div><h3>Parameters</h3>{_pairs(parameters)}{hint('Bold: not the default.')}</div>"
-        f"<div><h3>Environment</h3>{_pairs((k, v, False) for k, v in environment_of(model).items())}</div></section>"
+        f'<section class="card facts"><div><h3>Data and training</h3>{_pairs(data)}</div>'
+        f"<div><h3>Parameters</h3>{_pairs(parameters, changed)}{hint('Bold: not the default.')}</div>"
+        f"<div><h3>Environment</h3>{_pairs(environment_of(model).items())}</div></section>"
     )
 
 
-def _pairs(rows: Iterable[tuple[str, str, bool]]) -> str:
+def _pairs(rows: Iterable[tuple[str, str]], bold: Collection[str] = ()) -> str:
     cells = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td{" class=changed" if changed else ""}>{escape(value)}</td></tr>'
-        for name, value, changed in rows
+        f'<tr><th scope="row">{escape(name)}</th><td{" class=changed" if name in bold else ""}>{escape(text)}</td></tr>'
+        for name, text in rows
     )
     return f'<table class="pairs"><tbody>{cells}</tbody></table>'
 
@@ -206,10 +193,8 @@ def _value(value: Any, nothing: str = "None") -> str:
         return nothing
     if isinstance(value, np.ndarray) and value.size > 12:
         return f"array of {' x '.join(map(str, value.shape))}"
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
-    if isinstance(value, np.generic):
-        value = value.item()
     if isinstance(value, Mapping):
         return "; ".join(f"{key}: {_value(item)}" for key, item in value.items())
     if isinstance(value, (list, tuple)):
