@@ -112,7 +112,12 @@ def split_names(text: str | None) -> list[str]:
 
 
 def open_data(
-    file: DataFile, options: dict[str, Any], terms: Terms | None, rules: Rules, needs_target: bool, **settings: Any
+    file: DataFile,
+    options: dict[str, Any],
+    terms: ListedColumns | None,
+    rules: Rules,
+    needs_target: bool,
+    **settings: Any,
 ) -> FileSource:
     """The columns of a file that options or the terms of a formula name, as a source for ``fit``."""
     from aidlearn.data.opening import open_by_rules

@@ -36,7 +36,7 @@ from aidlearn.words import count
 
 if TYPE_CHECKING:
     from aidlearn.data.tables.files import FileSource
-    from aidlearn.formula import Terms
+    from aidlearn.formula import ListedColumns
 
 app = group("Fit a model to a file and save it.")
 
@@ -105,7 +105,7 @@ def _cross_validated(model: Model, options: dict[str, Any]) -> tuple[Model, Any]
     return chosen, chosen.estimator(**parameters)
 
 
-def _terms(estimator: Any, options: dict[str, Any]) -> Terms | None:
+def _terms(estimator: Any, options: dict[str, Any]) -> ListedColumns | None:
     """The terms of the formula, if there is one; they also determine whether there is an intercept."""
     formula = options["formula"]
     if formula is None:
