@@ -143,7 +143,7 @@ def open_by_rules(
     if is_dask(path):
         if memory_limit is not None:
             raise ValueError("memory_limit is for files: limit the memory of Dask's workers.")
-        return DaskSource(path, target, columns, weight, n_jobs, rules)
+        return DaskSource(path, target, columns, weight, n_jobs, rules).encoded(Rules(), intercept)
     for name, value in (("target", target), ("weight", weight)):
         if not (value is None or is_path(value) or isinstance(value, (int, np.integer))):
             raise ValueError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from scipy import sparse
 from aidlearn.data.encoding.levels import LevelsFound, TableOutline
 from aidlearn.data.encoding.recipe import Recipe
 from aidlearn.data.rows.numbers import refuse_lossy
-from aidlearn.data.rows.remote import Backend
+from aidlearn.data.rows.remote import Backend, Sealed
 from aidlearn.data.tables.columns import ArrayColumns, Columns, choose_columns
 from aidlearn.data.tables.in_memory import FrameColumns
 from aidlearn.numerics import Int
@@ -96,21 +95,26 @@ def partitions_of(collection: Any, what: str, columns: Sequence[Any] | None, bac
     if kind == "array":
         if collection.ndim == 2 and collection.numblocks[1] > 1:
             collection = collection.rechunk({1: -1})
-        parts = list(collection.to_delayed().ravel())
-        lengths: Any = collection.chunks[0]
-        if any(length != length for length in lengths):
-            lengths = _lengths(parts, backend)
-        return DaskPartitions(backend, what, parts, np.array(lengths, dtype=np.int64))
+        parts, lengths = list(collection.to_delayed().ravel()), np.array(collection.chunks[0])
+        unknown = np.isnan(lengths).any()
+        return DaskPartitions(backend, what, parts, _lengths(parts, backend) if unknown else lengths.astype(np.int64))
     given = collection.npartitions
     if kind == "frame":
         collection = collection[list(columns or [])]
     # The lengths of these tasks, not of a thinner collection: how Dask joins partitions depends on the columns.
     parts = list(collection.to_delayed())
-    return DaskPartitions(backend, what, parts, np.array(_lengths(parts, backend), dtype=np.int64), len(parts) == given)
+    return DaskPartitions(backend, what, parts, _lengths(parts, backend), len(parts) == given)
 
 
-def _lengths(parts: Iterable[Any], backend: Backend) -> list[int]:
-    return list(backend.results(backend.start([backend.task(len, part) for part in parts], ours=False)))
+def complete_partitions(main: DaskPartitions) -> DaskPartitions:
+    """Partitions without the rows that have missing cells."""
+    parts = [main.backend.task(complete_part, part) for part in main.parts]
+    return DaskPartitions(main.backend, main.what, parts, _lengths(parts, main.backend), False)
+
+
+def _lengths(parts: Iterable[Any], backend: Backend) -> Int:
+    tasks = [backend.task(len, part) for part in parts]
+    return np.array(list(backend.results(backend.start(tasks, ours=False))), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -124,9 +128,12 @@ class DaskMatrix:
 
     def __call__(self, pieces: Sequence[Any]) -> Any:
         parts = [self._one(piece) for piece in pieces]
+        if len(parts) == 1:
+            return parts[0] if sparse.issparse(parts[0]) else np.require(parts[0], self.dtype, ["C", "A"])
         if sparse.issparse(parts[0]):
-            return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
-        return _joined(parts, self.dtype)
+            return sparse.vstack(parts, format="csr")
+        out = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=self.dtype)
+        return np.concatenate(parts, out=out)
 
     def _one(self, piece: Any) -> Any:
         if self.recipe is None and self.dtype == "float32" and hasattr(piece, "iloc"):
@@ -149,10 +156,11 @@ class DaskMatrix:
         return FrameColumns(chosen) if hasattr(chosen, "iloc") else ArrayColumns(np.asarray(chosen))
 
 
-def levels_of(part: Any, matrix: DaskMatrix, factors: Sequence[int]) -> dict[int, LevelsFound]:
-    """The levels of the factors of a partition; runs on its worker."""
+def levels_of(part: Any, plan: Sealed) -> Sealed:
+    """The levels of the factors of a partition; runs on its worker. The plan is a DaskMatrix and the factors."""
+    matrix, factors = plan.content
     columns = matrix.inputs(part)
-    return {j: columns.levels(j)[0] for j in factors}
+    return Sealed({j: columns.levels(j)[0] for j in factors})
 
 
 def complete_part(part: Any) -> Any:
@@ -198,42 +206,31 @@ class DaskVector:
                 refuse_lossy(values, f"Column {values.name!r}", first=None)
             if values.isna().any() or values.dtype.kind == "f":
                 return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-            kinds = {"b": np.bool_, "u": np.uint64}
-            return np.asarray(values.to_numpy(dtype=kinds.get(values.dtype.kind, np.int64)))
+            return np.asarray(values.to_numpy(dtype=values.dtype.numpy_dtype))
         array = np.asarray(piece)
         return array[:, self.column or 0] if array.ndim == 2 else array
 
 
-def _joined(parts: list[NDArray[Any]], dtype: str) -> NDArray[Any]:
-    """Pieces as one C-ordered array; a single C-ordered piece is not copied."""
-    if len(parts) == 1:
-        return np.require(parts[0], dtype=dtype, requirements=["C", "A"])
-    out = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=dtype)
-    for part, (low, high) in zip(parts, pairwise(np.cumsum([0, *map(len, parts)])), strict=True):
-        out[low:high] = part
-    return out
-
-
 @dataclass(frozen=True)
 class DaskLayout:
-    """Columns of a collection: names, which of them are X, target and weight."""
+    """Columns of a collection: which of them are X, target and weight."""
 
-    names: list[str]
-    columns: list[int]
-    target: int | None
-    weight: int | None
-    dtype: str
-    target_is_number: bool
     outline: TableOutline
     """Outline of the columns of X."""
-    labels: list[Any] | None = None
-    """Names of the needed columns in the collection (None for arrays)."""
+    labels: list[Any] | None
+    """Names of the needed columns in the collection, those of X first; None for arrays."""
+    columns: tuple[int, ...] | None
+    """Positions of X among the columns of the partitions; None if these are all."""
+    target: int | None
+    weight: int | None
+    target_is_number: bool
+    dtype: str
 
     @classmethod
     def of(cls, X: Any, target: Any, columns: Sequence[Any] | None, weight: Any) -> DaskLayout:
-        kind = kind_of(X)
+        kind, where = kind_of(X), f"Dask {type(X).__name__}"
         if kind == "series" or (kind == "array" and X.ndim != 2):
-            raise ValueError(f"X must have rows and columns, got a Dask {type(X).__name__} of {X.ndim} dimension(s).")
+            raise ValueError(f"X must have rows and columns, got a {where} of {X.ndim} dimension(s).")
         if kind == "array":
             _check_blocks(X)
             names: list[Any] = list(range(int(X.shape[1])))
@@ -242,25 +239,21 @@ class DaskLayout:
             names = list(X.columns)
             kinds = dict(zip(names, FrameColumns(X._meta).outline.kinds, strict=True))
         numeric = {name: kind in ("number", "boolean") for name, kind in kinds.items()}
-        roles = choose_columns(names, f"The Dask {type(X).__name__}", target, columns, weight)
+        roles = choose_columns(names, f"The {where}", target, columns, weight)
         chosen = roles.columns
-        outline = TableOutline(list(chosen), [kinds[name] for name in chosen], f"the Dask {type(X).__name__}")
         if roles.weight is not None and not numeric[roles.weight]:
             raise ValueError(f"Column {roles.weight!r} (weight) does not hold numbers.")
         types = {X.dtype} if kind == "array" else {X._meta.dtypes[name] for name in chosen}
-        single = types == {np.dtype(np.float32)}
-        # DaskPartitions are cut down to the columns that are needed, in this order; positions refer to it.
+        # Partitions are cut down to the columns that are needed, in this order; positions refer to it.
         needed = names if kind == "array" else [*chosen, *(n for n in (roles.target, roles.weight) if n is not None)]
-        position = {name: k for k, name in enumerate(needed)}
         return cls(
-            [str(name) for name in chosen],
-            [position[name] for name in chosen],
-            None if roles.target is None else position[roles.target],
-            None if roles.weight is None else position[roles.weight],
-            "float32" if single else "float64",
-            roles.target is None or numeric[roles.target],
-            outline,
+            TableOutline(chosen, [kinds[name] for name in chosen], f"the {where}"),
             None if kind == "array" else needed,
+            None if chosen == needed else tuple(map(needed.index, chosen)),
+            None if roles.target is None else needed.index(roles.target),
+            None if roles.weight is None else needed.index(roles.weight),
+            roles.target is None or numeric[roles.target],
+            "float32" if types == {np.dtype(np.float32)} else "float64",
         )
 
 

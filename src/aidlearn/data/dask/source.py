@@ -17,7 +17,7 @@ from aidlearn.data.dask.partitions import (
     DaskPartitions,
     DaskVector,
     check_vector,
-    complete_part,
+    complete_partitions,
     joined_levels,
     kind_of,
     levels_of,
@@ -30,8 +30,8 @@ from aidlearn.data.rows.arrays import is_dask
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.numbers import TargetCounts, Targets, refuse_lossy
 from aidlearn.data.rows.remote import Batches, RemotePasses, Sealed, StoredRows, remote_target_counts
-from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
+from aidlearn.data.tables.columns import EncodedSource
 from aidlearn.data.tables.conversion import linear_scores
 from aidlearn.numerics import Float, Int
 
@@ -53,23 +53,16 @@ class TaskSettings:
 SETTINGS = TaskSettings()
 
 
-class Outline(DataSource):
+class Outline(EncodedSource):
     """Shape and names of a source without its rows, as workers receive it."""
 
-    def __init__(self, n_entries: int, inputs: list[str], starts: Int | None, encoding: Recipe | None = None) -> None:
-        self.n_entries, self.inputs, self.starts, self.encoding = n_entries, inputs, starts, encoding
+    def __init__(self, n_entries: int, inputs: list[str], starts: Int | None, recipe: Recipe | None = None) -> None:
+        self.n_entries, self.inputs, self.starts = n_entries, inputs, starts
         """Names of the input columns, and the first row of each partition if known."""
-        self.names = inputs if encoding is None else encoding.names
-        self.n_attributes, self.is_sparse = len(self.names), encoding is not None and encoding.is_sparse
+        self._encode(recipe)
 
     def chunk(self, k: int) -> Chunk:
         raise RuntimeError("This outline of a source has no rows.")
-
-    def column_name(self, column: int) -> str:
-        column = column if self.encoding is None else self.encoding.input_of(column)
-        assert self.inputs is not None
-        name = self.inputs[column]
-        return name if name == str(column) else f"{column} ({name!r})"
 
     def row_name(self, row: int) -> str:
         if self.starts is None:
@@ -102,8 +95,8 @@ class DaskSource(Outline):
         n_jobs: int | None = None,
         rules: Rules = PLAIN,
     ) -> None:
-        self.n_jobs = n_jobs
-        inside = [value if _is_name(value) else None for value in (target, weight)]
+        self.n_jobs, self.rules = n_jobs, rules
+        inside = [value if isinstance(value, (str, int, np.integer)) else None for value in (target, weight)]
         layout = DaskLayout.of(X, inside[0], columns, inside[1])
         self.target_name = f"column {target!r}" if layout.target is not None else "y"
         self.has_target = target is not None
@@ -111,61 +104,57 @@ class DaskSource(Outline):
         main = partitions_of(X, "X", layout.labels, self._backend)
         if main.n_rows == 0:
             raise ValueError(f"The Dask {type(X).__name__} has no rows.")
-        super().__init__(main.n_rows, layout.names, main.starts if main.as_given else None)
-        self.rules = rules
-        self._outline, self._drops, self._main = layout.outline, False, main
+        names = [str(name) for name in layout.outline.names]
+        super().__init__(main.n_rows, names, main.starts if main.as_given else None)
+        self._outline, self._drops = layout.outline, False
         self._levels: dict[tuple[int, bool], LevelsFound] = {}
-        everything = layout.labels is None and layout.columns == list(range(int(X.shape[1])))
-        self._matrix = DaskMatrix(None if everything else tuple(layout.columns), layout.dtype)
         self.named = layout.labels is not None and all(isinstance(label, str) for label in layout.labels)
+        self._main, self._matrix = main, DaskMatrix(layout.columns, layout.dtype)
         self._target_is_number = layout.target_is_number
-        self._vectors: list[tuple[DaskPartitions | None, Any] | None] = []
-        """How target and weight are extracted, and from which partitions if not from those of X."""
-        for value, place, what in ((target, layout.target, "y"), (weight, layout.weight, "sample_weight")):
-            if value is None:
-                self._vectors.append(None)
-            elif place is not None:
-                self._vectors.append((None, DaskVector(place, layout.target_is_number if what == "y" else True)))
-            else:
-                self._vectors.append(self._beside(value, what, main.lengths))
-        first = self.encoded(Rules(), True)
-        if first is not self:
-            self.__dict__.update(vars(first))
+        self._vectors: list[tuple[DaskPartitions, DaskVector] | None] = [
+            self._vector(target, layout.target, "y"),
+            self._vector(weight, layout.weight, "sample_weight"),
+        ]
+        """The partitions that target and weight are extracted from, and how."""
 
-    def encoded(self, rules: Rules, intercept: bool) -> DataSource:
+    def encoded(self, rules: Rules, intercept: bool) -> DaskSource:
         """The same rows with factors encoded by the rules of an estimator; workers find the levels."""
-        rules, outline = rules.over(self.rules), self._outline
+        rules, outline, recipe = rules.over(self.rules), self._outline, None
         factors = rules.factors(outline.names, outline.kinds, outline.where)
         refuse_columns(outline, factors)
         source = DaskSource.__new__(DaskSource)  # a copy that is not sent anywhere
         source.__dict__.update(vars(self))
         source._drops = rules.missing == "drop"
         if source._drops and not self._drops:
-            if any(take is not None and take[0] is not None for take in self._vectors):
-                raise ValueError("missing='drop' needs the target and weight as columns of the Dask DataFrame.")
-            source._main = complete = _complete(self._main)
-            source.n_entries, source.n_dropped = complete.n_rows, self.n_entries - complete.n_rows
-            source.starts = None
-            if complete.n_rows == 0:
-                raise ValueError(f"Every row of {outline.where} has a missing cell, so missing='drop' leaves none.")
+            source._leave_out_missing()
         elif self._drops and not source._drops:
             raise ValueError("These data were opened with missing='drop', and the model has another rule.")
-        recipe = None
         if factors:
             found = source._levels_of(factors)
             recipe = make_recipe(outline, rules, factors, found, source.n_entries, intercept, source.row_name)
         if recipe == self.encoding and source._drops == self._drops:
             return self
-        Outline.__init__(source, source.n_entries, [str(name) for name in outline.names], source.starts, recipe)
+        source._encode(recipe)
         source._matrix = replace(self._matrix, recipe=recipe)
         source.__dict__.pop("_batches", None)
         return source
 
+    def _leave_out_missing(self) -> None:
+        main = self._main
+        if any(take is not None and take[0] is not main for take in self._vectors):
+            raise ValueError("missing='drop' needs the target and weight as columns of the Dask DataFrame.")
+        self._main = complete_partitions(main)
+        self._vectors = [None if take is None else (self._main, take[1]) for take in self._vectors]
+        self.n_entries, self.starts = self._main.n_rows, None
+        self.n_dropped = main.n_rows - self.n_entries
+        if self.n_entries == 0:
+            raise ValueError(f"Every row of {self._outline.where} has a missing cell, so missing='drop' leaves none.")
+
     def _levels_of(self, factors: Mapping[int, Any]) -> dict[int, LevelsFound]:
         wanted = [j for j in factors if (j, self._drops) not in self._levels]
         if wanted:
-            backend, plain = self._backend, Sealed((replace(self._matrix, recipe=None), wanted))
-            tasks = [backend.task(_scan, part, plain) for part in self._main.parts]
+            backend, plan = self._backend, Sealed((replace(self._matrix, recipe=None), wanted))
+            tasks = [backend.task(levels_of, part, plan) for part in self._main.parts]
             parts = [sealed.content for sealed in backend.results(backend.start(tasks, ours=False))]
             for j in wanted:
                 pairs = zip(self._main.starts.tolist(), [part[j] for part in parts], strict=False)
@@ -175,15 +164,31 @@ class DaskSource(Outline):
     @cached_property
     def _batches(self) -> Batches:
         """Tasks of the rows, made when they are first needed."""
-        takes: list[tuple[DaskPartitions, Any] | None] = [(self._main, self._matrix)]
-        takes += [None if take is None else (take[0] or self._main, take[1]) for take in self._vectors]
-        stored = len(self.inputs or []) * 1.5 if self.is_sparse else self.n_attributes
+        takes: list[tuple[DaskPartitions, Any] | None] = [(self._main, self._matrix), *self._vectors]
+        stored = len(self.inputs) * 1.5 if self.is_sparse else self.n_attributes
         itemsize = 4 if self._matrix.dtype == "float32" else 8
-        return self._cut(takes, self.n_entries * (itemsize * stored + SETTINGS.vector_bytes))
+        backend, n_bytes = self._backend, self.n_entries * (itemsize * stored + SETTINGS.vector_bytes)
+        wanted = -(-self.n_chunks // (SETTINGS.tasks_per_thread * backend.n_threads))
+        n_chunks = max(1, min(SETTINGS.most_chunks, wanted))
+        step = n_chunks * self.rows_per_chunk
+        first_rows = list(range(0, self.n_entries, step))
+        shapes = Sealed([None if take is None else take[1] for take in takes])
+        tasks = []
+        for first in first_rows:
+            last = min(first + step, self.n_entries)
+            pieces = [None if take is None else take[0].rows(first, last) for take in takes]
+            tasks.append(backend.task(_assemble, *pieces, shapes))
+        kept = backend.keeps(n_bytes)
+        started = backend.start(tasks, ours=False) if kept else tasks
+        return Batches(started, first_rows, n_chunks, self.rows_per_chunk, kept)
 
-    def _beside(self, value: Any, what: str, lengths: Int) -> tuple[DaskPartitions, DaskVector]:
-        """A target or weight in a collection of its own."""
-        collection = value if is_dask(value) else _as_dask(value, what, lengths)
+    def _vector(self, value: Any, place: int | None, what: str) -> tuple[DaskPartitions, DaskVector] | None:
+        """How a target or weight is extracted: from a column of X, or from values or a collection of its own."""
+        if value is None:
+            return None
+        if place is not None:
+            return self._main, DaskVector(place, self._target_is_number or what != "y")
+        collection = value if is_dask(value) else _as_dask(value, what, self._main.lengths)
         number = check_vector(collection, what, texts=what == "y")
         if what == "y":
             self._target_is_number = number
@@ -192,24 +197,6 @@ class DaskSource(Outline):
         if found.n_rows != self.n_entries:
             raise ValueError(f"X has {self.n_entries} rows, but {what} has {found.n_rows}.")
         return found, DaskVector(None, number)
-
-    def _cut(self, takes: list[tuple[DaskPartitions, Any] | None], n_bytes: float) -> Batches:
-        """One task for each run of consecutive chunks."""
-        backend = self._backend
-        wanted = -(-self.n_chunks // (SETTINGS.tasks_per_thread * backend.n_threads))
-        n_chunks = max(1, min(SETTINGS.most_chunks, wanted))
-        step = n_chunks * self.rows_per_chunk
-        first_rows = list(range(0, self.n_entries, step))
-        tasks = []
-        for first in first_rows:
-            last = min(first + step, self.n_entries)
-            pieces = [None if take is None else take[0].rows(first, last) for take in takes]
-            shapes = [None if take is None else take[1] for take in takes]
-            tasks.append(backend.task(_assemble, *pieces, Sealed(shapes)))
-        kept = backend.keeps(n_bytes)
-        return Batches(
-            backend.start(tasks, ours=False) if kept else tasks, first_rows, n_chunks, self.rows_per_chunk, kept
-        )
 
     def passes(self, targets: Targets, n_jobs: int) -> RemotePasses:
         if targets.classes is None and self.has_target and not self._target_is_number:
@@ -229,24 +216,6 @@ def _assemble(X: list[Any], target: list[Any] | None, weight: list[Any] | None, 
     rows, *vectors = shapes.content
     y, s = (None if take is None else take(part) for take, part in zip(vectors, (target, weight), strict=True))
     return StoredRows(rows(X), y, s)
-
-
-def _scan(part: Any, plan: Sealed) -> Sealed:
-    """The levels of a partition's factors; runs on its worker."""
-    return Sealed(levels_of(part, *plan.content))
-
-
-def _complete(main: DaskPartitions) -> DaskPartitions:
-    """Partitions without the rows that have missing cells."""
-    parts = [main.backend.task(complete_part, part) for part in main.parts]
-    lengths = list(
-        main.backend.results(main.backend.start([main.backend.task(len, part) for part in parts], ours=False))
-    )
-    return DaskPartitions(main.backend, main.what, parts, np.array(lengths, dtype=np.int64), False)
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, (str, int, np.integer))
 
 
 def _as_dask(values: Any, what: str, lengths: Int) -> Any:
@@ -277,8 +246,8 @@ def lazy_scores(
 
     layout = DaskLayout.of(X, None, None, None)
     expected = coef.shape[-1] if recipe is None else len(recipe.columns)
-    if len(layout.columns) != expected:
-        raise ValueError(f"X has {len(layout.columns)} features, but the model was fitted with {expected}.")
+    if len(layout.outline.names) != expected:
+        raise ValueError(f"X has {len(layout.outline.names)} features, but the model was fitted with {expected}.")
     refuse_columns(layout.outline, {} if recipe is None else recipe.factor_positions)
     matrix = DaskMatrix(None, layout.dtype, recipe)
 
