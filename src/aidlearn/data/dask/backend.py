@@ -10,6 +10,7 @@ import threading
 import time
 from asyncio import CancelledError as LoopCancelledError
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,20 +85,15 @@ class Cluster(DaskBackend):
         self.n_threads = max(1, sum(self._threads().values()))
 
     def _threads(self) -> dict[str, int]:
-        try:
+        with self._explaining():
             return dict(self.client.nthreads())
-        except Exception as error:
-            raise self._explained(error) from error
 
     def start(self, tasks: Sequence[Any], ours: bool = True) -> list[Any]:
         import dask
 
         limit = "1TiB" if ours else dask.config.get("distributed.admin.large-graph-warning-threshold")
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": limit}):
-            try:
-                return list(self.client.persist(list(tasks), optimize_graph=True))
-            except Exception as error:
-                raise self._explained(error) from error
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": limit}), self._explaining():
+            return list(self.client.persist(list(tasks), optimize_graph=True))
 
     def results(self, tasks: Sequence[Any]) -> Iterator[Any]:
         from distributed import futures_of
@@ -155,18 +151,21 @@ class Cluster(DaskBackend):
 
     def _running(self) -> int:
         """Number of unfinished tasks of any client on the workers."""
-        try:
+        with self._explaining():
             return sum(len(tasks) for tasks in self.client.processing().values())
-        except Exception as error:
-            raise self._explained(error) from error
 
     def keeps(self, n_bytes: float) -> bool:
-        try:
+        with self._explaining():
             workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        except Exception as error:
-            raise self._explained(error) from error
         limits = [worker.get("memory_limit") for worker in workers]
         return not all(limits) or n_bytes <= SETTINGS.kept_share * sum(limits)
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise self._explained(error) from error
 
     def _explained(self, error: BaseException) -> BaseException:
         """An error of the cluster as one sentence; an error raised by a task is unchanged."""

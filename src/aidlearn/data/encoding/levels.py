@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -129,32 +129,35 @@ def _levels(
         raise ValueError(f"Column {name!r} of {where} has a level called {MISSING_LEVEL!r} and also has missing cells.")
     if not levels and not absent:
         raise ValueError(f"Column {name!r} of {where} has no level: all its cells are missing.")
-    by_itself = rules.by_dtype and name not in rules.also
+    problem = _unlike_factor(levels, found, n_rows, by_itself=rules.by_dtype and name not in rules.also)
+    if problem:
+        raise TextColumn(name, f"Column {name!r} of {where} holds {problem}.")
+    return tuple(levels + absent)
+
+
+def _unlike_factor(levels: Sequence[str], found: LevelsFound, n_rows: int, by_itself: bool) -> str:
+    """Words for levels that are no factor's, and for what to do; more is accepted of columns named as factors."""
     many, all_differ = found.is_too_many(), len(levels) == n_rows - found.n_missing and len(levels) > 10
     if many or (by_itself and (all_differ or (len(levels) > 100 and 2 * len(levels) > n_rows))):
         n = f"more than {MOST_LEVELS}" if many else str(len(levels))
-        raise TextColumn(
-            name,
-            f"Column {name!r} of {where} holds {n} different texts in {n_rows} rows, not numbers: it looks like a "
-            "row identifier. Leave it out, or convert it to categories or numbers.",
+        return (
+            f"{n} different texts in {n_rows} rows, not numbers: it looks like a row identifier. Leave it out, or "
+            "convert it to categories or numbers"
         )
-    if by_itself and found.kind == "text" and are_separated(levels):
-        strange = next(level for level in levels if not is_number(level))
-        raise TextColumn(
-            name,
-            f"Column {name!r} of {where} holds numbers with separators, such as {strange!r}: write them without, or if "
-            "it is a category, name it in categorical_features.",
+    others = [level for level in levels if not is_number(level)]
+    if not by_itself or found.kind != "text" or not others:
+        return ""
+    if all(SEPARATED.fullmatch(level.strip()) for level in others):
+        return (
+            f"numbers with separators, such as {others[0]!r}: write them without, or if it is a category, name it in "
+            "categorical_features"
         )
-    if by_itself and found.kind == "text" and len(levels) > 10:
-        numbers = sum(map(is_number, levels))
-        if 0.8 * len(levels) < numbers < len(levels):
-            strange = next(level for level in levels if not is_number(level))
-            raise TextColumn(
-                name,
-                f"Column {name!r} of {where} holds numbers and {len(levels) - numbers} other text(s), such as "
-                f"{strange!r}: correct these cells, or if it is a category, name it in categorical_features.",
-            )
-    return tuple(levels + absent)
+    if len(levels) > 10 and 0.8 * len(levels) < len(levels) - len(others):
+        return (
+            f"numbers and {len(others)} other text(s), such as {others[0]!r}: correct these cells, or if it is a "
+            "category, name it in categorical_features"
+        )
+    return ""
 
 
 REFUSED = {
@@ -190,12 +193,6 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def are_separated(texts: Iterable[str]) -> bool:
-    """Whether all texts are numbers, some of them with thousands separators."""
-    others = [text for text in texts if not is_number(text)]
-    return len(others) > 0 and all(SEPARATED.fullmatch(text.strip()) for text in others)
 
 
 class TextColumn(ValueError):

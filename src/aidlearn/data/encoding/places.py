@@ -96,21 +96,23 @@ def find_places(given: Any) -> list[FilePlace]:
     text = os.fspath(given)
     scheme = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+)://", text)
     if scheme and scheme[1].lower() != "file":
-        return _elsewhere(text)
-    if scheme:
-        text = unquote(text.partition("://")[2])
+        found = _elsewhere(text)
+    else:
+        found = _here(unquote(text.partition("://")[2]) if scheme else text)
+    if not found:
+        raise FileNotFoundError(f"There is no file {text}{': nothing matches this pattern' * has_magic(text)}.")
+    return found
+
+
+def _here(text: str) -> list[FilePlace]:
+    """Files on the disk; none if the path does not exist or nothing matches the pattern."""
     path = Path(text)
     if path.is_dir():
         inside = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()]
         return [_in_folder(str(path / name), name, None) for name in _tables(inside, text)]
     if path.exists():
         return [FilePlace(str(path), str(path))]
-    if has_magic(text):
-        found = sorted(name for name in glob(text, recursive=True) if os.path.isfile(name))
-        if not found:
-            raise FileNotFoundError(f"There is no file {text}: nothing matches this pattern.")
-        return [_in_folder(name, name, None) for name in found]
-    raise FileNotFoundError(f"There is no file {given}.")
+    return [_in_folder(name, name, None) for name in sorted(glob(text, recursive=True)) if os.path.isfile(name)]
 
 
 def _in_folder(path: str, relative: str, system: Any, shown: str | None = None) -> FilePlace:
@@ -146,8 +148,6 @@ def _elsewhere(uri: str) -> list[FilePlace]:
         folder = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0]
         inside = _listed(system, fs.FileSelector(folder, allow_not_found=True, recursive=True), uri)
         fitting = sorted(info.path for info in inside if info.is_file and PurePosixPath(info.path).match(path))
-        if not fitting:
-            raise FileNotFoundError(f"There is no file {uri}: nothing matches this pattern.")
         return [_in_folder(name, name, system, start + name) for name in fitting]
     info = _listed(system, path, uri)
     if info.type == fs.FileType.Directory:
@@ -155,9 +155,7 @@ def _elsewhere(uri: str) -> list[FilePlace]:
         base = path.rstrip("/") + "/"
         inside = [entry.path.removeprefix(base) for entry in found if entry.is_file]
         return [_in_folder(base + name, name, system, start + base + name) for name in _tables(inside, uri)]
-    if info.type == fs.FileType.NotFound:
-        raise FileNotFoundError(f"There is no file {uri}.")
-    return [FilePlace(path, uri, system)]
+    return [] if info.type == fs.FileType.NotFound else [FilePlace(path, uri, system)]
 
 
 def _listed(system: Any, what: Any, uri: str) -> Any:
@@ -165,7 +163,7 @@ def _listed(system: Any, what: Any, uri: str) -> Any:
     try:
         return system.get_file_info(what)
     except OSError as error:
-        raise OSError(f"{uri} cannot be listed: {_line(error)}") from None
+        raise OSError(f"{uri} cannot be listed: {first_line(error)}") from None
 
 
 def _system(uri: str) -> tuple[Any, str]:
@@ -183,9 +181,10 @@ def _system(uri: str) -> tuple[Any, str]:
                 f"{uri} lies in a file system that pyarrow does not know; install the package that opens it ({error})."
             ) from None
         except Exception as error:
-            raise ValueError(f"{uri} cannot be opened: {_line(error)} (pyarrow: {_line(first)})") from None
+            raise ValueError(f"{uri} cannot be opened: {first_line(error)} (pyarrow: {first_line(first)})") from None
         return fs.PyFileSystem(fs.FSSpecHandler(system)), path
 
 
-def _line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The first line of a message."""
     return (str(error).splitlines() or [type(error).__name__])[0]

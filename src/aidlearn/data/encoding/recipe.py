@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from aidlearn.numerics import Float
 
@@ -116,10 +117,7 @@ class Recipe:
             known[column.reference] = NO_COLUMN
         unseen = NO_COLUMN if self.unknown == "reference" else UNKNOWN
         places = [known.get(level_text(value), unseen) for value in values]
-        if self.missing == "level":
-            places.append(known.get(MISSING_LEVEL, unseen))
-        else:
-            places.append(UNKNOWN)
+        places.append(known.get(MISSING_LEVEL, unseen) if self.missing == "level" else UNKNOWN)
         found = np.array(places, dtype=np.int32)[codes]
         bad = np.flatnonzero(found == UNKNOWN)
         if len(bad):
@@ -141,9 +139,7 @@ class Recipe:
         """
         n = len(parts[0])
         if self.is_sparse:
-            from aidlearn.data.encoding.indicators import csr_rows_of
-
-            return csr_rows_of(self, parts)
+            return _csr_rows(self, parts)
         X = np.empty((n, self.n_attributes)) if into is None else into[:n]
         for column, first, part in zip(self.columns, self.firsts, parts, strict=False):
             if column.levels is None:
@@ -151,6 +147,37 @@ class Recipe:
             else:
                 X[:, first : first + column.width] = part[:, None] == np.arange(column.width)
         return X
+
+
+def _csr_rows(recipe: Recipe, parts: Sequence[NDArray[Any]]) -> Any:
+    """Each row holds its numbers and a 1 for the level of each factor (nothing for the reference level).
+
+    Columns follow each other as in the table, so the indices of a row ascend.
+    """
+    n, k = len(parts[0]), len(parts)
+    indices = np.empty((n, k), dtype=np.int32)
+    values = np.ones((n, k))
+    there: NDArray[np.bool_] | None = None
+    for j, (column, first, part) in enumerate(zip(recipe.columns, recipe.firsts, parts, strict=False)):
+        if column.levels is None:
+            indices[:, j] = first
+            values[:, j] = part
+            continue
+        np.add(part, np.int32(first), out=indices[:, j], casting="unsafe")
+        if column.reference is not None or recipe.unknown == "reference":
+            there = np.ones((n, k), dtype=bool) if there is None else there
+            np.greater_equal(part, 0, out=there[:, j])
+    if there is None:
+        pointers = np.arange(0, n * k + 1, k, dtype=np.int32)
+        data, columns = values.ravel(), indices.ravel()
+    else:
+        pointers = np.zeros(n + 1, dtype=np.int32)
+        np.cumsum(there.sum(axis=1), out=pointers[1:])
+        data, columns = values[there], indices[there]
+    rows = sparse.csr_array((data, columns, pointers), shape=(n, recipe.n_attributes))
+    rows.has_sorted_indices = True
+    rows.has_canonical_format = True
+    return rows
 
 
 @dataclass(frozen=True)

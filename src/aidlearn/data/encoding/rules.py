@@ -39,8 +39,8 @@ class Rules:
             if not isinstance(value, str) or value not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
         given = self.categorical
-        sound = given is None or (isinstance(given, str) and given == FROM_DTYPE)
-        if not (sound or (not isinstance(given, (str, bytes)) and hasattr(given, "__iter__"))):
+        is_text = isinstance(given, (str, bytes))
+        if given is not None and not (given == FROM_DTYPE if is_text else hasattr(given, "__iter__")):
             raise ValueError(
                 f"categorical_features must be {FROM_DTYPE!r}, None, a list of columns, a mask of them, or a dict from "
                 f"columns to reference levels, got {given!r}."
@@ -62,37 +62,32 @@ class Rules:
             self.unlabelled or other.unlabelled,
         )
 
-    def named_factors(self, names: Sequence[Any]) -> list[int]:
-        """Positions of the columns that are named as factors; unknown names are ignored."""
-        given = self.also if self.by_dtype else self.categorical
-        listed: list[Any] = [] if given is None else list(given)
-        if not self.by_dtype and listed and all(isinstance(value, (bool, np.bool_)) for value in listed):
-            return [k for k, chosen in enumerate(listed[: len(names)]) if chosen]
-        return [k for k in (_place(names, name) for name in listed) if k is not None]
-
     def factors(self, names: Sequence[Any], kinds: Sequence[str], where: str) -> dict[int, str | None]:
         """Positions of the factors, and their requested reference levels."""
+        found: dict[int, str | None] = {}
         if self.by_dtype:
-            found: dict[int, str | None] = {k: None for k, kind in enumerate(kinds) if kind in FACTOR_KINDS}
-            for name, level in self.also.items():
-                found[_position(names, name, where)] = None if level is None else level_text(level)
-            for name in self.numeric:
-                found.pop(_position(names, name, where), None)
-            return dict(sorted(found.items()))
-        given = self.categorical
-        if given is None:
-            return {}
-        if isinstance(given, Mapping):
-            return {
-                _position(names, name, where): None if level is None else level_text(level)
-                for name, level in given.items()
-            }
+            found = {k: None for k, kind in enumerate(kinds) if kind in FACTOR_KINDS}
+        for name, level in self._named(names, where).items():
+            found[_position(names, name, where)] = None if level is None else level_text(level)
+        for name in self.numeric if self.by_dtype else ():
+            found.pop(_position(names, name, where), None)
+        return dict(sorted(found.items()))
+
+    def named_factors(self, names: Sequence[Any], where: str) -> list[int]:
+        """Positions of the columns that are named as factors; unknown names are ignored."""
+        return [k for k in (_place(names, name) for name in self._named(names, where)) if k is not None]
+
+    def _named(self, names: Sequence[Any], where: str) -> Mapping[Any, Any]:
+        """Columns named as factors, one by one or by a mask, and their reference levels."""
+        given = self.also if self.by_dtype else self.categorical
+        if given is None or isinstance(given, Mapping):
+            return given or {}
         listed = list(given)
-        if listed and all(isinstance(value, (bool, np.bool_)) for value in listed):
-            if len(listed) != len(names):
-                raise ValueError(f"categorical_features is a mask of {len(listed)} columns, {where} has {len(names)}.")
-            return {k: None for k, chosen in enumerate(listed) if chosen}
-        return {_position(names, name, where): None for name in listed}
+        if not (listed and all(isinstance(value, (bool, np.bool_)) for value in listed)):
+            return dict.fromkeys(listed)
+        if len(listed) != len(names):
+            raise ValueError(f"categorical_features is a mask of {len(listed)} columns, {where} has {len(names)}.")
+        return dict.fromkeys(name for name, chosen in zip(names, listed, strict=True) if chosen)
 
 
 def _place(names: Sequence[Any], name: Any) -> int | None:

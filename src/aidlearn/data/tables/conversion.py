@@ -138,10 +138,9 @@ def columns_of(X: Any, rules: Rules) -> Columns | None:
 def missing_cells(X: Any) -> NDArray[np.bool_]:
     """Which rows of an array or CSR matrix have a NaN."""
     if sparse.issparse(X):
-        counts = np.diff(X.indptr)
-        return np.asarray(
-            np.bincount(np.repeat(np.arange(X.shape[0]), counts)[np.isnan(X.data)], minlength=X.shape[0]) > 0
-        )
+        missing = np.zeros(X.shape[0], dtype=bool)
+        missing[np.searchsorted(X.indptr, np.flatnonzero(np.isnan(X.data)), side="right") - 1] = True
+        return missing
     parts = [np.isnan(X[k : k + MISSING_SLICE]).any(axis=1) for k in range(0, X.shape[0], MISSING_SLICE)]
     return np.concatenate(parts)
 
@@ -164,7 +163,11 @@ def check_features(X: Any, minimum: int = 1, array: bool = True) -> Any:
     if is_table(X):
         found = homogeneous(X) if array else None
         if found is None:
-            _check_shape(X)
+            if 0 in X.shape:
+                raise ValueError(
+                    f"Found a table with {X.shape[0]} sample(s) and {X.shape[1]} feature(s) while a minimum of 1 "
+                    "of each is required."
+                )
             return X
         X = found
     if not sparse.issparse(X):
@@ -199,8 +202,9 @@ def refuse_arrays(X: Any, recipe: Recipe, named: bool) -> None:
         return
     if not named:
         if sparse.issparse(X):
+            shown = ", ".join(map(str, list(recipe.factor_positions)[:3]))
             raise ValueError(
-                f"This model was fitted to an array with factors (columns {_numbers(recipe)}): it takes a dense array, "
+                f"This model was fitted to an array with factors (columns {shown}): it takes a dense array, "
                 "got a sparse matrix."
             )
         return
@@ -211,11 +215,6 @@ def refuse_arrays(X: Any, recipe: Recipe, named: bool) -> None:
             f"This model was fitted to a table with factors ({factors}): it takes a table with the same columns, as of "
             f"pandas, polars or pyarrow, got {type(X).__name__}."
         )
-
-
-def _numbers(recipe: Recipe) -> str:
-    """Positions of factors for a message, the first of many."""
-    return ", ".join(map(str, list(recipe.factor_positions)[:3]))
 
 
 def refuse_repeated_names(X: Any) -> None:
@@ -278,11 +277,3 @@ def linear_scores(X: Any, coef: Float, intercept: Any, recipe: Recipe | None = N
             raise ValueError(source.find_bad_cell(chunk) + ".")
         parts.append(scores)
     return np.concatenate(parts)
-
-
-def _check_shape(table: Any) -> None:
-    if table.shape[0] == 0 or table.shape[1] == 0:
-        raise ValueError(
-            f"Found a table with {table.shape[0]} sample(s) and {table.shape[1]} feature(s) while a minimum of 1 "
-            "of each is required."
-        )

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.encoding.levels import TextColumn
-from aidlearn.data.encoding.places import FilePlace
+from aidlearn.data.encoding import levels
+from aidlearn.data.encoding.places import FilePlace, first_line
 from aidlearn.data.encoding.recipe import Recipe
 from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.numbers import LARGEST_WHOLE
 from aidlearn.data.tables.arrow import is_number
-from aidlearn.data.tables.table_files import TableFiles, short, where_of
+from aidlearn.data.tables.table_files import TableFiles, where_of
 from aidlearn.data.tables.text import Dialect, kinds_to_read, warn_of_codes
 
 NO_VALUE = ("", "null", "na", "n/a", "nan", "true", "false", "#n/a", "-nan", "none")
@@ -135,7 +135,7 @@ class CsvSource(TableFiles):
         """Extend errors by the first text of a column if numbers precede it, as it may be a typing error."""
         try:
             yield
-        except TextColumn as error:
+        except levels.TextColumn as error:
             message = str(error)
             with self._rows_of_text(self.places[0]) as (header, rows):
                 k = header.index(error.column) if error.column in header else len(header)
@@ -156,8 +156,8 @@ class CsvSource(TableFiles):
 
         types = self._types
         if types is not None:
-            levels = pa.dictionary(pa.int32(), pa.string())
-            types = types | {name: levels for name in self.dictionaries if name in types}
+            coded = pa.dictionary(pa.int32(), pa.string())
+            types = types | {name: coded for name in self.dictionaries if name in types}
         return arrow_csv.open_csv(
             place.stream(),
             read_options=arrow_csv.ReadOptions(
@@ -205,13 +205,8 @@ class CsvSource(TableFiles):
             yield next(reader, []), filter(None, reader)
 
     def _is_number(self, cell: str) -> bool:
-        if cell.strip().lower() in NO_VALUE:
-            return True
-        try:
-            float(cell.replace(",", ".") if self.dialect.decimal == "," else cell)
-        except ValueError:
-            return False
-        return True
+        text = cell.replace(",", ".") if self.dialect.decimal == "," else cell
+        return cell.strip().lower() in NO_VALUE or levels.is_number(text)
 
     def _explained(self, place: FilePlace, columns: list[str], error: Exception, what: str) -> str:
         """Row and column of the first cell that is not what its column should be, or else what pyarrow says."""
@@ -229,7 +224,7 @@ class CsvSource(TableFiles):
                 f"{place} {what} as {self.dialect.encoding} text: give its encoding, as in encoding='latin-1' or "
                 "encoding='utf-16'."
             )
-        return f"{place} {what}: {short(error)}"
+        return f"{place} {what}: {first_line(error)}"
 
 
 def _widened(kind: Any) -> Any:

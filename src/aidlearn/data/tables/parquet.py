@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from aidlearn.data.encoding.places import FilePlace
+from aidlearn.data.encoding.places import FilePlace, first_line
 from aidlearn.data.tables.arrow import arrow_kind
-from aidlearn.data.tables.table_files import TableFiles, short, where_of
+from aidlearn.data.tables.table_files import TableFiles, where_of
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class ParquetSource(TableFiles):
                 with pq.ParquetFile(place.file()) as file:
                     found, n_rows = file.schema_arrow, file.metadata.num_rows
             except Exception as error:
-                raise ValueError(f"{place} cannot be read as Parquet: {short(error)}") from None
+                raise ValueError(f"{place} cannot be read as Parquet: {first_line(error)}") from None
             schema = found if schema is None else schema
             if list(zip(found.names, found.types, strict=True)) != list(zip(schema.names, schema.types, strict=True)):
                 raise ValueError(f"{place} has other columns or types than {places[0]}: {_difference(schema, found)}.")
@@ -74,7 +74,7 @@ class ParquetSource(TableFiles):
             ) as file:
                 yield from file.iter_batches(batch_size=rows, columns=columns, use_threads=True)
         except (OSError, ArrowException) as error:
-            raise ValueError(f"{place} cannot be read to its end: {short(error)}") from None
+            raise ValueError(f"{place} cannot be read to its end: {first_line(error)}") from None
         finally:
             pa.default_memory_pool().release_unused()  # it retains what its threads have freed
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aidlearn.data.encoding.places import FilePlace
+from aidlearn.data.encoding.places import FilePlace, first_line
 from aidlearn.data.tables.arrow import arrow_kind
 from aidlearn.data.tables.conversion import is_lazy
-from aidlearn.data.tables.table_files import TableFiles, short
+from aidlearn.data.tables.table_files import TableFiles
 
 logger = logging.getLogger("aidlearn")
 
@@ -66,7 +66,7 @@ def _spool(stream: Any, path: str, where: str) -> tuple[Any, int]:
             writer.write_batch(batch)
             n_rows += batch.num_rows
     except (OSError, pa.ArrowException) as error:
-        raise ValueError(f"{where} cannot be kept in a temporary file: {short(error)}") from None
+        raise ValueError(f"{where} cannot be kept in a temporary file: {first_line(error)}") from None
     finally:
         if writer is not None:
             writer.close()

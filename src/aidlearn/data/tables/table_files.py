@@ -260,8 +260,3 @@ def where_of(places: Sequence[FilePlace]) -> str:
         return str(places[0])
     folder = str(places[0]).rpartition("/")[0]
     return f"{folder or places[0]} ({len(places)} files)"
-
-
-def short(error: Exception) -> str:
-    """The first line of a message."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

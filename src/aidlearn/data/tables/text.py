@@ -94,7 +94,7 @@ def kinds_to_read(outline: TableOutline, by: Rules | Recipe | None) -> list[str]
         ]
     if by is None:
         return kinds
-    for k in by.named_factors(outline.names):
+    for k in by.named_factors(outline.names, outline.where):
         kinds[k] = "text" if kinds[k] in ("number", "date") else kinds[k]
     for k, name in enumerate(outline.names):
         if by.by_dtype and name in by.numeric and kinds[k] != "boolean":
