@@ -28,6 +28,17 @@ def test_importing_the_package_imports_nothing_heavy():
     assert "numpy" in loaded_by("from aidlearn import Status")
 
 
+def test_an_estimator_imports_no_more_of_others_than_linear_models_of_scikit_learn():
+    code = (
+        "import sys, sklearn.linear_model; before = set(sys.modules); from aidlearn import LADRegressor;"
+        "new = set(sys.modules) - before - set(sys.stdlib_module_names);"
+        "old = {name.partition('.')[0] for name in before} - {'sklearn'} | set(sys.stdlib_module_names) | {'aidlearn'};"
+        "print(*(name for name in new if name.partition('.')[0] not in old))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 @pytest.mark.parametrize("name", aidlearn.__all__)
 def test_every_name_is_that_of_its_module(name):
     value = getattr(aidlearn, name)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
-from sklearn.cluster import Birch
 
 from aidlearn.data.passes.run import Run, Systematic
 from aidlearn.data.rows.chunk import Chunk
@@ -49,6 +48,7 @@ def kmeans(problem: PiecewiseLinear) -> Start:
 
 def birch(problem: PiecewiseLinear) -> Start:
     """BIRCH subclusters of (residual, y) instead of random centres."""
+    from sklearn.cluster import Birch  # eighty modules that only this start needs
 
     def centres(points: Float, k: int) -> Float:
         some = points[: SETTINGS.birch_rows]
