@@ -119,9 +119,8 @@ class Model:
         return self.fit_names in (one_against_rest, one_against_one)
 
 
-def _file_state(module: str, kernel_machine: bool = False) -> FileState:
-    of = "aidlearn.estimators.kernel.machine" if kernel_machine else module
-    return FileState(imported(f"{of}:file_state"), imported(f"{module}:restore_file_state"))
+def _file_state(module: str) -> FileState:
+    return FileState(imported(f"{module}:file_state"), imported(f"{module}:restore_file_state"))
 
 
 _DECLARED = (
@@ -174,7 +173,7 @@ _DECLARED = (
         help="Kernel support vector machine; rows are loaded into memory.",
         parameters=SVCParameters,
         fit_names=one_against_one,
-        file_state=_file_state("aidlearn.estimators.kernel.svm", kernel_machine=True),
+        file_state=_file_state("aidlearn.estimators.kernel.machine"),
         in_memory=True,
     ),
     Model(
@@ -182,7 +181,7 @@ _DECLARED = (
         command="kernel-svr",
         help="Kernel support vector regression; rows are loaded into memory.",
         parameters=SVRParameters,
-        file_state=_file_state("aidlearn.estimators.kernel.svr", kernel_machine=True),
+        file_state=_file_state("aidlearn.estimators.kernel.machine"),
         in_memory=True,
     ),
     Model(

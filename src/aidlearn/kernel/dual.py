@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from aidlearn.engine.problem import Accuracy
-from aidlearn.kernel.functions import TINY, Floats
-from aidlearn.kernel.matrix import pivoted_cholesky
+from aidlearn.kernel.functions import TINY, Floats, pivoted_cholesky
 from aidlearn.kernel.rows import KernelRows
 from aidlearn.linear.aggregated.certificate import balance
 from aidlearn.linear.aggregated.hinge_rows import EPS, HingeRows

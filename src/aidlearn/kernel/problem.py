@@ -201,10 +201,8 @@ class KernelHinge(Problem):
             assert incumbent is not None
             return Solution(incumbent.point, -np.inf, out_of_time=True)
         dual = kernels.dual()
-        alpha = dual.start(kernels.collect(np.abs(self._coef)))
-        self._go_to(alpha)
         best = np.inf if incumbent is None else incumbent.objective
-        point, alpha, interrupted = self._solved(dual, alpha, best, accuracy)
+        point, alpha, interrupted = self._solved(dual, best, accuracy)
         self._bound = max(self._bound, float(dual.edge @ alpha) - 0.5 * point.square)
         square_error = self.values.square_error(point) if point.exact else kernels.error(alpha)
         lower_bound = self.values.proven(point, square_error)
@@ -212,13 +210,13 @@ class KernelHinge(Problem):
         to_split = None if self._settled(point) else self._violators(point)
         return Solution(point, lower_bound, to_split=to_split, interrupted=interrupted)
 
-    def _solved(
-        self, dual: KernelDual, alpha: Float, best: float, accuracy: Accuracy
-    ) -> tuple[KernelPoint, Float, bool]:
-        """Solve the aggregated problem from alpha; in float64 once the gap of ``best`` or of the point is small.
+    def _solved(self, dual: KernelDual, best: float, accuracy: Accuracy) -> tuple[KernelPoint, Float, bool]:
+        """Solve the aggregated problem; in float64 once the gap of ``best`` or of the point is small.
 
         Returns the point, its aggregated dual, and whether the user stopped the solver.
         """
+        alpha = dual.start(self.kernels.collect(np.abs(self._coef)))
+        self._go_to(alpha)
         tol = self.settings.tol
         relative = self._relative(best, accuracy)
         last = np.inf
@@ -244,8 +242,7 @@ class KernelHinge(Problem):
             if not done or enough or small_gain or interrupted or time.monotonic() > accuracy.deadline:
                 break
             # Only digits of the solution are missing: solve again from exact scores.
-            share = SETTINGS.solver_share
-            relative = max(share * tol, share * self._hidden_gap, DUAL.closed_gap)
+            relative = max(SETTINGS.solver_share * max(tol, self._hidden_gap), DUAL.closed_gap)
             last = gap
         if done and not interrupted and time.monotonic() < accuracy.deadline:
             point = self._to_the_last_digit(point)
@@ -254,12 +251,11 @@ class KernelHinge(Problem):
     def _to_the_last_digit(self, point: KernelPoint) -> KernelPoint:
         """Improve a point whose gap only rounding leaves open, in long double if that is affordable."""
         values, tol = self.values, self.settings.tol
-        if not point.exact or not point.feasible:
+        if not point.exact:
             return point
         reached = values.reached(point)
-        if reached - values.proven(point, values.square_error(point)) <= tol * reached:
-            return point
-        if self._precise is None:
+        closed = reached - values.proven(point, values.square_error(point)) <= tol * reached
+        if closed or self._precise is None:
             return point
         found = refined(values, self._precise, point, tol)
         return found if values.reached(found) <= reached else point
@@ -374,13 +370,9 @@ class KernelHinge(Problem):
 
     def state(self, point: KernelPoint | None) -> dict[str, NDArray[Any]]:
         assert point is not None
-        return {
-            **point.arrays("point_"),
-            **self.kernels.arrays(),
-            "kernel_coef": self._coef,
-            "kernel_scores": self._scores,
-            "kernel_numbers": np.array([self._bound, self._hidden_gap]),
-        }
+        numbers = np.array([self._bound, self._hidden_gap])
+        own = {"kernel_coef": self._coef, "kernel_scores": self._scores, "kernel_numbers": numbers}
+        return {**point.arrays("point_"), **self.kernels.arrays(), **own}
 
     def resume(self, arrays: Mapping[str, NDArray[Any]]) -> KernelPoint:
         vectors = [arrays[name] for name in ("kernel_coef", "kernel_scores", "point_coef", "point_scores")]
@@ -396,13 +388,11 @@ class KernelHinge(Problem):
     def distances(self, clusters: Clusters, point: KernelPoint) -> Float:
         """Return the distance of each cluster's mean score from its margin."""
         weight, signed = clusters.sums.T
-        labels = clusters.labels()
-        scores, edges = (
-            np.bincount(labels, weights=self.box * values, minlength=clusters.n_clusters)
-            for values in (point.scores, self.edge)
-        )
-        some = np.where(weight > 0, weight, 1.0)
-        return np.abs(edges / some - signed / some * (scores / some + point.intercept))
+        labels, n = clusters.labels(), clusters.n_clusters
+        scores = np.bincount(labels, weights=self.box * point.scores, minlength=n)
+        edges = np.bincount(labels, weights=self.box * self.edge, minlength=n)
+        total = np.where(weight > 0, weight, 1.0)
+        return np.abs(edges / total - signed / total * (scores / total + point.intercept))
 
 
 def _regions(slacks: Float) -> NDArray[np.int8]:

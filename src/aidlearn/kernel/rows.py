@@ -2,6 +2,10 @@
 
 The algorithm of the paper's appendix B needs nothing else of a kernel. Many dense rows are evaluated by compiled code
 (:mod:`aidlearn.kernel.tiles`).
+
+Nystroem's approximation, which is not in the paper, represents all rows by features in the span of a few landmark rows.
+The kernel SVM starts from it (:mod:`aidlearn.kernel.start`), and ``SVC(approximation="nystroem")`` solves the
+approximated problem, for millions of rows. Features have the precision of the rows.
 """
 
 from __future__ import annotations
@@ -13,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import linalg, sparse
 
+from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import spread, uninterrupted
 from aidlearn.kernel.functions import SETTINGS as FUNCTIONS
-from aidlearn.kernel.functions import Floats, Kernel, dense
+from aidlearn.kernel.functions import Floats, Kernel, dense, pivoted_cholesky
 from aidlearn.numerics import Float, Int
 
 if TYPE_CHECKING:
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowSettings:
-    """Sizes of blocks, and the roundings that bounds count."""
+    """Sizes of blocks, the roundings that bounds count, and the rank of Nystroem's approximation."""
 
     compiled_rows: int = 2000
     """From this number of rows on compiled kernels are loaded (0.4 s, and 15 s of compilation once)."""
@@ -37,7 +43,9 @@ class RowSettings:
     blas_rows: int = 16
     """Rows are scored in parts of a multiple of this number, in which BLAS computes each row in the same way."""
     copied_rows: int = 1 << 14
-    """Guess. Rows that are centred or squared at once."""
+    """Guess. Rows that are centred, squared or turned into features at once (300 features take 39 MB of float64)."""
+    negligible: float = 1e-6
+    """Guess. Part of the landmarks' largest squared length above which a direction becomes a feature."""
     product_roundings: float = 4.0
     """Roundings of a product or distance of two rows beyond one for each column."""
     sum_roundings: float = 70.0
@@ -235,3 +243,50 @@ def squared_lengths(X: Any) -> Float:
     if sparse.issparse(X):
         return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
     return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+
+
+def landmark_map(rows: KernelRows, landmarks: Int) -> Float:
+    """Return M such that features are ``K(x, landmarks) @ M``; ``w`` on features is ``M @ w`` on landmarks.
+
+    Features are centred at the mean landmark (the intercept of the machine absorbs it), so the coefficients of the
+    landmarks sum to zero like those of a dual. Pivoted Cholesky leaves out directions that the landmarks hardly span.
+    """
+    gram = rows.block(landmarks, landmarks).astype(np.float64)
+    gram = 0.5 * (gram + gram.T)
+    # Landmarks have unit length, so that one that is far longer than the others does not hide them.
+    lengths = np.sqrt(np.maximum(gram.diagonal(), 0.0))
+    scale = np.where(lengths > 0, 1.0 / np.where(lengths > 0, lengths, 1.0), 0.0)
+    means = gram.mean(axis=0)
+    centred = (gram - means - means[:, None] + means.mean()) * scale * scale[:, None]
+    factor = pivoted_cholesky(centred, SETTINGS.negligible)
+    if factor.rank == 0:
+        return np.zeros((len(landmarks), 1))
+    mapping = np.zeros((len(landmarks), factor.rank))
+    inverse = linalg.solve_triangular(factor.triangle, np.eye(factor.rank), check_finite=False)
+    mapping[factor.pivots] = scale[factor.pivots, None] * inverse
+    return mapping - mapping.mean(axis=0)
+
+
+def landmark_features(rows: KernelRows, landmarks: Int, mapping: Float, chosen: Int) -> Floats:
+    """Compute the features of the chosen rows."""
+    typed = mapping.astype(rows.dtype)
+    features = np.empty((len(chosen), mapping.shape[1]), dtype=rows.dtype)
+    for k in range(0, len(chosen), SETTINGS.copied_rows):
+        part = slice(k, k + SETTINGS.copied_rows)
+        features[part] = rows.block(chosen[part], landmarks) @ typed
+    return features
+
+
+class LandmarkSource(DataSource):
+    """A source whose features are computed again in every pass, because they do not fit into memory."""
+
+    def __init__(self, rows: KernelRows, landmarks: Int, mapping: Float, y: Float, weight: Float) -> None:
+        self.rows, self.landmarks, self.mapping = rows, landmarks, mapping
+        self.y, self.weight = y, weight
+        self.n_entries, self.n_attributes = rows.n, mapping.shape[1]
+
+    def chunk(self, k: int) -> Chunk:
+        start = k * self.rows_per_chunk
+        stop = min(start + self.rows_per_chunk, self.n_entries)
+        features = landmark_features(self.rows, self.landmarks, self.mapping, np.arange(start, stop))
+        return Chunk(start, stop, features, self.y[start:stop], self.weight[start:stop])

@@ -89,7 +89,7 @@ def solve_smo(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy)
     progress = StepProgress(few // 2, 0.0) if n <= SMALL else StepProgress(limit // 4, SETTINGS.hopeless)
     # A small problem goes to the interior point after SMO (``dual.finish``).
     may_factor = dual.matrix is not None and SMALL < n <= DUAL.most_factored
-    most = limit if math.isinf(accuracy.deadline) else int(SETTINGS.values_at_once / n) + 1
+    most = limit if math.isinf(accuracy.deadline) else int(SETTINGS.values_at_once / max(n, 1)) + 1
     try:
         while total < limit and time.monotonic() < accuracy.deadline:
             gap = solver.gap()

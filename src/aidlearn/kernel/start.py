@@ -24,9 +24,9 @@ from aidlearn.engine.progress import Limits
 from aidlearn.engine.sums import Assignment
 from aidlearn.kernel.dual import SETTINGS as DUAL
 from aidlearn.kernel.dual import best_intercept
-from aidlearn.kernel.matrix import landmark_features, landmark_map
 from aidlearn.kernel.problem import LOSS, NO_LOSS, KernelHinge, StartMethod
 from aidlearn.kernel.problem import SETTINGS as PROCEDURE
+from aidlearn.kernel.rows import landmark_features, landmark_map
 from aidlearn.kernel.values import KernelPoint
 from aidlearn.linear.start.methods import cluster_codes
 from aidlearn.numerics import Int
@@ -208,7 +208,7 @@ def _clusters_pay(problem: KernelHinge) -> bool:
 
 
 def _nystroem(problem: KernelHinge) -> KernelPoint:
-    """Solve the SVM restricted to the span of some rows: a linear SVM on features of all rows."""
+    """Solve the SVM restricted to the span of landmark rows: a linear SVM on features of all rows."""
     entries, rows = problem.entries, problem.rows
     n = len(entries.target)
     # Features, and a copy of them, take a quarter of the memory.

@@ -43,7 +43,7 @@ class ChoiceSettings:
     ridges: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0)
     """Ridges for kernels of unit mean diagonal."""
     components: tuple[int, ...] = (5, 10, 20, 50)
-    """Numbers of principal components."""
+    """Numbers of principal components that are tried."""
     neighbours: tuple[int, ...] = (10, 30, 60)
     """Numbers of neighbours of a graph."""
     diffusions: tuple[float, ...] = (10.0, 30.0, 100.0)
@@ -59,7 +59,7 @@ class ChoiceSettings:
     most_labelled: int = 1000
     """Maximum labelled rows of the comparison."""
     distance_rows: int = 1000
-    """Rows of the sample for the median distance, about."""
+    """Approximate number of rows of the sample for the median distance."""
     negligible: float = 1e-12
     """Relative variance below which a principal component is rounding."""
 
@@ -73,7 +73,7 @@ class Candidate:
 
     name: str
     features: Callable[[Int], Float]
-    """Function that returns the features of some rows, up to a common factor."""
+    """Function that returns the features of the rows with given numbers, up to a common factor."""
     mean_square: float
     """Mean squared length of the features of all rows."""
     build: Callable[[], tuple[RowProjection, Features]]
@@ -105,7 +105,7 @@ class _Principal:
 
 
 class CandidateKernels:
-    """All candidate kernels of some rows; expensive parts are computed once for all of them.
+    """All candidate kernels of the rows of X; expensive parts are computed once for all of them.
 
     Parameters
     ----------
@@ -158,8 +158,8 @@ class CandidateKernels:
     @cached_property
     def _median(self) -> float:
         """Median squared distance of two rows."""
-        some = self.rows[:: max(1, self.n // SETTINGS.distance_rows)]
-        gram = dense(some @ some.T)
+        sample = self.rows[:: max(1, self.n // SETTINGS.distance_rows)]
+        gram = dense(sample @ sample.T)
         squares = np.diag(gram)
         return max(float(np.median(squares[:, None] + squares - 2 * gram)), TINY)
 

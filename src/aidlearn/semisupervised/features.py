@@ -18,8 +18,7 @@ import numpy as np
 from scipy import linalg, sparse
 from sklearn.neighbors import NearestNeighbors
 
-from aidlearn.kernel.functions import TINY, Kernel
-from aidlearn.kernel.matrix import factor_gram, gram_matrix
+from aidlearn.kernel.functions import TINY, Kernel, factor_gram, gram_matrix
 from aidlearn.numerics import Float, Int
 
 
@@ -234,8 +233,8 @@ class Spectrum:
     graph: NeighbourGraph
 
     @classmethod
-    def of(cls, X: Any, n_neighbors: int, deadline: float = math.inf, least_diffusion: float = 0.0) -> Spectrum:
-        """Compute the eigenvectors that times of at least ``least_diffusion`` need; fewer if time is short."""
+    def of(cls, X: Any, n_neighbors: int, deadline: float = math.inf) -> Spectrum:
+        """Compute eigenvectors of the graph of the rows of X: all of them for few rows, fewer if time is short."""
         n = X.shape[0]
         k = min(n_neighbors, n - 1)
         index = _neighbour_index(X, max(1, k))
@@ -249,15 +248,12 @@ class Spectrum:
         smooth = scaling @ graph @ scaling  # I - L
         if n <= SETTINGS.dense_rows and SETTINGS.dense_seconds * n**3 <= deadline - time.monotonic():
             values, vectors = linalg.eigh(smooth.toarray(), check_finite=False, driver="evd")
-            if least_diffusion:
-                kept = values > values[-1] - 2 * SETTINGS.decay / least_diffusion
-                values, vectors = values[kept], vectors[:, kept]
         else:
             values, vectors = _leading(smooth, min(SETTINGS.eigenvectors, n - 2), deadline)
         return cls(values, vectors, NeighbourGraph(X, index, width))
 
     def rows(self, chosen: Int | slice, diffusion: float) -> Float:
-        """Return features of some rows, of unit length, whose inner products are the heat kernel."""
+        """Return features of the chosen rows, of unit length, whose inner products are the heat kernel."""
         kept = self.eigenvalues > self.eigenvalues.max() - 2 * SETTINGS.decay / diffusion
         features = self.vectors[chosen][:, kept] * np.exp(0.5 * diffusion * (self.eigenvalues[kept] - 1))
         norms = np.sqrt(np.einsum("ij,ij->i", features, features))
@@ -270,7 +266,7 @@ class Spectrum:
 
 def graph_features(X: Any, n_neighbors: int, diffusion: float, deadline: float = math.inf) -> GraphFeatures:
     """Return features whose inner products are the heat kernel after time ``diffusion``; fewer if time is short."""
-    return Spectrum.of(X, n_neighbors, deadline, diffusion).features(diffusion)
+    return Spectrum.of(X, n_neighbors, deadline).features(diffusion)
 
 
 @dataclass(frozen=True)

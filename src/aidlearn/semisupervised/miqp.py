@@ -59,7 +59,7 @@ def search(rows: SemiSupervisedRows, limits: SearchLimits, known: tuple[Float, f
 
 
 class _Program:
-    """The mixed-integer program of some rows."""
+    """The mixed-integer program of an aggregated problem."""
 
     def __init__(self, rows: SemiSupervisedRows, best: Search) -> None:
         from pyscipopt import Model, quicksum

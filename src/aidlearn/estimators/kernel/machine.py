@@ -26,19 +26,18 @@ from aidlearn.estimators.checks import check_number, generator
 from aidlearn.estimators.fitting import Fitted, fit_problem
 from aidlearn.kernel.dual import best_intercept
 from aidlearn.kernel.entries import KernelEntries
-from aidlearn.kernel.functions import Kernel, kernel_from
-from aidlearn.kernel.matrix import SETTINGS as CHECKS
-from aidlearn.kernel.matrix import (
+from aidlearn.kernel.functions import SETTINGS as CHECKS
+from aidlearn.kernel.functions import Kernel, check_whole_matrix, factor_gram, gram_matrix, kernel_from
+from aidlearn.kernel.problem import KernelHinge, KernelSettings, StartMethod
+from aidlearn.kernel.rows import SETTINGS as ROWS
+from aidlearn.kernel.rows import (
+    KernelRows,
     LandmarkSource,
-    check_whole_matrix,
-    factor_gram,
-    gram_matrix,
+    expansion_scores,
+    kernel_rows,
     landmark_features,
     landmark_map,
 )
-from aidlearn.kernel.problem import KernelHinge, KernelSettings, StartMethod
-from aidlearn.kernel.rows import SETTINGS as ROWS
-from aidlearn.kernel.rows import KernelRows, expansion_scores, kernel_rows
 from aidlearn.kernel.solvers import SOLVERS
 from aidlearn.kernel.start import METHODS, given
 from aidlearn.kernel.values import UNIT, KernelPoint, in_long_double
@@ -120,12 +119,29 @@ class KernelMachine(AIDEstimator):
     def _entries(self, rows: KernelRows, y: Float, box: Float, unit: float) -> KernelEntries:
         """Return the entries of the problem: rows, targets and upper bounds of their dual variables."""
 
+    @abstractmethod
+    def _expansion_of_dual(self) -> Float:
+        """Return the coefficients of the support vectors, one column per machine, from ``dual_coef_``."""
+
     def _checked_kernel(self, X: Any, weight: Float) -> Kernel:
         """Return the kernel of the parameters; refuse an indefinite one, and cluster labels that do not fit X."""
-        kernel = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, X, weight)
-        self._check_kernel(kernel, X)
+        kernel, n = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, X, weight), X.shape[0]
+        if kernel.precomputed:
+            if n != X.shape[1]:
+                raise ValueError(f"Precomputed matrix must be a square matrix. Input is a {n}x{X.shape[1]} matrix.")
+            check_whole_matrix(X)
+        if kernel.precomputed or callable(kernel.name):
+            rows = np.arange(n)
+            if n > CHECKS.checked_rows:
+                rows = np.sort(generator(self.random_state).choice(n, CHECKS.checked_rows, replace=False))
+                warnings.warn(
+                    f"The kernel was checked on {CHECKS.checked_rows} of {n} rows only; the certificate presumes that "
+                    "it is positive semidefinite on all of them.",
+                    stacklevel=3,
+                )
+            factor_gram(gram_matrix(kernel, X, rows))
         if not isinstance(self.init, str) and not callable(self.init):
-            cluster_codes(np.asarray(self.init), X.shape[0])
+            cluster_codes(np.asarray(self.init), n)
         return kernel
 
     def _fit_machine(
@@ -295,27 +311,6 @@ class KernelMachine(AIDEstimator):
         if self.approximation not in (None, "nystroem"):
             raise ValueError(f"approximation must be None or 'nystroem', got {self.approximation!r}.")
 
-    def _check_kernel(self, kernel: Kernel, X: Any) -> None:
-        """Check callables and precomputed matrices: an indefinite kernel has neither optimum nor bound."""
-        if kernel.precomputed and X.shape[0] != X.shape[1]:
-            raise ValueError(
-                f"Precomputed matrix must be a square matrix. Input is a {X.shape[0]}x{X.shape[1]} matrix."
-            )
-        if not (kernel.precomputed or callable(kernel.name)):
-            return
-        n = X.shape[0]
-        rows = np.arange(n)
-        if kernel.precomputed:
-            check_whole_matrix(X)
-        if n > CHECKS.checked_rows:
-            rows = np.sort(generator(self.random_state).choice(n, CHECKS.checked_rows, replace=False))
-            warnings.warn(
-                f"The kernel was checked on {CHECKS.checked_rows} of {n} rows only; the certificate presumes that it "
-                "is positive semidefinite on all of them.",
-                stacklevel=3,
-            )
-        factor_gram(gram_matrix(kernel, X, rows))
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
@@ -327,6 +322,7 @@ def file_state(model: KernelMachine) -> dict[str, Any]:
     return {**asdict(model._kernel), "offsets": model._offsets}
 
 
-def restored_kernel(model: KernelMachine, state: Mapping[str, Any]) -> None:
-    """Restore kernel and intercepts to a model."""
+def restore_file_state(model: KernelMachine, state: Mapping[str, Any]) -> None:
+    """Restore the values of a file to a model that has its fitted attributes."""
     model._kernel, model._offsets = Kernel.of_values(state), state["offsets"]
+    model._expansion = model._expansion_of_dual()

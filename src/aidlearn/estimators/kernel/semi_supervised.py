@@ -32,7 +32,7 @@ from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
 from aidlearn.estimators.kernel.machine import refuse_elsewhere
 from aidlearn.estimators.parameters import documented
 from aidlearn.kernel.functions import NAMES, kernel_from
-from aidlearn.numerics import Float
+from aidlearn.numerics import Float, Int
 from aidlearn.semisupervised import choice, miqp
 from aidlearn.semisupervised.choice import Choice
 from aidlearn.semisupervised.features import SETTINGS as FEATURES
@@ -44,7 +44,7 @@ from aidlearn.semisupervised.start import by_kmeans, from_labels
 UNLABELLED = -1
 """Label of unlabelled rows (scikit-learn's semi-supervised convention)."""
 FEATURES_SHARE = 0.7
-"""Guess. Part of a time limit after which features are approximated by what there is."""
+"""Guess. Part of a time limit after which features that are not complete are approximated."""
 
 
 class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator):
@@ -68,10 +68,10 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
     transduction_ : ndarray of shape (n_samples,)
         Class of every training row: the given one, or the predicted one of unlabelled rows.
     choice_ : dict
-        With ``kernel="auto"`` what was chosen: kernel (in words), C, C_unlabeled, balance, and error, the mean squared
-        error of labelled rows left out.
+        The choice of ``kernel="auto"``: kernel (in words), C, C_unlabeled, balance, and error, the mean squared
+        leave-one-out error of the labelled rows.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        With the linear kernel only.
+        Slopes of the features (linear kernel only).
     intercept_ : ndarray of shape (1,) or (n_classes,){FITTED_ATTRIBUTES}
 
     Examples
@@ -186,7 +186,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
             return from_labels(self.init)
         raise ValueError(f"init must be 'auto', 'kmeans', an array of cluster labels or a callable, got {self.init!r}.")
 
-    def _features(self, rows: Any, weight: Float, codes: NDArray[np.int64], deadline: float) -> Any:
+    def _features(self, rows: Any, weight: Float, codes: Int, deadline: float) -> Any:
         """Return the rows of the linear machine: the given rows, or features of their kernel."""
         deadline -= (1.0 - FEATURES_SHARE) * (self.time_limit or 0.0)
         self._representation: Features | None = None
@@ -212,14 +212,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         return self._representation.features
 
     def _fit_one(
-        self,
-        run: Run,
-        features: Any,
-        codes: NDArray[np.int64],
-        positive: int,
-        weight: Float,
-        deadline: float,
-        digest: str,
+        self, run: Run, features: Any, codes: Int, positive: int, weight: Float, deadline: float, digest: str
     ) -> Fitted:
         """Fit one class against the rest of the labelled rows; return the best of ``n_init`` runs."""
         target = np.where(codes == UNLABELLED, 0.0, np.where(codes == positive, 1.0, -1.0))
@@ -300,7 +293,7 @@ def known_labels(y: Any, absent: bool = False) -> tuple[NDArray[Any], NDArray[np
     return labels, np.asarray(labels != UNLABELLED)
 
 
-def encode_labels(y: Any, absent: bool = False) -> tuple[Any, NDArray[np.int64]]:
+def encode_labels(y: Any, absent: bool = False) -> tuple[Any, Int]:
     """Return the classes, and the number of each row's class; -1 for unlabelled rows."""
     labels, known = known_labels(y, absent)
     if not known.any():
@@ -314,7 +307,7 @@ def encode_labels(y: Any, absent: bool = False) -> tuple[Any, NDArray[np.int64]]
     return classes.labels, codes
 
 
-def check_classes(classes: Any, codes: NDArray[np.int64], weight: Float) -> None:
+def check_classes(classes: Any, codes: Int, weight: Float) -> None:
     """Refuse fewer than two classes among the labelled rows with a positive weight."""
     used = np.unique(codes[(codes != UNLABELLED) & (weight > 0)])
     if len(classes) < 2 or len(used) < 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
@@ -18,7 +18,7 @@ from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import class_of
 from aidlearn.estimators.declared_kernel import SVCParameters
 from aidlearn.estimators.fitting import checkpoint_of
-from aidlearn.estimators.kernel.machine import KernelMachine, Machine, refuse_elsewhere, restored_kernel
+from aidlearn.estimators.kernel.machine import KernelMachine, Machine, refuse_elsewhere
 from aidlearn.estimators.parameters import documented
 from aidlearn.kernel.entries import KernelEntries
 from aidlearn.kernel.functions import Kernel
@@ -50,7 +50,7 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
         unless a limit or rounding ended the fit while the best machine was still that of the start.
     intercept_ : ndarray of shape (n_machines,)
     coef_ : ndarray of shape (n_machines, n_features)
-        Of the linear kernel only.
+        Slopes of the features (linear kernel only).
     class_weight_ : ndarray of shape (n_classes,)
     shape_fit_ : tuple of int
     certified_kernel_ : str
@@ -138,14 +138,22 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
         for k, machine in enumerate(machines):
             self._expansion[place[machine.rows], k] = sign * machine.coef
         self.dual_coef_ = np.zeros((n_classes - 1, len(support)))
-        for k, row, of_this_class in _blocks(of_class, n_classes):
-            self.dual_coef_[row, of_this_class] = self._expansion[of_this_class, k]
+        for k, row, here in _blocks(of_class, n_classes):
+            self.dual_coef_[row, here] = self._expansion[here, k]
         self._offsets = self.intercept_ = sign * np.array([machine.intercept for machine in machines])
         planes = [machine.plane for machine in machines if machine.plane is not None]
         if planes:
             self.coef_ = np.array([sign * plane.slopes for plane in planes])
             self.intercept_ = np.array([sign * plane.intercept for plane in planes])
         self._store_kernel(kernel, X)
+
+    def _expansion_of_dual(self) -> Float:
+        n_classes = len(self.n_support_)
+        of_class = np.repeat(np.arange(n_classes), self.n_support_)
+        expansion = np.zeros((len(of_class), n_classes * (n_classes - 1) // 2))
+        for k, row, here in _blocks(of_class, n_classes):
+            expansion[here, k] = self.dual_coef_[row, here]
+        return expansion
 
     def decision_function(self, X: Any) -> Float:
         """Return signed scores: shape (n_samples,) for two classes, else a column per class ("ovr") or pair ("ovo")."""
@@ -182,13 +190,3 @@ def _blocks(of_class: Int, n_classes: int) -> Iterator[tuple[int, int, NDArray[n
     for k, (first, second) in enumerate(combinations(range(n_classes), 2)):
         yield k, second - 1, of_class == first
         yield k, first, of_class == second
-
-
-def restore_file_state(model: SVC, state: Mapping[str, Any]) -> None:
-    """Restore the values of a file to a model that has its fitted attributes."""
-    restored_kernel(model, state)
-    n_classes = len(model.n_support_)
-    of_class = np.repeat(np.arange(n_classes), model.n_support_)
-    model._expansion = np.zeros((len(of_class), n_classes * (n_classes - 1) // 2))
-    for k, row, of_this_class in _blocks(of_class, n_classes):
-        model._expansion[of_this_class, k] = model.dual_coef_[row, of_this_class]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_number
 from aidlearn.estimators.declared_kernel import SVRParameters
 from aidlearn.estimators.fitting import checkpoint_of
-from aidlearn.estimators.kernel.machine import KernelMachine, refuse_elsewhere, restored_kernel
+from aidlearn.estimators.kernel.machine import KernelMachine, refuse_elsewhere
 from aidlearn.estimators.linear.coordinates import SETTINGS as COORDINATES
 from aidlearn.estimators.parameters import documented
 from aidlearn.kernel.entries import KernelEntries, TubeEntries
@@ -46,7 +45,7 @@ class SVR(SVRParameters, RegressorMixin, KernelMachine):
         best machine was still that of the start.
     intercept_ : ndarray of shape (1,)
     coef_ : ndarray of shape (1, n_features)
-        Of the linear kernel only.
+        Slopes of the features (linear kernel only).
     shape_fit_ : tuple of int
     certified_kernel_ : str
         "exact", or which approximation of the kernel objective and bound belong to.{FITTED_ATTRIBUTES}
@@ -109,6 +108,9 @@ class SVR(SVRParameters, RegressorMixin, KernelMachine):
     def _entries(self, rows: KernelRows, y: Float, box: Float, unit: float) -> KernelEntries:
         return TubeEntries(rows, y, box, float(self.epsilon), unit)
 
+    def _expansion_of_dual(self) -> Float:
+        return np.ascontiguousarray(self.dual_coef_.T)
+
     def predict(self, X: Any) -> Float:
         """Predict the target of every row."""
         return self._scores(X)[:, 0]
@@ -116,9 +118,3 @@ class SVR(SVRParameters, RegressorMixin, KernelMachine):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_number("epsilon", self.epsilon, low=0, include_low=True)
-
-
-def restore_file_state(model: SVR, state: Mapping[str, Any]) -> None:
-    """Restore the values of a file to a model that has its fitted attributes."""
-    restored_kernel(model, state)
-    model._expansion = np.ascontiguousarray(model.dual_coef_.T)
