@@ -110,15 +110,13 @@ class Sums:
 
     def append(self, groups: Float, singles: Sequence[Any]) -> None:
         """Add new clusters: groups, then single entries in parts that are arrays or CSR matrices."""
-        if any(sparse.issparse(part) for part in singles):
-            rows = [part for part in singles if sparse.issparse(part)]
+        rows = [part for part in singles if sparse.issparse(part)]
+        added = [groups, *(part for part in singles if not sparse.issparse(part))]
+        if rows:
             self.singles = stacked(rows if self.singles is None else [self.singles, *rows])
-            n_groups, n_alone = len(groups), sum(part.shape[0] for part in rows)
-            self.dense = np.concatenate([self.dense, groups])
-        else:
-            self.dense = np.concatenate([self.dense, groups, *singles])
-            n_groups, n_alone = len(groups) + sum(map(len, singles)), 0
-        self.alone = np.concatenate([self.alone, np.zeros(n_groups, dtype=bool), np.ones(n_alone, dtype=bool)])
+        self.dense = np.concatenate([self.dense, *added])
+        n_dense, n_alone = sum(map(len, added)), sum(part.shape[0] for part in rows)
+        self.alone = np.concatenate([self.alone, np.zeros(n_dense, dtype=bool), np.ones(n_alone, dtype=bool)])
 
     def keep(self, kept: NDArray[np.bool_]) -> None:
         """Drop all other clusters."""

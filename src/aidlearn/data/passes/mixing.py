@@ -88,10 +88,12 @@ def centring(mean: Float, deviation: Float) -> Mixing | None:
     far = (deviation > 0) & (np.abs(mean) > OFFSET * deviation)
     if not far.any():
         return None
-    m = len(mean)
-    return Mixing(
-        np.where(far, mean, 0.0), np.empty(0, dtype=np.intp), np.zeros((m, 0), EXTENDED), np.zeros(0, EXTENDED)
-    )
+    return _dropping(np.where(far, mean, 0.0), np.empty(0, dtype=np.intp))
+
+
+def _dropping(centre: Float, weak: NDArray[np.intp]) -> Mixing:
+    """The mixing that replaces columns by zeros."""
+    return Mixing(centre, weak, np.zeros((len(centre), len(weak)), EXTENDED), np.zeros(len(weak), EXTENDED))
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,7 @@ def leaving_out(sample: Chunk, mean: Float, deviation: Float, fit_intercept: boo
     found = _Pivots.of(sample, mean, deviation, fit_intercept)
     if found is None or found.n_strong == len(found.order):
         return None
-    weak = np.sort(found.order[found.n_strong :])
-    return Mixing(found.centre, weak, np.zeros((len(mean), len(weak)), EXTENDED), np.zeros(len(weak), EXTENDED))
+    return _dropping(found.centre, np.sort(found.order[found.n_strong :]))
 
 
 def orthogonalising(sample: Chunk, mean: Float, deviation: Float, fit_intercept: bool) -> Mixing | None:

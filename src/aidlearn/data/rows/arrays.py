@@ -11,11 +11,7 @@ from scipy import sparse
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.numbers import refuse_lossy
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.rows.threads import n_threads, spread
-from aidlearn.numerics import Float, Int
-
-FETCHED_AT_ONCE = 1 << 20
-"""Guess. Number of cells up to which one thread copies as fast as several."""
+from aidlearn.numerics import Float
 
 
 class ArraySource(DataSource):
@@ -49,22 +45,7 @@ class ArraySource(DataSource):
     def every(self, step: int, offset: int) -> Chunk:
         # By index: products with a strided view differ in their last bits from those with a copy.
         rows = np.arange(offset, self.n_entries, step)
-        return Chunk(0, len(rows), self._rows(rows), self.y[rows], self.weight[rows])
-
-    def _rows(self, rows: Int) -> Any:
-        """Copies of rows, made by all threads if there are many: each row is a cache miss."""
-        X, n_jobs = self.X, n_threads(self.n_jobs)
-        if n_jobs == 1 or self.is_sparse or len(rows) * X.shape[1] < FETCHED_AT_ONCE or not X.flags.c_contiguous:
-            return X[rows]
-        out = np.empty((len(rows), X.shape[1]), dtype=X.dtype)
-        size = -(-len(rows) // (4 * n_jobs))
-
-        def fetch(k: int) -> None:
-            part = slice(k * size, (k + 1) * size)
-            np.take(X, rows[part], axis=0, out=out[part], mode="clip")
-
-        spread(fetch, 4 * n_jobs, n_jobs)
-        return out
+        return Chunk(0, len(rows), self.X[rows], self.y[rows], self.weight[rows])
 
 
 def csr_rows(X: Any, start: int, stop: int) -> Any:
