@@ -195,7 +195,6 @@ class Batch:
             Members of an earlier part of the same batch.
         """
         solved = dict(saved or {})
-        points = {number: found.point for number, found in solved.items()}
         waiting: list[int] = []
         hopeless = False
         self.crossings = 0 if self.ordered and not solved else None
@@ -205,17 +204,17 @@ class Batch:
             if self.run.ended:
                 break  # without another pass; waiting members are evaluated below
             rows = self._pass([corridor], waiting, solved, done)[0]
-            hopeless = self._is_hopeless(corridors, waiting, points, solved)
+            hopeless = self._is_hopeless(corridors, waiting, solved)
             waiting = []
             if self.run.ended or hopeless:
                 break
-            self._in_corridor(corridor, rows, begin, points, solved)
+            self._in_corridor(corridor, rows, begin, solved)
             waiting = list(corridor.numbers)
         if waiting:
             self._pass([], waiting, solved, done)
         if not self.run.ended and self._open(solved):
             if not hopeless and not any(math.isinf(corridor.reach) for corridor in corridors):
-                self._again(corridors, points, solved)
+                self._again(corridors, solved)
             self.crossings = None
         if refit is not None:
             for number, member in enumerate(self.members):
@@ -230,47 +229,37 @@ class Batch:
     def _open(self, solved: Mapping[int, Solved]) -> list[int]:
         return [number for number in solved if not solved[number].gap <= self.tol]
 
-    def _is_hopeless(
-        self,
-        corridors: Sequence[Corridor],
-        numbers: Sequence[int],
-        points: Mapping[int, Float],
-        solved: Mapping[int, Solved],
-    ) -> bool:
+    def _is_hopeless(self, corridors: Sequence[Corridor], numbers: Sequence[int], solved: Mapping[int, Solved]) -> bool:
         """Whether members failed because rows are piled up on a kink: then the others would fail, too."""
         left = set(self._open(solved))
         if not numbers or not left.issuperset(numbers):
             return False
         reach = max(SETTINGS.wider * corridor.reach for corridor in corridors if numbers[0] in corridor.numbers)
-        return all(self._share(points[k], reach) > SETTINGS.most_again for k in numbers)
+        return all(self._share(solved[k].point, reach) > SETTINGS.most_again for k in numbers)
 
-    def _again(self, corridors: Sequence[Corridor], points: dict[int, Float], solved: dict[int, Solved]) -> None:
+    def _again(self, corridors: Sequence[Corridor], solved: dict[int, Solved]) -> None:
         """Try open members again, each around its own point and with more near rows."""
         reach = {number: SETTINGS.wider * corridor.reach for corridor in corridors for number in corridor.numbers}
         most = min(SETTINGS.most_again, self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries)
-        shares = {k: self._share(points[k], reach[k]) for k in self._open(solved)}
+        shares = {k: self._share(solved[k].point, reach[k]) for k in self._open(solved)}
         left = [k for k, share in shares.items() if share <= most]
         at_once = SETTINGS.corridors_at_once
         if most < SETTINGS.most_again and left:
             at_once = max(1, min(at_once, int(most / max(shares[k] for k in left))))
         for first in range(0, len(left), at_once):
             own = [
-                Corridor([k], (points[k], points[k]), reach[k], reach[k] / SETTINGS.wider**2)
+                Corridor([k], (solved[k].point,) * 2, reach[k], reach[k] / SETTINGS.wider**2)
                 for k in left[first : first + at_once]
             ]
             found: dict[int, Solved] = {}
             for corridor, rows in zip(own, self._pass(own, [], found), strict=True):
-                self._in_corridor(corridor, rows, None, points, found)
+                self._in_corridor(corridor, rows, None, found)
             self._pass([], list(found), found)
             for number, other in found.items():
                 solved[number] = better(solved[number], other)
 
     def _pass(
-        self,
-        corridors: Sequence[Corridor],
-        waiting: Sequence[int],
-        solved: dict[int, Solved],
-        done: Done | None = None,
+        self, corridors: Sequence[Corridor], waiting: Sequence[int], solved: dict[int, Solved], done: Done | None = None
     ) -> list[Rows]:
         """Collect the rows of corridors and the losses of waiting members in one pass."""
         run, design, passes = self.run, self.design, passes_of(self.run)
@@ -294,21 +283,20 @@ class Batch:
             done({number: solved[number] for number in waiting})
         return [Rows.joined(own) for own in zip(*parts, strict=True)]
 
-    def _in_corridor(
-        self, corridor: Corridor, rows: Rows, begin: Begin | None, points: dict[int, Float], solved: dict[int, Solved]
-    ) -> None:
+    def _in_corridor(self, corridor: Corridor, rows: Rows, begin: Begin | None, solved: dict[int, Solved]) -> None:
         """Solve the members of a corridor one by one; objectives hold penalties only until the next pass."""
         error, width = corridor.error, 0.0
         for number in corridor.numbers:
             member = self.members[number]
             near = rows.of_replicate(member.replicate)
             design = self._design(member, near)
-            start = corridor.ends[0] if begin is None else begin(number, points)
+            start = corridor.ends[0]
+            if begin is not None:
+                start = begin(number, {k: found.point for k, found in solved.items()})
             start = np.where(design.constant, 0.0, start)
             neighbour = Neighbour(design, near, self.metric, self.tol, passes_of(self.run), self.run.n_jobs)
             found = neighbour.solve(start, error, width)
             error, width = min(corridor.error, SETTINGS.error_of_next * found.way), found.width
-            points[number] = found.point
             penalty = design.penalty(found.point)
             solved[number] = Solved(found.point, penalty, found.lower_bound, found.profile, found.n_clusters)
 

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from aidlearn.data.rows.chunk import Chunk
 from aidlearn.engine.problem import Accuracy
 from aidlearn.engine.sums import Sums
 from aidlearn.linear.aggregated.certificate import certify
@@ -27,7 +25,7 @@ from aidlearn.linear.model.aggregated_problem import aggregated_rows
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric
 from aidlearn.linear.passes import Passes
-from aidlearn.linear.passes.records import Reach
+from aidlearn.linear.passes.records import Reach, RowsBetween
 from aidlearn.linear.start.newton import Damping, LocalModel, bounded_step, local_model, thinning
 from aidlearn.neighbours.corridors import Near, picked, taken
 from aidlearn.numerics import Float, Int
@@ -135,19 +133,19 @@ class Neighbour:
         for _ in range(3):
             if not math.isfinite(reach) or near.rows.n_entries <= enough:
                 break
-            kept, sums, counts = self._split(near, point, reach)
-            if len(kept) > SETTINGS.worth_narrowing * near.rows.n_entries:
+            found = self._within(near, point, reach)
+            n_kept = len(found.near)
+            if n_kept > SETTINGS.worth_narrowing * near.rows.n_entries:
                 break
-            if len(kept) >= enough:
-                return Near(taken(near.rows, kept), picked(near.leverage, kept), sums, counts), reach
-            reach *= min(1.5 * enough / max(len(kept), 1), 100.0)
+            if n_kept >= enough:
+                return _kept(near, found), reach
+            reach *= min(1.5 * enough / max(n_kept, 1), 100.0)
         return near, math.inf
 
-    def _split(self, near: Near, point: Float, reach: float) -> tuple[Int, Float, Int]:
-        """Rows within a distance of a kink, and the sums and counts with those of all others."""
-        planes = self.design.planes(point)
-        found = self.passes.between(self.design, near.rows, planes, near.leverage, Reach(reach, 0.0, math.inf))
-        return found.near, near.sums + found.sums, near.counts + found.counts
+    def _within(self, near: Near, point: Float, reach: float) -> RowsBetween:
+        """Rows within a distance of a kink, and the sums of all others."""
+        limits = Reach(reach, wider=0.0, carries=math.inf)
+        return self.passes.between(self.design, near.rows, self.design.planes(point), near.leverage, limits)
 
     # Groups
 
@@ -239,25 +237,24 @@ class Neighbour:
 
     # Bounds
 
-    def _aggregated(self, near: Near, point: Float, reach: float) -> tuple[HingeRows, Chunk, Any, Float, Int]:
-        """The aggregated rows: those within a distance alone, all others by region."""
-        kept, sums, counts = self._split(near, point, reach)
-        inside, leverage = taken(near.rows, kept), picked(near.leverage, kept)
-        rows = aggregated_rows(self.design, Sums.of(sums, [self.design.sums_alone(inside)]), self.n_jobs)
-        return rows, inside, leverage, sums, counts
+    def _aggregated(self, near: Near, point: Float, reach: float) -> tuple[HingeRows, Near]:
+        """The aggregated rows, and what they come from: rows within a distance alone, all others by region."""
+        kept = _kept(near, self._within(near, point, reach))
+        sums = Sums.of(kept.sums, [self.design.sums_alone(kept.rows)])
+        return aggregated_rows(self.design, sums, self.n_jobs), kept
 
     def _smoothed(self, near: Near, point: Float, kappa: float) -> NearSolution | None:
         """The bound that the slopes of the smoothed losses prove, if it is good enough."""
         design, loss = self.design, self.design.loss
-        rows, inside, leverage, sums, counts = self._aggregated(near, point, kappa)
-        z = design.margins(inside, point)
-        h = kappa * np.asarray(leverage, dtype=np.float64)
-        used = np.append(sums[:, -1], inside.weight) > 0
-        weight = np.append(sums[:, -1], inside.weight)[used]
+        rows, kept = self._aggregated(near, point, kappa)
+        z = design.margins(kept.rows, point)
+        h = kappa * np.asarray(kept.leverage, dtype=np.float64)
+        weight = np.append(kept.sums[:, -1], kept.rows.weight)
+        used = weight > 0
         dual = []
         for k, (kink, tilt, jump) in enumerate(loss.parts):
             slopes = jump * (0.5 - tilt + 0.5 * np.clip((z - kink) / h, -1, 1))
-            dual.append(loss.scale * weight * np.append(self.sides[:, k], slopes)[used])
+            dual.append(loss.scale * weight[used] * np.append(self.sides[:, k], slopes)[used])
         basis = Basis.of(rows, point, design.fit_intercept)
         scaled = basis.apply(rows)
         proven = certify(scaled, np.concatenate(dual) / basis.mass, basis.to_coordinates(point))
@@ -265,14 +262,14 @@ class Neighbour:
         value = self.objective(near, point)
         if value - bound > SETTINGS.enough * self.tol * abs(value):
             return None
-        return self._found(point, bound, z, counts)
+        return self._found(point, bound, z, kept.counts)
 
     def _exact(self, near: Near, point: Float, reach: float) -> NearSolution:
         """Solve the aggregated problem by an interior point, on more rows until the gap is small enough."""
         design = self.design
         bound, found = -math.inf, None
         for attempt in range(SETTINGS.exact_attempts):
-            rows, inside, _, _, counts = self._aggregated(near, point, reach)
+            rows, kept = self._aggregated(near, point, reach)
             if attempt and len(rows.e) > SETTINGS.most_exact:
                 break
             accuracy = Accuracy(0.1 * self.tol, math.inf, duals=False)
@@ -281,14 +278,16 @@ class Neighbour:
             value, before = self.objective(near, solution.point), self.objective(near, point)
             if value <= before:
                 point, before = solution.point, value
-            found = self._found(point, bound, design.margins(inside, point), counts)
-            if before - bound <= SETTINGS.enough * self.tol * abs(before) or inside.n_entries == near.rows.n_entries:
+            found = self._found(point, bound, design.margins(kept.rows, point), kept.counts)
+            closed = before - bound <= SETTINGS.enough * self.tol * abs(before)
+            if closed or kept.rows.n_entries == near.rows.n_entries:
                 break
             reach *= 3
         assert found is not None
         return found
 
     def _found(self, point: Float, bound: float, z: Float, counts: Int) -> NearSolution:
+        """The solution with a picture of its clusters; the caller adds the way and the width."""
         far = counts[counts > 0]
         step = max(1, -(-len(z) // (MOST_CLUSTERS - len(far))))
         shown = self.design.loss.distance(z[::step])
@@ -296,3 +295,9 @@ class Neighbour:
         furthest = float(np.abs(z).max(initial=0.0))
         profile = Profile(sizes, np.append(np.full(len(far), furthest), shown))
         return NearSolution(point, bound, 0.0, 0.0, len(z) + len(far), profile)
+
+
+def _kept(near: Near, found: RowsBetween) -> Near:
+    """Some of the near rows, with the others added to the sums."""
+    rows, leverage = taken(near.rows, found.near), picked(near.leverage, found.near)
+    return Near(rows, leverage, near.sums + found.sums, near.counts + found.counts)
