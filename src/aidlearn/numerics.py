@@ -15,12 +15,14 @@ NOISE = 8 * EPS
 """Rounding error of a margin, relative to the numbers it is the difference of."""
 EXACT_FIT = 1e-10
 """Objective, relative to the size of the targets, below which a fit may be exact up to rounding."""
+RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
+"""Parts of its diagonal that are added to a matrix, in this order, until it has a Cholesky factor."""
 
 
 def regularised_cholesky(scaled: Float) -> Float:
-    """Upper Cholesky factor of a matrix with unit diagonal, with the smallest ridge with which it exists."""
+    """Upper Cholesky factor of a matrix with unit diagonal, with the smallest positive ridge with which it exists."""
     diagonal = np.diag_indices_from(scaled)
-    for ridge in (1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4):
+    for ridge in RIDGES[1:]:
         scaled[diagonal] = 1 + ridge
         try:
             return np.asarray(linalg.cholesky(scaled, check_finite=False))

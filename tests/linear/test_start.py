@@ -145,19 +145,6 @@ def test_far_rows_of_a_cluster_lie_in_one_region(kind):
     assert start.incumbent.objective == pytest.approx(objective(run, design, start.incumbent.point), rel=1e-12)
 
 
-def test_a_row_that_carries_a_coefficient_is_never_thinned():
-    X, y = rows(9, n=5000)
-    X[:, 4] = 0.0
-    X[1234, 4] = 1.0
-    run, design = design_of(X, y, "lad")
-    chunk = whole(run)
-    metric = Metric.of(design, NormalEquations.of(design, chunk).gram)
-    leverage = metric.leverage(design, chunk)
-    kept = model_at(design, chunk, np.zeros(6), leverage, 1e3, thin=50).near_rows[0].array
-    assert len(kept) < 200
-    assert (np.abs(kept[:, 4]) > 0.5 * np.abs(kept[:, 4]).max()).sum() == 1
-
-
 @given(st.integers(2000, 10**9), st.integers(1, 1000))
 def test_samples_are_systematic_with_a_prime_step(n, p):
     class Described:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
 
 from aidlearn.data.passes.run import Run, Systematic
 from aidlearn.data.rows.chunk import Chunk
@@ -182,13 +181,6 @@ def _least_squares(design: Design, rows: Chunk) -> Float | None:
     if min(affordable, rows.n_entries) < SETTINGS.rows_per_variable * p:
         return None
     some = rows.select(slice(None, None, max(1, math.ceil(rows.n_entries / affordable))))
-    A = design.rows(some, slice(None))
     _, e = design.loss.fold(some.y)
-    gram = A.gram(some.weight)
-    size = np.sqrt(gram.diagonal()) + (gram.diagonal() == 0)
-    scaled = gram / np.outer(size, size) + 1e-6 * np.eye(p)
-    try:
-        found = linalg.solve(scaled, (A.T @ (some.weight * e)) / size, assume_a="pos", check_finite=False) / size
-    except linalg.LinAlgError:
-        return None
-    return design.step(np.asarray(found)) if np.isfinite(found).all() else None
+    found = design.rows(some, slice(None)).least_squares(np.sqrt(some.weight), np.broadcast_to(e, some.n_entries))
+    return design.step(found) if np.isfinite(found).all() else None

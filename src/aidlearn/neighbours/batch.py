@@ -329,7 +329,7 @@ def _metric(run: Run, design: Design) -> Metric:
     sample = _sample(run, design)
     few = sample.select(slice(None, None, max(1, sample.n_entries // SETTINGS.gram_rows))).weighing(design.weight)
     equations = NormalEquations.of(design, few, run.n_jobs)
-    shown = equations.shows_all_columns(design)
+    shown = len(equations.unlike(design)) == 0
     if not shown:
         equations = NormalEquations.of_all(design, run)
     metric = Metric.of(design, equations.gram, run.n_jobs)

@@ -238,10 +238,7 @@ class NormalEquations:
         return [cls(gram.whole(run.n_jobs), right[k]) for k, gram in enumerate(grams)]
 
     def unlike(self, design: Design) -> NDArray[np.intp]:
-        """The columns of a sample that have not about the norm they have on all entries.
-
-        Rare dummies and heavy tails are what a sample gets wrong.
-        """
+        """The columns of a sample whose norms are far from those on all entries: rare dummies and heavy tails."""
         ratio = np.diag(self.gram) / np.where(design.constant, 1.0, design.column_squares)
         return np.flatnonzero(~((ratio > 0.6) & (ratio < 1.7)) & ~design.constant)
 
@@ -251,10 +248,6 @@ class NormalEquations:
         diagonal = np.diag_indices_from(gram)
         gram[diagonal] = np.maximum(gram[diagonal], design.column_squares)
         return gram
-
-    def shows_all_columns(self, design: Design) -> bool:
-        """Whether a sample has all columns about as all entries have them."""
-        return len(self.unlike(design)) == 0
 
 
 def _classes(design: Design, chunk: Chunk) -> list[NDArray[np.intp]]:

@@ -88,7 +88,7 @@ class CompiledPasses(Passes):
         entries, loss, spread = _entries(chunk), design.loss.packed(), _spread(leverage)
         planes = np.vstack([design.planes(point), *sides])
         parts = (NO_PARTS, 0, 0) if by is None else (rarest(chunk.X, by), by.n_parts, by.first)
-        limits = grouping.near, grouping.bins, float(grouping.n_bins), grouping.carries, grouping.rare_class
+        limits = grouping.near, grouping.bins, float(grouping.n_bins), grouping.carries
         objective, size, found = kernels.groups(
             *entries, planes, loss, grouping.cuts, spread, limits, parts, _memory.block, labels, alone, counts, sums
         )

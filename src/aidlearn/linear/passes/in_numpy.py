@@ -83,8 +83,6 @@ class Passes:
             labels = np.where(part < by.n_parts, by.first + kind * by.n_parts + part, labels)
         share = chunk.weight * np.asarray(leverage, dtype=np.float64) ** 2
         alone = (distance <= grouping.near * (1 + WIDER_BY_LEVERAGE * share)) | (share > grouping.carries)
-        if sign is not None:
-            alone |= sign == grouping.rare_class
         together = np.flatnonzero(~alone)
         sums = design.aggregate(chunk.select(together), labels[together], grouping.n_groups)
         counts = np.bincount(labels[together], minlength=grouping.n_groups)

@@ -138,7 +138,7 @@ def local_sums(rows, y, weight, planes, loss, leverage, kappa, work, forces, nea
 
 @compiled
 def groups(rows, y, weight, planes, loss, cuts, leverage, limits, parts, work, labels, alone, counts, sums):
-    near, bins, n_bins, carries, rare_class = limits
+    near, bins, n_bins, carries = limits
     part, n_parts, first_part = parts
     n, m = count(rows), planes.shape[1] - 1
     scale, positive, alike = loss[0], loss[1], leverage.shape[0] != n
@@ -164,7 +164,7 @@ def groups(rows, y, weight, planes, loss, cuts, leverage, limits, parts, work, l
             place = distance * bins
             label = work[_REGION + k] * n_bins + (math.floor(place) if 0.0 <= place < most else most)
             close |= share > carries
-            work[_A + k] = 1.0 if close | (work[_SIGN + k] == rare_class) else 0.0
+            work[_A + k] = 1.0 if close else 0.0
             work[_B + k] = label + (behind if work[_SIGN + k] > 0.0 else 0.0)
         # The planes behind the first part groups further.
         for q in range(1, planes.shape[0]):

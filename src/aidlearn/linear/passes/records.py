@@ -67,8 +67,6 @@ class Grouping:
     """Number of groups: regions times bins, once for each class and twice for each side; then those of columns."""
     carries: float = CARRIES
     """Leverage above which a row stays alone wherever it is."""
-    rare_class: float = 0.0
-    """Sign of the class whose rows all stay alone (0: none)."""
     sides: Float | None = None
     """Planes (with their intercepts) that divide each bin further."""
     by_column: ByColumn | None = None

@@ -54,9 +54,6 @@ class NewtonSettings:
     hessian_rows: int = 5000
     """Guess. Least number of rows near a kink that a Hessian uses.
     Ablation (hessian_rows=1): mean work 1.001, worst table 1.19."""
-    least_width: float = 1e-6
-    """Guess. Least smoothing width, relative to the mean distance: rows tied on a kink would make it zero.
-    Ablation (least_width=0): mean work 0.998, worst table 1.00."""
 
 
 SETTINGS = NewtonSettings()
@@ -88,7 +85,7 @@ class LocalModel:
 
 
 def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int) -> LocalModel:
-    """The model of one chunk; the Hessian uses every ``thin``-th row near a kink."""
+    """The model of one chunk; the Hessian uses about one of ``thin`` rows near a kink."""
     near, curvature = sums.near, sums.curvature
     if thin > 1 and len(near):
         kept, factor = _thinned(leverage if np.ndim(leverage) == 0 else leverage[near], chunk.weight[near], thin)
@@ -109,7 +106,7 @@ def _thinned(leverage: Any, weight: Float, thin: int) -> tuple[NDArray[np.intp],
         return np.arange(0, len(weight), thin), 1.0
     share = weight * np.asarray(leverage, dtype=np.float64) ** 2
     rate = np.minimum(1.0, (0.5 + 0.5 * share / share.mean()) / thin)
-    # Wherever the sum of the rates passes half a number.
+    # A row is kept wherever the sum of the rates passes half a number.
     passed = np.floor(np.cumsum(rate) + 0.5)
     kept = np.flatnonzero(np.diff(passed, prepend=0.0) > 0)
     return kept, 1.0 / rate[kept]
@@ -142,16 +139,14 @@ class Damping:
 
 
 def newton_step(
-    design: Design,
-    point: Float,
-    model: LocalModel,
-    kappa: float,
-    damping: Damping,
-    metric: Metric,
+    design: Design, point: Float, model: LocalModel, kappa: float, damping: Damping, metric: Metric
 ) -> Float:
     """Solve ``(H + damping) d = -gradient`` for the smoothed objective, in centred coordinates."""
     hessian = model.hessian(metric.n_jobs).copy()
-    gradient = _centred_gradient(design, point) - model.forces
+    gradient = design.penalty_gradient(point)
+    if design.fit_intercept and design.linear is not None:
+        gradient[:-1] -= design.centre * design.linear[-1]  # a slope moves the intercept too
+    gradient -= model.forces
     # The Gram matrix has every column, also those without a row near a kink.
     # As if at least a few rows in ten thousand were near a kink, at the typical leverage sqrt(p / n).
     typical = kappa * math.sqrt(len(point) / design.weight)
@@ -173,21 +168,8 @@ def newton_step(
     return np.asarray(-linalg.cho_solve((factor, False), gradient / size, check_finite=False) / size)
 
 
-def _centred_gradient(design: Design, point: Float) -> Float:
-    """Gradient of the quadratic and the linear term in centred coordinates, where a slope moves the intercept too."""
-    gradient = design.penalty_gradient(point)
-    if design.fit_intercept and design.linear is not None:
-        gradient[:-1] -= design.centre * design.linear[-1]
-    return gradient
-
-
 def bounded_step(
-    design: Design,
-    point: Float,
-    model: LocalModel,
-    kappa: float,
-    damping: Damping,
-    metric: Metric,
+    design: Design, point: Float, model: LocalModel, kappa: float, damping: Damping, metric: Metric
 ) -> tuple[Float, float]:
     """A Newton step and its length, damped until it is inside the trust region."""
     while True:
@@ -206,20 +188,7 @@ def thinning(n_near: float, p: int, enough: float = 0.0) -> int:
 def quantile_width(nearness: Float, fraction: float) -> float:
     """Width (in leverages) within which a given fraction of the rows lies next to a kink."""
     rank = min(len(nearness) - 1, max(0, math.ceil(fraction * len(nearness)) - 1))
-    # Rows tied on a kink would make the width zero.
-    return max(float(np.partition(nearness, rank)[rank]), SETTINGS.least_width * float(nearness.mean()), 1e-150)
-
-
-def uncertain_fraction(design: Design, z: Float, ratio: float) -> float:
-    """Fraction of rows whose side is in doubt at a point with an error of ``sqrt(ratio)`` (ratio = p / rows).
-
-    A proportion s of rows on the smaller side of the kinks is known to ``sqrt(s (1 - s) ratio)``; at an
-    extreme quantile, or for a rare class, far fewer rows are in doubt than at the median.
-    """
-    above = float(np.mean(z > design.loss.kinks[-1]))
-    below = float(np.mean(z <= design.loss.kinks[0]))
-    small = max(min(above, below), 1 / (1 + len(z)))
-    return min(small, 2 * math.sqrt(small * (1 - small) * ratio))
+    return max(float(np.partition(nearness, rank)[rank]), 1e-150)
 
 
 def at_quantile(design: Design, sample: Chunk, point: Float) -> Float:

@@ -15,7 +15,7 @@ from aidlearn.linear.model.leverage import HEAVY
 from aidlearn.linear.passes.records import ByColumn
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.rows.columns import SOLVER_STEPS, Costs
-from aidlearn.linear.start.newton import quantile_width, uncertain_fraction
+from aidlearn.linear.start.newton import quantile_width
 from aidlearn.numerics import Float
 
 logger = logging.getLogger("aidlearn")
@@ -41,8 +41,6 @@ class PlanSettings:
     """Number of single rows, in sqrt(p n), where steps have not settled. Twice as many save an iteration about as often
     as not, and every solve takes twice as long.
     Ablation (unsettled=3): mean work 1.018, worst table 1.44."""
-    passes_for_single: float = 10.0
-    """Passes that the solution for sparse single rows may cost: about those of the start."""
     most_bins: int = 32
     """Guess. Maximum number of far clusters of a region: their rows seldom violate, and those that do split off.
     Ablation (most_bins=1e9): mean work 1.009, worst table 1.63."""
@@ -50,10 +48,6 @@ class PlanSettings:
     """Guess. Cost of the groups of rare columns, relative to the single rows: both are much cheaper than another
     iteration.
     Ablation (sums_over_single=0): mean work 1.000, worst table 1.00."""
-    all_rows: float = 4.0
-    """Guess. Cost of the original problem, relative to an aggregated one, up to which it is solved instead if the start
-    has not settled: two aggregated problems are expected then, but more may follow.
-    Ablation (all_rows=1): mean work 1.004, worst table 1.22."""
     tied: float = 2.0
     """Guess. Rows at the distance of the last single row are left out if they exceed the wanted number by this
     factor.
@@ -89,8 +83,15 @@ class View:
         return self.design.loss.distance(self.z) / self.leverage
 
     def fraction(self, ratio: float) -> float:
-        """Rows in doubt, relative to all, at an error of ``sqrt(ratio)``."""
-        return uncertain_fraction(self.design, self.z, ratio)
+        """Fraction of the rows whose side is in doubt at an error of ``sqrt(ratio)`` (ratio = p / rows).
+
+        A proportion s of rows on the smaller side of the kinks is known to ``sqrt(s (1 - s) ratio)``; at an
+        extreme quantile, or for a rare class, far fewer rows are in doubt than at the median.
+        """
+        kinks = self.design.loss.kinks
+        small = min(float(np.mean(self.z > kinks[-1])), float(np.mean(self.z <= kinks[0])))
+        small = max(small, 1 / (1 + len(self.z)))
+        return min(small, 2 * math.sqrt(small * (1 - small) * ratio))
 
     def width(self, fraction: float) -> float:
         """Distance (in leverages) within which a fraction of the rows lies."""
@@ -222,8 +223,7 @@ class Plan:
             all_rows_cost=n * costs.row * found.fit_steps / math.sqrt(view.share_with_loss) or math.inf,
             all_rows=False,
         )
-        worth = 1.0 if found.settled else SETTINGS.all_rows
-        cheap = plan.all_rows_cost <= worth * plan.solve_cost and n * costs.stored <= problem.run.budget.clusters
+        cheap = plan.all_rows_cost <= plan.solve_cost and n * costs.stored <= problem.run.budget.clusters
         plan = replace(plan, all_rows=cheap and ours)
         logger.debug("%s", plan)
         return plan
@@ -285,13 +285,12 @@ def _near_distance(problem: PiecewiseLinear, view: View, found: Reached) -> tupl
     if rate is not None:
         wanted = max(p + 1, rate * n - problem.n_regions * p) / n
         return view.width(wanted), "the initial rate"
-    doubt, layout = math.sqrt(p / n), problem.design.layout
+    doubt = math.sqrt(p / n)
     margin = min(1.0, SETTINGS.margin * math.sqrt(doubt))
     least, room = p / n, problem.run.budget.clusters / (p * n)
     fewest, most = margin * doubt, SETTINGS.most_single * doubt
-    if layout is not None:
-        affordable = layout.rows_for_passes(n, SETTINGS.passes_for_single) / n
-        fewest, most = min(doubt, affordable), min(most, affordable)
+    if problem.design.layout is not None:
+        fewest = doubt
     most, limit = max(least, min(most, room)), "memory" if room < most else "the cost of a solve"
     if not found.settled:
         wanted = min(most, SETTINGS.unsettled * doubt)

@@ -42,9 +42,6 @@ class SampleSettings:
     picked: float = 3.0
     """Guess. Rows picked by leverage, in sqrt(p n), where a systematic sample misses rare columns.
     Ablation (picked=1): mean work 1.017, worst table 2.25."""
-    rare_class: int = 5
-    """Guess. Rows per variable below which all rows of a class are in the sample, and single.
-    Ablation (rare_class=0): mean work 0.997, worst table 1.04."""
 
 
 SETTINGS = SampleSettings()
@@ -86,7 +83,6 @@ class Samples:
         n, p = run.n_entries, design.n_variables
         fewest = fewest_rows(n, p)
         whole = run.sample(lambda: largest_sample(run, p, rng))
-        self._targets = whole.y.copy()
         self.nested = [whole.weighing(design.weight)]
         """Samples of growing size."""
         while self.nested[0].n_entries > SETTINGS.ratio * fewest:
@@ -104,8 +100,6 @@ class Samples:
         if len(equations.unlike(design)):
             self.pick(run, design, equations)
             return
-        if rare := self.rare_class(run, design):
-            self.nested = [_with_class(run, design, whole, rare)]
         self._measure(run, design, equations, few)
 
     def _measure(self, run: Run, design: Design, equations: NormalEquations, few: Chunk | None = None) -> None:
@@ -146,33 +140,9 @@ class Samples:
         self.nested = []
         run.release_sample()
 
-    def rare_class(self, run: Run, design: Design) -> float:
-        """Sign of a class so rare that each of its rows counts more than a single row of the other (0: none)."""
-        sign, _ = design.loss.fold(self._targets)
-        if sign is None:
-            return 0.0
-        positive, p = float(np.mean(sign > 0)), design.n_variables
-        rows = min(positive, 1 - positive) * run.n_entries
-        room = min(run.budget.sample, run.budget.clusters) / p
-        return math.copysign(1.0, 0.5 - positive) if rows < min(SETTINGS.rare_class * p, room) else 0.0
-
     def at(self, design: Design, point: Float) -> View:
         """The viewed rows at a point."""
         return View(design, design.margins(self.viewed, point), self.viewed_leverage)
-
-
-def _with_class(run: Run, design: Design, sample: Chunk, rare: float) -> Chunk:
-    """A sample with all rows of the rare class, of which it has hardly any itself."""
-    found: list[Chunk] = []
-
-    def pick(chunk: Chunk, state: object) -> tuple[Chunk, None]:
-        sign, _ = design.loss.fold(chunk.y)
-        return chunk.select(np.flatnonzero(sign == rare)), None
-
-    run.map(pick, collect=found.append)
-    sign, _ = design.loss.fold(sample.y)
-    weight = design.weight - sum(float(rows.weight.sum()) for rows in found)
-    return join([sample.select(np.flatnonzero(sign != rare)).weighing(weight), *found])
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,6 @@ def draw(problem: PiecewiseLinear, sharp: Sharpening, found: Reached) -> Start:
         cuts=problem.regions.cuts,
         n_groups=planned.n_groups,
         carries=HEAVY,
-        rare_class=sharp.rare_class,
         sides=_sides(sharp, planned.n_planes),
         by_column=planned.by_column(design),
     )

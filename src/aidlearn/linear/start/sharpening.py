@@ -49,18 +49,7 @@ class StartSettings:
     """Guess. Maximum number of damped steps on all rows: an aggregated problem leads further than they do.
     Ablation (damped_steps=1e9): mean work 1.004, worst table 1.29."""
     first_steps: int = 8
-    """Guess. Steps on the smallest sample, whatever they gain."""
-    more_steps: int = 32
-    """Guess. Further steps on the smallest sample as long as each gains: they cost next to nothing, and nearly
-    separable classes take most of them.
-    Ablation (more_steps=0): mean work 0.999, worst table 1.00."""
-    gains: float = 1e-2
-    """Guess. Least gain of a further step, relative to the objective.
-    Ablation (gains=0): mean work 1.138, worst table 2.23."""
-    steps_even: int = 1
-    """Guess. Steps on a larger sample where all rows have the same leverage."""
-    steps_uneven: int = 2
-    """Guess. Steps on a larger sample where rows differ in leverage."""
+    """Guess. Maximum number of steps on the smallest sample; on a larger one there is one step."""
     first_error: float = 0.25
     """Guess. Assumed error (p over rows) of a cheap starting point.
     Ablation (first_error=1): mean work 1.000, worst table 1.10."""
@@ -76,8 +65,6 @@ class StartSettings:
     short: float = 0.2
     """Guess. Steps below this part of the final accuracy end the sharpening.
     Ablation (short=0, short_uneven=0): mean work 1.091, worst table 2.37."""
-    unsettled_reach: float = 2.0
-    """Guess. Distance within which rows stay in doubt after steps that have not settled, in final widths."""
 
 
 SETTINGS = StartSettings()
@@ -102,11 +89,6 @@ class Sharpening:
         self._fit_steps = 0
         """Steps of the solver for the model of the picked rows."""
 
-    @property
-    def rare_class(self) -> float:
-        """Sign of a class whose rows all stay single (0: none)."""
-        return self.samples.rare_class(self.run, self.design)
-
     def at(self, point: Float) -> View:
         """The viewed rows at a point."""
         return self.samples.at(self.design, point)
@@ -128,7 +110,7 @@ class Sharpening:
             point = at_quantile(design, samples.nested[0], samples.least_squares if point is None else point)
             if design.region is not None:
                 point = nearest(design, design.region, samples.metric.gram, point)
-        error, steps, settled = SETTINGS.first_error, SETTINGS.first_steps + SETTINGS.more_steps, True
+        error, steps, settled = SETTINGS.first_error, SETTINGS.first_steps, True
         for sample in samples.nested:
             if out_of_time(self.run):
                 break
@@ -138,9 +120,7 @@ class Sharpening:
             smallest = p / design.effective * self.run.n_entries / sample.n_entries
             found = self._descend(Level(rows), point, max(error, smallest), smallest, steps)
             point, settled = found.point, found.settled
-            even = samples.metric.constant is not None
-            error = SETTINGS.sample_error * smallest
-            steps = SETTINGS.steps_even if even else SETTINGS.steps_uneven
+            error, steps = SETTINGS.sample_error * smallest, 1
         if settled or design.layout is None or not design.loss.classifies or out_of_time(self.run):
             return point
         samples.pick(self.run, design)
@@ -183,13 +163,10 @@ class Sharpening:
         view = self.at(point)
         kappa = view.width(view.fraction(error))
         model = self._model(level, point, kappa, view.fraction(error))
-        length = unit = kappa
-        gained, n_damped = math.inf, 0
-        for remaining in reversed(range(steps)):
-            # Steps on the smallest sample beyond the first ones have to gain.
-            final = remaining == 0 or (
-                steps > SETTINGS.first_steps and remaining <= SETTINGS.more_steps and gained < SETTINGS.gains
-            )
+        length = kappa
+        gained, n_damped = False, 0
+        for number in range(1, steps + 1):
+            final = number == steps
             if time.monotonic() > self.run.deadline:
                 break
             step, length = bounded_step(design, point, model, kappa, damping, self.samples.metric)
@@ -201,9 +178,9 @@ class Sharpening:
             # The last step after one that gained is taken without evaluation: the pass that draws the clusters
             # evaluates it. With rare columns it may be far off, unless steps need no damping.
             sure = not self.fitted_first or damping.relaxed
-            unseen = final and (level.is_sample or (0 < gained < math.inf and sure))
+            unseen = final and (level.is_sample or (gained and sure))
             if damping.negligible and (left <= SETTINGS.short * unit or unseen):
-                return Reached(trial, max(length, view.width(view.fraction(smallest))))
+                return Reached(trial, max(length, unit))
             if final and steps > 1 and not level.is_sample:
                 break  # damped, and no step follows it
             previous = max(length, 1e-300)  # a step of no length: constraints leave no other
@@ -212,16 +189,15 @@ class Sharpening:
             width = max(view.width(view.fraction(error)), min(left if damping.negligible else length, kappa))
             n_damped += not damping.negligible
             there = self._model(level, trial, width, view.share(width))
-            if not there.objective <= model.objective:  # or it is not a number
-                damping.more()
-                gained = 0.0
-            else:
+            gained = there.objective < model.objective
+            if there.objective <= model.objective:
                 damping.less()
-                gained = 1 - there.objective / model.objective if model.objective > 0 else 0.0
                 point, model, kappa = trial, there, width
+            else:  # or it is not a number
+                damping.more()
             if final or (n_damped == SETTINGS.damped_steps and not level.is_sample):
                 break
-        return Reached(point, max(length, SETTINGS.unsettled_reach * unit), settled=False, objective=model.objective)
+        return Reached(point, length, settled=False, objective=model.objective)
 
     def _model(self, level: Level, point: Float, kappa: float, fraction: float) -> LocalModel:
         """The model at a point, where about a given fraction of the rows is near a kink."""
