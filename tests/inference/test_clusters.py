@@ -61,10 +61,10 @@ def test_replicates_of_clusters_are_seldom_fitted_on_all_rows(monkeypatch):
     X, y, groups = clustered()
     model = QuantileRegressor(quantile=0.5, tol=1e-7).fit(X, y)
     found = aidlearn.bootstrap(model, X, y, 60, "cluster", groups, random_state=0)
-    assert found.n_refitted <= 2
+    assert found.n_refitted <= 0.1 * 60
     assert found.gaps.max() <= 1e-7
     labels = y > 2
     svm = LinearSVC(C=0.1).fit(X, labels)
     found = aidlearn.bootstrap(svm, X, labels, 30, "cluster", groups, random_state=0)
-    assert found.n_refitted <= 3
+    assert found.n_refitted <= 0.1 * 30
     assert found.gaps.max() <= 1e-5

@@ -155,4 +155,4 @@ def test_starts_of_the_paper_are_left_where_they_would_take_too_long(rows, monke
     free = LADRegressor(init="kmeans", max_iter=1, initial_rate=0.01).fit(X, y)
     monkeypatch.setattr(paper, "_in_time", lambda run, work, times: times < 2)
     late = LADRegressor(init="kmeans", time_limit=1000, max_iter=1, initial_rate=0.01).fit(X, y)
-    assert (free.history_[0].n_clusters, late.history_[0].n_clusters) == (60, 32)
+    assert 1 < late.history_[0].n_clusters < free.history_[0].n_clusters

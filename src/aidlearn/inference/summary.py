@@ -16,14 +16,8 @@ from scipy import stats
 from aidlearn.inference.hypotheses import HypothesisTest, listed, places_of, wald
 from aidlearn.numerics import Float
 
-METHODS = {
-    "iid": "iid errors, one sparsity (Koenker and Bassett)",
-    "nid": "not iid, sandwich (Hendricks and Koenker)",
-    "kernel": "kernel sandwich (Powell)",
-    "cluster": "cluster-robust sandwich (Parente and Santos Silva)",
-    "bootstrap": "bootstrap with exponential weights",
-    "rank": "inverted rank test (Koenker)",
-}
+METHODS = ("iid", "nid", "kernel", "cluster", "bootstrap", "rank")
+"""Kinds of standard errors: four densities (see :mod:`aidlearn.inference.covariance`), the bootstrap, a rank test."""
 CELLS = {
     "coefficients": "{:.6g}",
     "standard_errors": "{:.4g}",
