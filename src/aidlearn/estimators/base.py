@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
@@ -37,7 +38,7 @@ from aidlearn.engine.progress import Limits
 from aidlearn.estimators.checks import check_flag, check_number, check_random_state, with_names
 from aidlearn.estimators.declared import FitParameters, TableParameters
 from aidlearn.estimators.fits import certificate_html
-from aidlearn.estimators.fitting import Fitted, listed_callbacks, pass_listener, tell_of_fit
+from aidlearn.estimators.fitting import Fitted, IterationLog, pass_listener, tell_of_fit
 from aidlearn.estimators.parameters import declared
 from aidlearn.numerics import Float
 
@@ -77,7 +78,7 @@ FITTED_ATTRIBUTES = """
 
 @dataclass(frozen=True)
 class Complete:
-    """Targets and weights of the rows of X that are used; ``rows`` says which, None where all are."""
+    """Targets and weights of the rows of X that are used; ``rows`` is a mask of them, or None for all."""
 
     y: Any
     weight: Any
@@ -149,12 +150,12 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
     def _source(self, X: Any, y: Any, sample_weight: Any, keep: Any = None) -> DataSource:
         """The data as a source; X may be one already, or the path of a file or a Dask collection.
 
-        ``keep`` are the rows of X that y and sample_weight belong to, where rows were dropped already.
+        ``keep`` are the rows of X that y and sample_weight belong to, if rows were dropped already.
         """
         rules = self._rules()
         if is_elsewhere(X):
-            told = {"categorical_features": rules.categorical, "missing": rules.missing, "n_jobs": self.n_jobs}
-            X, y, sample_weight = open_source(X, y, weight=sample_weight, **told), None, None
+            options = {"categorical_features": rules.categorical, "missing": rules.missing, "n_jobs": self.n_jobs}
+            X, y, sample_weight = open_source(X, y, weight=sample_weight, **options), None, None
         if not isinstance(X, DataSource):
             if is_dask(y) or is_dask(sample_weight):
                 raise ValueError("y and sample_weight can be Dask collections only if X is one; compute() them first.")
@@ -259,7 +260,9 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
         return Limits(self.tol, int(self.max_iter), left)
 
     def _callbacks(self) -> list[Any]:
-        return listed_callbacks(self.callbacks, self.verbose)
+        given = self.callbacks
+        listed = [] if given is None else list(given) if isinstance(given, Sequence) else [given]
+        return [*listed, IterationLog()] if self.verbose else listed
 
     def _store_certificate(self, fits: list[Fitted], several: bool, run: Run, offset: float = 0.0) -> None:
         """The fitted attributes that say what was proven (a list or array where several models were fitted).

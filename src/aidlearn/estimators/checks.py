@@ -35,7 +35,7 @@ class _Named:
 
 
 def with_names(X: Any) -> Any:
-    """Rows whose names of columns scikit-learn can read, where they have any."""
+    """Rows whose names of columns scikit-learn can read, if they have any."""
     if TABLES_ARE_KNOWN or hasattr(X, "__dataframe__") or not is_table(X):
         return X
     frame = FrameColumns(X).frame

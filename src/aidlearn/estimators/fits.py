@@ -190,7 +190,7 @@ def percent(part: float) -> str:
     if part <= 0:
         return "0 %"
     value = 100 * part
-    # A hair is taken off, or 0.3 would become 0.31 where its binary digits end above it.
+    # Without the factor, 0.3 would become 0.31 if its binary value lies above it.
     digits = 1 - math.floor(math.log10(value))
     rounded = math.ceil(value * 10.0**digits * (1 - 1e-9)) / 10.0**digits
     if digits > 7:

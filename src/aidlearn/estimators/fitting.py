@@ -46,7 +46,7 @@ LATER = {
 BATCH = "batch"
 """Suffix of the checkpoint of a batch."""
 RENAMED = {"row_duals": "dual"}
-"""Names of parameters in checkpoints, where they differ."""
+"""Names of parameters in checkpoints that differ from those of the estimators."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,6 @@ class BatchProgress:
     seconds: float
 
 
-def listed_callbacks(given: Any, verbose: int) -> list[Any]:
-    """Callbacks as a list, with the log that ``verbose`` asks for."""
-    listed = [] if given is None else list(given) if isinstance(given, Sequence) else [given]
-    return [*listed, IterationLog()] if verbose else listed
-
-
 def tell(callbacks: Sequence[Any], method: str, *arguments: Any) -> None:
     """Call a method of all callbacks that have it: ``on_fit``, ``on_pass`` or ``on_batch``."""
     for callback in callbacks:
@@ -116,8 +110,8 @@ def checkpoint_of(
         return None
     parameters = {name: value for name, value in model.get_params().items() if name not in FREE_TO_CHANGE}
     name = type(model).__name__
-    told = {key: value for key, value in parameters.items() if not (key in LATER and _same(value, LATER[key]))}
-    described = {RENAMED.get(key, key): _described(value) for key, value in told.items()}
+    changed = {key: value for key, value in parameters.items() if not (key in LATER and _same(value, LATER[key]))}
+    described = {RENAMED.get(key, key): _described(value) for key, value in changed.items()}
     fingerprint = {"model": name, "number": str(number), "data": digest, **described, **also}
     source = model.rows_from if recipe is None else recipe
     origin: dict[str, Any] | None = {"estimator": name, "parameters": parameters, "source": source}

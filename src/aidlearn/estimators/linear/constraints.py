@@ -27,7 +27,7 @@ def listed(constraints: Any) -> list[Any]:
 
 
 def check_constraints(model: Any) -> None:
-    """Of the kinds that scipy has, before any data are touched."""
+    """Check that constraints are objects of scipy, before any data are touched."""
     check_flag("positive", model.positive)
     if model.bounds is not None and not isinstance(model.bounds, Bounds):
         raise ValueError(
@@ -81,7 +81,7 @@ def _bounds(model: Any, m: int, p: int) -> tuple[Float, Float]:
 
 
 def each(values: Any, default: Float, m: int, p: int, name: str, alike: bool = False) -> Float:
-    """One number for each variable: of the coefficients, or of these and the intercept."""
+    """One number for each variable, from numbers for the coefficients or for these and the intercept."""
     given = np.atleast_1d(np.asarray(values, dtype=np.float64))
     if np.isnan(given).any():
         raise ValueError(f"{name} contains NaN; use -inf and inf where there is no bound.")

@@ -105,8 +105,8 @@ def cluster_codes(clusters: Any, X: Any, source: DataSource) -> ClusterCodes:
             if "path" not in origin:
                 raise ValueError("clusters names a column, which only a file or a Dask DataFrame has; pass an array.")
             one = [origin["columns"][0]] if origin.get("columns") else [source.names[0]] if source.named else None
-            beside = open_source(origin["path"], clusters, one)
-            labels = np.concatenate([np.array(chunk.y) for chunk in beside.chunks()])
+            column = open_source(origin["path"], clusters, one)
+            labels = np.concatenate([np.array(chunk.y) for chunk in column.chunks()])
     else:
         labels = np.asarray(clusters.compute() if is_dask(clusters) else clusters)
     if labels.ndim != 1 or len(labels) != source.n_entries:

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from aidlearn.engine.progress import asks_to_stop
-from aidlearn.engine.result import Iteration, Result
 from aidlearn.estimators.fitting import BATCH, BatchRecord, Fitted, checkpoint_of, fit_problem
 from aidlearn.estimators.linear.coordinates import MeasuredRows
 from aidlearn.estimators.linear.template import LinearEstimator
@@ -140,22 +138,11 @@ class ManyQuantiles:
         self.record.keep(found, [self.fits[k].result.history[0] for k in sorted(self.fits)])
 
     def _keep(self, k: int, solved: Solved) -> None:
-        """Make a certified member a fit of one iteration, and show it to the callbacks."""
-        record = self._take(k, solved, self.record.seconds)
-        if asks_to_stop(self.model._callbacks(), record):
-            self.run.stop()
+        """Make a certified member a fit, and show it to the callbacks."""
+        self._take(k, solved, self.record.seconds)
+        self.model._show(self.run, self.fits[k])
 
-    def _take(self, k: int, solved: Solved, seconds: float) -> Iteration:
+    def _take(self, k: int, solved: Solved, seconds: float) -> None:
         """Make a certified member a fit of one aggregated problem and its check on all rows."""
-        result = Result.at_once(
-            solved.point,
-            solved.objective,
-            solved.lower_bound,
-            n_clusters=solved.n_clusters,
-            n_open=len(self.designs[k].loss.kinks) + 1,
-            n_entries=self.run.n_entries,
-            n_passes=self.run.n_passes,
-            seconds=seconds,
-        )
-        self.fits[k] = Fitted(result, solved.profile, [])
-        return result.history[0]
+        n_open = len(self.designs[k].loss.kinks) + 1
+        self.fits[k] = self.model._at_once(self.run, solved, n_open, seconds)

@@ -47,7 +47,7 @@ ON_HYPERPLANE = 1e-10
 KEPT = 10_000
 """Rows nearest to the hyperplane among which the best offset is looked for."""
 ROUNDING = 16 * EPS
-"""Of a score, relative to the sizes of its terms."""
+"""Rounding error of a score, relative to the sizes of its terms."""
 SAME_WEIGHT = 1e-12
 """Relative difference up to which sums of weights are the same."""
 
@@ -72,9 +72,9 @@ class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator)
 
     Notes
     -----
-    The optimum is not positive. Where the origin lies among the rows it is 0, with w = rho = 0: the model tells no rows
-    apart, and it is certified only if the bound is 0 up to rounding. Where ``nu S`` is a sum of weights, the optimal
-    rho may be an interval; the middle of it is taken. Rows on the hyperplane are no outliers.
+    The optimum is not positive. If the origin lies among the rows it is 0, with w = rho = 0: the model does not
+    distinguish rows, and it is certified only if the bound is 0 up to rounding. If ``nu S`` is a sum of weights, the
+    optimal rho may be an interval; its middle is taken. Rows on the hyperplane are no outliers.
 
     Examples
     --------
@@ -175,7 +175,8 @@ def _proven(result: Result, stated: Design, point: Float, loss: Loss, rounding: 
     """A bound of the problem as it is stated, solved by ``point``, and whether it is 0 up to rounding.
 
     The dual ``a`` of the last clusters proves ``-1/2 |sum_k a_k x_k|^2`` with x_k their means, which has all digits; it
-    is 0 where rows have room to make that sum 0. ``loss`` is that of the regression, ``rounding`` that of its bounds.
+    is 0 if rows have room to make that sum 0. ``loss`` is the loss of the regression, ``rounding`` the rounding error
+    of its bounds.
     """
     bound = result.lower_bound - rounding
     if result.solution is None or result.solution.dual is None:
@@ -192,14 +193,14 @@ def _proven(result: Result, stated: Design, point: Float, loss: Loss, rounding: 
 
 
 def _nearest(rows: Float) -> Float:
-    """Of columns, those that begin with the smallest numbers."""
+    """The columns with the smallest numbers in the first row."""
     if rows.shape[1] <= KEPT:
         return rows
     return rows[:, np.argpartition(np.abs(rows[0]), KEPT)[:KEPT]]
 
 
 def _settled(run: Run, design: Design, point: Float, nu: float, near: float) -> tuple[Float, float]:
-    """The point with the best rho beside its w, a quantile of the scores, and its objective, by one pass.
+    """The point with the best rho for its w, a quantile of the scores, and its objective, by one pass.
 
     The objective is flat in rho between two scores if the rows below have exactly nu of the weight: then rho goes to
     the middle (as libsvm's). Rows up to ``near`` below it are on the hyperplane, and are to be no outliers. A quantile

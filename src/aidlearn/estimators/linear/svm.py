@@ -18,7 +18,6 @@ from aidlearn.data.passes.sharing import run_together
 from aidlearn.data.rows.numbers import Classes, Targets, check_labels
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.tables.conversion import check_weight, is_elsewhere
-from aidlearn.engine.progress import asks_to_stop
 from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import FITTED_ATTRIBUTES
 from aidlearn.estimators.checks import check_flag, check_number, class_of
@@ -31,12 +30,13 @@ from aidlearn.linear.hurried import cheap_points
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss, epsilon_insensitive, hinge
 from aidlearn.linear.problem import PiecewiseLinear
+from aidlearn.neighbours.batch import Solved
 from aidlearn.numerics import Float, Int
 
 PASSES = 2
-"""Fewest over the rows that the fit of a class is worth beginning with."""
+"""The fit of a class takes at least this many passes over the rows."""
 DUAL_BYTES = 16
-"""Of a dual with the number of its row."""
+"""Size of a dual with the number of its row."""
 
 
 def batched(items: list[Any], size: int) -> list[list[Any]]:
@@ -112,16 +112,15 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
         """Fit all classes in shared passes, with the duals of their rows."""
         run, n_fits = rows.run, len(designs)
         fits: list[Fitted] = []
-        duals: list[tuple[Int, Float]] | None = []
         numbers = list(range(n_fits)) if self._several() else [None]
         to_fit = list(zip(numbers, designs, self._warm_points(rows, n_fits), strict=True))
         if n_fits > 1 and self.checkpoint is None and self._is_late(run, designs[0], PASSES * n_fits * rows.seconds):
             fits, to_fit = self._hurried(run, designs), []
-            duals = [self._duals(run, fit.result) for fit in fits]
+        duals = self._with_duals(run, [], fits, n_fits)
         for group in batched(to_fit, run.budget.classes):
-            fits += run_together(run, [self._one(rows, *problem) for problem in group])
-            for fit in fits[-len(group) :]:
-                duals = self._with_duals(run, duals, fit.result, n_fits)
+            found = run_together(run, [self._one(rows, *problem) for problem in group])
+            duals = self._with_duals(run, duals, found, n_fits)
+            fits += found
         self._store_duals(duals, n_fits, run)
         return fits
 
@@ -169,25 +168,15 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
         """A cheap plane for each class, all in one pass; the rows on either side are two clusters with bound 0."""
         fits, began = list[Fitted](), time.monotonic()
         for design, found in zip(designs, cheap_points(run, designs), strict=True):
-            result = Result.at_once(
-                found.point,
-                found.objective,
-                design.trivial_bound,
-                n_clusters=2,
-                n_open=2,
-                n_entries=run.n_entries,
-                n_passes=run.n_passes,
-                seconds=time.monotonic() - began,
-                status=Status.time_limit,
-            )
-            if asks_to_stop(self._callbacks(), result.history[0]):
-                run.stop()
-            fits.append(Fitted(result, None, []))
+            solved = Solved(found.point, found.objective, design.trivial_bound, n_clusters=2)
+            fit = self._at_once(run, solved, 2, time.monotonic() - began, Status.time_limit)
+            self._show(run, fit)
+            fits.append(fit)
         return fits
 
     @staticmethod
     def _duals(run: Run, result: Result) -> tuple[Int, Float]:
-        """Rows with a dual that is not zero, and these duals; the labels of the rows are let go.
+        """Rows with a dual that is not zero, and these duals; the labels of the rows are freed.
 
         A user who stops the fit here gets the model, without duals.
         """
@@ -203,16 +192,18 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
             return nothing
 
     def _with_duals(
-        self, run: Run, duals: list[tuple[Int, Float]] | None, result: Result, n_fits: int
+        self, run: Run, duals: list[tuple[Int, Float]] | None, fits: list[Fitted], n_fits: int
     ) -> list[tuple[Int, Float]] | None:
-        """The duals of one more class beside the others; None once they take more than the memory limit leaves."""
-        if duals is None:
-            result.drop_clusters()
-            return None
-        duals = [*duals, self._duals(run, result)]
-        kept = sum(len(entries) for entries, _ in duals)
-        needed = DUAL_BYTES * kept + 8.0 * n_fits * min(kept, run.n_entries)
-        return duals if needed <= run.budget.spare else None
+        """The duals with those of more classes; None once they take more than the memory limit leaves."""
+        for fit in fits:
+            if duals is None:
+                fit.result.drop_clusters()
+                continue
+            duals = [*duals, self._duals(run, fit.result)]
+            kept = sum(len(entries) for entries, _ in duals)
+            needed = DUAL_BYTES * kept + 8.0 * n_fits * min(kept, run.n_entries)
+            duals = duals if needed <= run.budget.spare else None
+        return duals
 
     def _store_duals(self, found: list[tuple[Int, Float]] | None, n_fits: int, run: Run) -> None:
         if found is None:

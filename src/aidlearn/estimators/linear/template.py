@@ -19,6 +19,8 @@ from aidlearn.data.passes.sparse_copy import without_zeros
 from aidlearn.data.rows.arrays import is_dask
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
+from aidlearn.engine.progress import asks_to_stop
+from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import AIDEstimator
 from aidlearn.estimators.checks import check_flag, generator
 from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
@@ -133,7 +135,7 @@ class LinearEstimator(AIDEstimator):
         return isinstance(self.init, str) and self.init in ("auto", "band")
 
     def _losses(self) -> list[Loss]:
-        """The losses that are fitted; none where they depend on the rows or on a penalty that is still to be chosen."""
+        """The losses that are fitted; none if they depend on the rows or on a penalty that is still to be chosen."""
         return []
 
     def _several(self) -> bool:
@@ -220,6 +222,26 @@ class LinearEstimator(AIDEstimator):
         draw = None if self.standardize or not self._drawn else frame
         return fit_problem(problem, self._limits(run, n_left), self._callbacks(), draw, checkpoint)
 
+    def _at_once(self, run: Run, solved: Solved, n_open: int, seconds: float, status: Status = Status.gap) -> Fitted:
+        """A fit without iterations, of a point that was evaluated on all rows and has a proven bound."""
+        result = Result.at_once(
+            solved.point,
+            solved.objective,
+            solved.lower_bound,
+            n_clusters=solved.n_clusters,
+            n_open=n_open,
+            n_entries=run.n_entries,
+            n_passes=run.n_passes,
+            seconds=seconds,
+            status=status,
+        )
+        return Fitted(result, solved.profile, [])
+
+    def _show(self, run: Run, fit: Fitted) -> None:
+        """Call the callbacks with the only iteration of a fit; one of them may stop the run."""
+        if asks_to_stop(self._callbacks(), fit.result.history[0]):
+            run.stop()
+
     def _refit(self, rows: MeasuredRows, design: Design, point: Float | None) -> Solved:
         """Fit a neighbouring problem on all rows, from a point close to its solution if there is one."""
         start = Band()
@@ -232,16 +254,11 @@ class LinearEstimator(AIDEstimator):
         if not is_dask(X):
             return decide(self._scores(X))
         check_is_fitted(self)
-        self._check_dask_columns(X)
-        like = np.asarray(decide(np.zeros((0, *self.coef_.shape[:-1]))))
-        return lazy_scores(X, self.coef_, self.intercept_, decide, like, self._recipe())
-
-    def _check_dask_columns(self, X: Any) -> None:
-        """The columns of a Dask DataFrame must be those of the fit, in the same order."""
-        fitted = getattr(self, "feature_names_in_", None)
-        names = list(getattr(X, "columns", []))
+        fitted, names = getattr(self, "feature_names_in_", None), list(getattr(X, "columns", []))
         if fitted is not None and names and names != list(fitted):
             raise ValueError(f"The columns of X must be those of the fit, in their order: {list(fitted)}, got {names}.")
+        like = np.asarray(decide(np.zeros((0, *self.coef_.shape[:-1]))))
+        return lazy_scores(X, self.coef_, self.intercept_, decide, like, self._recipe())
 
 
 class LinearRegressor(RegressorMixin, LinearEstimator):

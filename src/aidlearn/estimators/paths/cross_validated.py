@@ -22,7 +22,7 @@ from aidlearn.linear.model.losses import pinball
 from aidlearn.numerics import Float
 
 SMALLEST_ALPHA = 1e-3
-"""Of a path of alphas, relative to the largest, at which all slopes are 0."""
+"""Smallest alpha of a path, relative to the largest, at which all slopes are 0."""
 
 
 CV_ATTRIBUTES = """

@@ -206,8 +206,15 @@ class CrossValidated(LinearEstimator):
         pairs = [(k, fold) for k in range(n_values) for fold in range(n_folds)]
         members = [Member(designs[k].loss, fold, designs[k].l1 / designs[k].weight) for k, fold in pairs]
 
-        def refit(member: int, problem: Member, point: Float | None) -> Solved:
-            return self._refitted(rows, values[pairs[member][0]], number, problem, point)
+        def refit(k: int, member: Member, point: Float | None) -> Solved:
+            """Fit one fold on all rows, from a point close to its solution if there is one."""
+            run = rows.run.part().changed(Reweighting(rows.folds, member.replicate))
+            own = replace(rows.measured, run=run, moments=inspect(run, self.fit_intercept))
+            value = values[pairs[k][0]]
+            self.n_refitted_ += 1
+            logger.debug("fold %d is fitted on all rows at %g", member.replicate, value)
+            single = self._at(rows, value)
+            return single._refit(own, _design(single, own, number), point)
 
         part = BATCH if rows.n_fits == 1 else f"{number}.{BATCH}"
         origin, digest = rows.run.source.origin, rows.measured.moments.digest
@@ -262,14 +269,6 @@ class CrossValidated(LinearEstimator):
             rows.partition = fit.clusters
             record.improve(solve_together(together, left, points, self.tol, record.improve))
         self._fit_rest(members, refit, record)
-
-    def _refitted(self, rows: FoldRows, value: float, number: int, member: Member, point: Float | None) -> Solved:
-        """One fold on all rows, from a point close to it if there is one."""
-        run = rows.run.part().changed(Reweighting(rows.folds, member.replicate))
-        own, single = replace(rows.measured, run=run, moments=inspect(run, self.fit_intercept)), self._at(rows, value)
-        self.n_refitted_ += 1
-        logger.debug("fold %d is fitted on all rows at %g", member.replicate, value)
-        return single._refit(own, _design(single, own, number), point)
 
     def _validate(self, rows: FoldRows, values: Sequence[float]) -> Float:
         """Fit all points of all folds; returns them, shape (fits, folds, values, variables), and sets ``gaps_``.
@@ -390,7 +389,7 @@ class CrossValidated(LinearEstimator):
             raise TimeoutError(
                 f"time_limit={self.time_limit} ended before all {rows.folds.n} folds were fitted for any of the "
                 f"{missing.shape[1]} penalties. Give more time, fewer penalties or fewer folds"
-                f"{', or go on from the checkpoint' if self.checkpoint is not None else ''}."
+                f"{', or continue from the checkpoint' if self.checkpoint is not None else ''}."
             )
         why, then = f"time_limit={self.time_limit} ended", "chosen"
         if rows.run.stopped:
