@@ -15,7 +15,7 @@ PURE = 1e-9
 
 
 def frame(clusters: Clusters, point: Float, iteration: int) -> Frame | None:
-    """Two features and a hyperplane; of a regression feature and target, or fitted value and target of two."""
+    """Clusters and hyperplane in two features; for a regression, one feature (or the fitted value) and the target."""
     problem = clusters.problem
     assert isinstance(problem, PiecewiseLinear)
     design, loss = problem.design, problem.design.loss

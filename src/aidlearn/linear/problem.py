@@ -39,10 +39,8 @@ from aidlearn.numerics import NOISE, Float, Int
 ON_KINK = 1e-7
 """Margins up to this count as on the kink in the three-way split."""
 THREE_WAY_CUTS = np.array([np.nextafter(-ON_KINK, -1.0), ON_KINK])
-DOUBLED = 1.0
-"""Entries that may become clusters of their own in a split, relative to the clusters there are."""
 SMALLEST_GROUPS = 0.5
-"""Entries of the smallest groups that do so as well, violated or not, in the same unit."""
+"""Entries of the smallest groups that become clusters of their own, violated or not, over the number of clusters."""
 ACCURATE = 1e-9
 """Accuracy of the aggregated solver that keeps the bounds of the paper's procedure visibly non-decreasing."""
 
@@ -51,12 +49,12 @@ StartMethod = Callable[["PiecewiseLinear"], Start]
 
 @dataclass(frozen=True)
 class Procedure:
-    """How a linear model is fitted: the choices of the paper's section 4, and ours beside them."""
+    """How a linear model is fitted: the choices of the paper's section 4, and our own."""
 
     solver: AggregatedSolver
     """Solver of the aggregated problem."""
     start: StartMethod
-    """Draws the initial clusters."""
+    """Function that draws the initial clusters."""
     paper_split: bool = False
     """Split at the aggregated solution only (the paper's rule). Otherwise also at a point close to the incumbent on
     the segment between the two, along which the objective is searched."""
@@ -66,7 +64,7 @@ class Procedure:
     initial_rate: float | None = None
     """Number of initial clusters over the number of entries (r^0); the start's own rule by default."""
     rng: np.random.Generator | Callable[[], np.random.Generator] = np.random.default_rng
-    """Random numbers, or what makes them where any are needed."""
+    """Random number generator, or a function that makes one when it is needed."""
 
     def generator(self) -> np.random.Generator:
         return self.rng if isinstance(self.rng, np.random.Generator) else self.rng()
@@ -86,7 +84,7 @@ class PiecewiseLinear(LinearProblem):
         self.n_regions = self.regions.number
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a pass needs where the entries are: the formulas, neither the fit nor its procedure."""
+        """The state that travels to where the entries are: the formulas, neither the run nor the procedure."""
         return {**self.__dict__, "run": None, "procedure": None}
 
     # 1. Aggregated data
@@ -104,7 +102,7 @@ class PiecewiseLinear(LinearProblem):
             return self.hurried_start()
         start = self.procedure.start(self)
         if start.incumbent is None and out_of_time(self.run):
-            # Before the aggregated problem, which would be cut short: its point would take a pass for nothing.
+            # The aggregated problem would be cut short, and evaluating its point would waste a pass.
             return replace(start, incumbent=self.last_resort())
         return start
 
@@ -130,7 +128,7 @@ class PiecewiseLinear(LinearProblem):
             # Refined clusters never lower F; an accurate solver keeps that visible in the proven bounds.
             accuracy = replace(accuracy, relative=min(accuracy.relative, ACCURATE))
         if not self.design.loss.classifies:
-            accuracy = replace(accuracy, duals=False)  # no model shows those of a regression
+            accuracy = replace(accuracy, duals=False)  # no regression reports duals
         late = time.monotonic() > accuracy.deadline
         plain = self.design.region is None and self.design.linear is None and not any(self.design.loss.kinks)
         if plain and not clusters.store.column(-2).any():
@@ -141,7 +139,7 @@ class PiecewiseLinear(LinearProblem):
             far = far_point(self.design, self.run, clusters.store, point)
             found = found if far is None else replace(found, point=far, verified=False)
         if incumbent is not None and late:
-            # Too late for another point: what is left to have of few groups is their bound.
+            # There is no time to evaluate another point; the bound still counts.
             return replace(found, point=point, verified=False, out_of_time=True)
         return found
 
@@ -160,14 +158,15 @@ class PiecewiseLinear(LinearProblem):
         spare = self.run.budget.later / (p + 2) - clusters.n_clusters
         dissolved = self._smallest_groups(clusters, solution.point, max(0.0, spare))
         spare -= 0 if dissolved is None else float(clusters.counts[dissolved].sum())
-        n_alone = max(0.0, min(DOUBLED * clusters.n_clusters, spare))
+        # At most as many entries as there are clusters become clusters of their own.
+        n_alone = max(0.0, min(clusters.n_clusters, spare))
         return Segment.between(incumbent.point, solution.point, n_alone / n, dissolved)
 
     def _smallest_groups(self, clusters: Clusters, point: Float, spare: float) -> NDArray[np.bool_] | None:
-        """Groups that save next to nothing, up to some number of entries in all: small ones, the more so near a kink.
+        """Groups whose aggregation saves least, up to a total number of entries: small ones near a kink come first.
 
-        Where the optimum was far from the start they hold rows that no other cluster is like, and are what is violated
-        when all large groups have settled: another iteration, for a handful of entries.
+        Where the optimum is far from the start, they hold rows unlike any other cluster, and only they are violated
+        once all large groups have settled: another iteration for a handful of entries.
         """
         groups = np.flatnonzero(clusters.counts > 1)
         saves = clusters.counts[groups] * np.sqrt(self.distances(clusters, point)[groups])
@@ -184,7 +183,7 @@ class PiecewiseLinear(LinearProblem):
         return self._with_alone(chunk, trial, homes, self.passes.moves(self.design, chunk, trial, self.regions, homes))
 
     def _with_alone(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16], moved: Moved) -> Moved:
-        """The same, with the entries that become clusters of their own: all that move, if they are not too many.
+        """Mark the moved entries that become clusters of their own: all of them, if they are not too many.
 
         Entries that leave a group together seldom stay together. Where a solution has overshot, many leave that will
         come back, and are better kept together. Every chunk has its share, whatever the others have.
@@ -219,7 +218,7 @@ class PiecewiseLinear(LinearProblem):
     def feasible(self, point: Float) -> bool:
         return self.design.region is None or self.design.region.contains(point)
 
-    # What the sums of the clusters tell
+    # Results from the sums of the clusters
 
     def entry_duals(self, clusters: Clusters, dual: Float) -> tuple[Int, Float]:
         """Entries with a dual that is not zero, and the duals times their signs.
@@ -254,7 +253,7 @@ class PiecewiseLinear(LinearProblem):
         return np.concatenate(entries), np.concatenate(duals)
 
     def _signs(self, clusters: Clusters, wanted: NDArray[np.bool_]) -> Float | None:
-        """Sign of the entries of each wanted cluster, where sums tell it (weights of 1, one class in each)."""
+        """Sign of the entries of each wanted cluster, if sums determine it (weights of 1, one class in each)."""
         design, weight = self.design, clusters.store.column(-1)
         if not design.fit_intercept or design.effective != self.run.n_entries or (weight != clusters.counts).any():
             return None

@@ -6,7 +6,7 @@ rounding costs,
 
     sum over |z_i| < h_i of   s_i |z_i| / 2 (1 - |z_i| / h_i),
 
-so the width follows from the tolerance. Where it would leave too few rows inside, an interior point takes over.
+so the width follows from the tolerance. If that leaves too few rows inside, an interior point takes over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many quantile regressions on the same few rows with other weights: from the vertex of one to that of the next.
+"""Many quantile regressions on the same few rows with other weights: a walk from one vertex to the next.
 
 With a thousand rows, aggregation saves little and overhead dominates a fit. Here the rows are read once, a replicate is
 a walk along edges in compiled code, and its dual is certified like any other.
@@ -45,7 +45,7 @@ SETTINGS = VertexSettings()
 
 
 def suits(run: Run, design: Design) -> bool:
-    """Whether the problem is one of few rows, and a sum of tilted absolute values alone."""
+    """Whether the problem has few rows and is a sum of tilted absolute values, without penalties or constraints."""
     return (
         run.n_entries * design.n_variables <= SETTINGS.most_cells
         and design.n_variables <= SETTINGS.most_variables

@@ -45,8 +45,6 @@ class SharedSettings:
     """Guess. Most rounds of splits: members still open after them are solved faster alone."""
     kept: float = 0.5
     """Guess. Part of the tolerance up to which another member's solution serves an aggregated problem."""
-    doubled: float = 1.0
-    """Guess. Entries that may become clusters of their own in a split, relative to the number of clusters."""
 
 
 SETTINGS = SharedSettings()
@@ -62,7 +60,7 @@ class MemberPoint:
 
 @dataclass(frozen=True)
 class Segments(Trial):
-    """A segment of each of some members, seen at all steps; ``points`` are ordered by step, then by member."""
+    """One segment for each of several members; ``points`` are ordered by step, then by member."""
 
     members: Sequence[int] = ()
     origins: Sequence[Float] = ()
@@ -89,7 +87,7 @@ class Segments(Trial):
 class Together(Problem):
     """Members of a batch as one problem of the engine: its clusters have the sums of every replicate side by side.
 
-    ``design`` is that of a model of these rows with their own weights, ``partition`` that of a fit of it.
+    ``design`` belongs to a model of these rows with their own weights, ``partition`` to a fit of that model.
     """
 
     n_regions = SEGMENTS.n_codes
@@ -103,10 +101,10 @@ class Together(Problem):
         self.of = [self.replicates.index(member.replicate) for member in members]
         self.passes = passes_of(run)
         self.designs: list[Design] = []
-        """Of the members, once their weights are summed."""
+        """Designs of the members, once their weights are summed."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a pass needs where the entries are."""
+        """The state that travels to where the entries are."""
         return {**self.__dict__, "run": None, "partition": None, "designs": []}
 
     # The four components
@@ -237,7 +235,7 @@ def solve_together(
     tol: float,
     done: Done | None = None,
 ) -> dict[int, Solved]:
-    """Solve members to the tolerance, as far as rounds and time allow; ``points`` are where they begin.
+    """Solve members to the tolerance, as far as rounds and time allow; ``points`` are their starting points.
 
     This is Algorithm 1 (:func:`aidlearn.engine.loop.aid`) with bounds for each member on clusters that all share.
     """
@@ -264,7 +262,7 @@ def solve_together(
 
 @dataclass(eq=False)
 class _MemberState:
-    """A member on its way: its best point (or where it begins), its bounds, and its last aggregated solution."""
+    """An unfinished member: its best point (or its starting point), its bounds and its last aggregated solution."""
 
     number: int
     begin: Float
@@ -290,7 +288,7 @@ class _MemberState:
 def _solve_aggregated(
     problem: Together, clusters: Clusters, states: Sequence[_MemberState], tol: float
 ) -> list[_MemberState]:
-    """Solve the aggregated problem of each member; returns those that time has allowed."""
+    """Solve the aggregated problem of each member until time is over; returns the members that were solved."""
     run, solved = problem.run, list[_MemberState]()
     latest: dict[int, tuple[int, Solution]] = {}
     for state in states:
@@ -315,7 +313,8 @@ def _check(problem: Together, clusters: Clusters, states: Sequence[_MemberState]
     if split:
         numbers = problem.design.n_variables * len(problem.replicates)
         spare = problem.run.budget.clusters / numbers - clusters.n_clusters
-        n_alone = max(0.0, min(SETTINGS.doubled * clusters.n_clusters, spare)) / problem.run.n_entries
+        # At most twice the clusters: each may bring one entry that becomes a cluster of its own.
+        n_alone = max(0.0, min(clusters.n_clusters, spare)) / problem.run.n_entries
         trial = replace(trial, homes=problem.homes(clusters, trial), n_alone=n_alone)
     violations = clusters.check(trial)
     n = len(states)
@@ -325,5 +324,5 @@ def _check(problem: Together, clusters: Clusters, states: Sequence[_MemberState]
 
 
 def _each_weight(chunk: Chunk) -> list[Chunk]:
-    """The chunk with each of the weights that its entries have."""
+    """The chunk once for each replicate, with its weights."""
     return [replace(chunk, weight=weight) for weight in np.ascontiguousarray(chunk.weight.T)]

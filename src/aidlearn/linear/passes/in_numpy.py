@@ -62,8 +62,8 @@ class Passes:
     def groups(self, design: Design, chunk: Chunk, point: Float, leverage: Leverage, grouping: Grouping) -> Groups:
         """Groups by side and distance, the rows that stay alone, and the sums of the groups.
 
-        The group of a row is its region, and in it the bin of its distance in leverages; groups of the positive class
-        come behind those of the other. Planes divide each group further. Rows with a number in a rare column are in
+        The group of a row is its region and the bin of its distance in leverages; groups of the positive class follow
+        those of the other. Planes divide each group further. Rows with a number in a rare column are in
         separate groups.
         """
         loss, n_bins, n_regions = design.loss, grouping.n_bins, len(grouping.cuts) + 1

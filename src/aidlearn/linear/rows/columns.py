@@ -38,14 +38,14 @@ MOSTLY_THERE = 0.5
 
 @dataclass(frozen=True)
 class SparseLayout:
-    """Variables of a linear model: those that every row keeps, the intercept among them, and the sparse others."""
+    """Variables of a linear model: those stored in every row, the intercept among them, and the sparse others."""
 
     dense: NDArray[np.intp]
     sparse: NDArray[np.intp]
     filled: float
-    """Non-zeros of a row in sparse columns, on average."""
+    """Average number of non-zeros of a row in sparse columns."""
     stored: float
-    """Those of a row in all columns."""
+    """Average number of non-zeros of a row in all columns."""
     levels: range | None = None
     """Sparse columns (by their numbers among these) that are the levels of a factor to be eliminated."""
     density: Float | None = None
@@ -53,7 +53,7 @@ class SparseLayout:
 
     @classmethod
     def of(cls, density: Float | None, fit_intercept: bool, factor: range | None = None) -> SparseLayout | None:
-        """The cheapest one for columns of which these parts are stored; None where all columns had better be dense.
+        """The cheapest layout for columns of these densities; None where dense columns are cheapest.
 
         With the q fullest columns dense and k non-zeros a row in the others, a row costs
         ``DENSE q^2 + MIXED q k + SPARSE k^2``. The columns of a ``factor`` are sparse whatever they cost.
@@ -131,7 +131,7 @@ class SparseLayout:
     def position(self, n_columns: int) -> NDArray[np.int64]:
         """Number of each of ``n_columns`` columns among the sparse ones, or -1 minus that among the dense ones.
 
-        What comes behind the variables is dense too.
+        Columns behind the variables are dense too.
         """
         position = np.empty(n_columns, dtype=np.int64)
         position[self.sparse] = np.arange(len(self.sparse))
@@ -142,14 +142,14 @@ class SparseLayout:
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds of a row, and what it holds."""
+    """Nanoseconds that a row takes, and the numbers that it holds."""
 
     row: float
-    """Single, in a step of the solver."""
+    """A single row in a step of the solver."""
     sum: float
-    """The sum of many there: it is dense."""
+    """The sum of many rows in a step, which is dense."""
     row_of_pass: float
-    """In a pass."""
+    """A row in a pass."""
     stored: float
     """Numbers of 8 bytes that a single row holds."""
 

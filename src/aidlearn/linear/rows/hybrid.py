@@ -62,7 +62,7 @@ class Hybrid(Matrix):
 
     @classmethod
     def of_parts(cls, dense: Float, others: Any, full: Float, at: NDArray[Any], layout: SparseLayout) -> Hybrid:
-        """The same where ``others`` leaves out the rows ``at``; those with few numbers join it."""
+        """A matrix whose ``others`` leave out the rows ``at``; those of them with few numbers are stored as sparse."""
         rest = np.ones(len(dense), dtype=bool)
         rest[at] = False
         sums = np.ones(len(full), dtype=bool)
@@ -84,7 +84,7 @@ class Hybrid(Matrix):
 
     @classmethod
     def without_sums(cls, dense: Float, others: Any, layout: SparseLayout) -> Hybrid:
-        """The matrix of single rows, none of which has all columns."""
+        """The matrix of single rows, without sums of many."""
         nothing = np.zeros((0, len(layout.sparse))), np.empty(0, dtype=np.intp)
         return cls(dense, others, *nothing, (layout.dense, layout.sparse), layout.levels)
 
