@@ -17,7 +17,7 @@ from aidlearn.data.encoding.rules import FROM_DTYPE, Rules
 from aidlearn.data.rows.arrays import is_dask
 from aidlearn.data.rows.memory import check_limit, parse_bytes
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.tables.columns import find_column
+from aidlearn.data.tables.columns import Roles, find_column
 from aidlearn.data.tables.conversion import is_stream
 from aidlearn.data.tables.csv import CsvSource
 from aidlearn.data.tables.files import FileSource
@@ -140,17 +140,18 @@ def open_by_rules(
     intercept: bool = True,
 ) -> DataSource:
     """Open data as :func:`open_source` does, encoded by rules for a model with or without an intercept."""
+    asked = Roles(target, columns, weight)
     if is_dask(path):
         if memory_limit is not None:
             raise ValueError("memory_limit is for files: limit the memory of Dask's workers.")
-        return DaskSource(path, target, columns, weight, n_jobs, rules).encoded(Rules(), intercept)
+        return DaskSource(path, asked, n_jobs, rules).encoded(Rules(), intercept)
     for name, value in (("target", target), ("weight", weight)):
         if not (value is None or is_path(value) or isinstance(value, (int, np.integer))):
             raise ValueError(
                 f"The {name} of a file is one of its columns, by name or number, got {type(value).__name__}."
             )
     text = {"delimiter": delimiter, "encoding": encoding}
-    source: DataSource = _open(path, target, columns, weight, n_jobs, text, rules)
+    source: DataSource = _open(path, asked, n_jobs, text, rules)
     if isinstance(source, TableFiles):
         for what, names in (("one_hot", rules.also), ("numeric", rules.numeric)):
             for name in names:
@@ -161,7 +162,7 @@ def open_by_rules(
     else:
         source = source.encoded(rules, intercept)
     if not is_stream(path):
-        source.origin = _origin(path, target, columns, weight, rules, text)
+        source.origin = _origin(path, asked, rules, text)
     if isinstance(source, CsvSource):
         source.warn_of_codes(rules)
     if memory_limit is not None:
@@ -180,11 +181,11 @@ def open_rows(
 ) -> FileSource:
     """The rows of a file without a target, encoded by the recipe of a model."""
     text = {"delimiter": delimiter, "encoding": encoding}
-    source = _open(path, None, columns, None, None, text, recipe)
+    source = _open(path, Roles(columns=columns), None, text, recipe)
     return source.following(recipe) if isinstance(source, TableFiles) else source
 
 
-def _origin(path: Any, target: Any, columns: Any, weight: Any, rules: Rules, text: dict[str, Any]) -> dict[str, Any]:
+def _origin(path: Any, asked: Roles, rules: Rules, text: dict[str, Any]) -> dict[str, Any]:
     """Arguments that open the same data again, from any folder."""
 
     def plain(value: Any) -> Any:
@@ -198,9 +199,9 @@ def _origin(path: Any, target: Any, columns: Any, weight: Any, rules: Rules, tex
     given = rules.categorical
     found = {
         "path": absolute(path) if is_path(path) else [absolute(one) for one in path],
-        "target": plain(target),
-        "columns": None if columns is None else [plain(column) for column in columns],
-        "weight": plain(weight),
+        "target": plain(asked.target),
+        "columns": None if asked.columns is None else [plain(column) for column in asked.columns],
+        "weight": plain(asked.weight),
         "one_hot": dict(rules.also) if any(rules.also.values()) else list(rules.also),
     }
     defaults: dict[str, Any] = {
@@ -235,18 +236,12 @@ def column_names(path: Any, delimiter: str | None = None, encoding: str | None =
 
 
 def _open(
-    path: Any,
-    target: Any,
-    columns: Sequence[Any] | None,
-    weight: Any,
-    n_jobs: int | None,
-    text: dict[str, Any],
-    read_as: Rules | Recipe | None,
+    path: Any, asked: Roles, n_jobs: int | None, text: dict[str, Any], read_as: Rules | Recipe | None
 ) -> FileSource:
     """The rows of files or of a stream, without factors; CSV is read by rules, or for the recipe of a model."""
     if is_stream(path):
         _need_pyarrow(type(path).__name__)
-        return StreamSource(path, target, columns, weight, n_jobs)
+        return StreamSource(path, asked, n_jobs)
     if not is_paths(path):
         raise ValueError(f"open_source takes a path, got {type(path).__name__}; arrays and tables go to fit directly.")
     if "://" in str(path):
@@ -271,15 +266,15 @@ def _open(
     if first.kind in ("parquet", "csv"):
         _need_pyarrow(first)
         if first.kind == "parquet":
-            return ParquetSource(places, target, columns, weight, n_jobs)
-        return CsvSource(places, target, columns, weight, n_jobs, **text, read_as=read_as)
+            return ParquetSource(places, asked, n_jobs)
+        return CsvSource(places, asked, n_jobs, **text, read_as=read_as)
     if len(places) > 1 or first.system is not None:
         raise ValueError(
             f"{first} is read as one file on the disk; lists, patterns and addresses are for Parquet and CSV."
         )
     if first.kind == "npy":
-        return NpySource(first, target, columns, weight, n_jobs)
-    if columns is not None or weight is not None or target is not None:
+        return NpySource(first, asked, n_jobs)
+    if asked != Roles():
         raise ValueError(f"{first} is svmlight text with its own target: give neither target, columns nor weight.")
     from aidlearn.data.tables.svmlight import SvmlightSource  # which needs scikit-learn's data sets, slow to import
 

@@ -15,7 +15,7 @@ from aidlearn.data.encoding.levels import LevelsFound, TableOutline
 from aidlearn.data.encoding.recipe import Recipe
 from aidlearn.data.rows.numbers import refuse_lossy
 from aidlearn.data.rows.remote import Backend, Sealed
-from aidlearn.data.tables.columns import ArrayColumns, Columns, choose_columns
+from aidlearn.data.tables.columns import ArrayColumns, Columns, Roles, choose_columns
 from aidlearn.data.tables.in_memory import FrameColumns
 from aidlearn.numerics import Int
 
@@ -227,7 +227,7 @@ class DaskLayout:
     dtype: str
 
     @classmethod
-    def of(cls, X: Any, target: Any, columns: Sequence[Any] | None, weight: Any) -> DaskLayout:
+    def of(cls, X: Any, asked: Roles) -> DaskLayout:
         kind, where = kind_of(X), f"Dask {type(X).__name__}"
         if kind == "series" or (kind == "array" and X.ndim != 2):
             raise ValueError(f"X must have rows and columns, got a {where} of {X.ndim} dimension(s).")
@@ -239,7 +239,7 @@ class DaskLayout:
             names = list(X.columns)
             kinds = dict(zip(names, FrameColumns(X._meta).outline.kinds, strict=True))
         numeric = {name: kind in ("number", "boolean") for name, kind in kinds.items()}
-        roles = choose_columns(names, f"The {where}", target, columns, weight)
+        roles = choose_columns(names, f"The {where}", asked)
         chosen = roles.columns
         if roles.weight is not None and not numeric[roles.weight]:
             raise ValueError(f"Column {roles.weight!r} (weight) does not hold numbers.")

@@ -31,7 +31,7 @@ from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.numbers import TargetCounts, Targets, refuse_lossy
 from aidlearn.data.rows.remote import Batches, RemotePasses, Sealed, StoredRows, remote_target_counts
 from aidlearn.data.rows.threads import one_blas_thread
-from aidlearn.data.tables.columns import EncodedSource
+from aidlearn.data.tables.columns import EncodedSource, Roles
 from aidlearn.data.tables.conversion import linear_scores
 from aidlearn.numerics import Float, Int
 
@@ -76,10 +76,8 @@ class DaskSource(Outline):
     Parameters
     ----------
     X : Dask array or DataFrame
-    target : Dask collection, array, or column of X by name or number; optional
-    columns : sequence, optional
-        Columns of X; all others than target and weight by default.
-    weight : as target
+    asked : Roles
+        Columns of X by name or number; target and weight likewise, or as Dask collections or arrays.
     n_jobs : int
         Threads on this machine (for work on samples).
     rules : Rules
@@ -89,15 +87,14 @@ class DaskSource(Outline):
     def __init__(
         self,
         X: Any,
-        target: Any = None,
-        columns: Any = None,
-        weight: Any = None,
+        asked: Roles,
         n_jobs: int | None = None,
         rules: Rules = PLAIN,
     ) -> None:
         self.n_jobs, self.rules = n_jobs, rules
+        target, weight = asked.target, asked.weight
         inside = [value if isinstance(value, (str, int, np.integer)) else None for value in (target, weight)]
-        layout = DaskLayout.of(X, inside[0], columns, inside[1])
+        layout = DaskLayout.of(X, Roles(inside[0], asked.columns, inside[1]))
         self.target_name = f"column {target!r}" if layout.target is not None else "y"
         self.has_target = target is not None
         self._backend = find_backend()
@@ -244,7 +241,7 @@ def lazy_scores(
     import dask.array as da
     from dask import delayed
 
-    layout = DaskLayout.of(X, None, None, None)
+    layout = DaskLayout.of(X, Roles())
     expected = coef.shape[-1] if recipe is None else len(recipe.columns)
     if len(layout.outline.names) != expected:
         raise ValueError(f"X has {len(layout.outline.names)} features, but the model was fitted with {expected}.")

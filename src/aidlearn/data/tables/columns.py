@@ -23,10 +23,10 @@ SHOWN = 12
 
 @dataclass(frozen=True)
 class Roles:
-    """Columns of X, target and weight in a table."""
+    """Columns of X, target and weight, as asked for (``columns=None``: all others) or as they are in a table."""
 
-    columns: list[Any]
     target: Any = None
+    columns: Any = None
     weight: Any = None
 
 
@@ -41,26 +41,19 @@ def find_column(names: Sequence[Any], name: Any, what: str, where: str) -> Any:
     raise ValueError(f"{where} has no column {name!r} ({what}); its columns are {listed}.")
 
 
-def choose_columns(
-    names: Sequence[Any],
-    where: str,
-    target: Any,
-    columns: Sequence[Any] | None,
-    weight: Any,
-    hidden: Sequence[Any] = (),
-) -> Roles:
+def choose_columns(names: Sequence[Any], where: str, asked: Roles, hidden: Sequence[Any] = ()) -> Roles:
     """Choose the columns: X is what is named, or all columns but target, weight and hidden ones."""
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise ValueError(f"{where} has more than one column named {repeated[0]!r}.")
-    target = None if target is None else find_column(names, target, "target", where)
-    weight = None if weight is None else find_column(names, weight, "weight", where)
+    target = None if asked.target is None else find_column(names, asked.target, "target", where)
+    weight = None if asked.weight is None else find_column(names, asked.weight, "weight", where)
     if target is not None and target == weight:
         raise ValueError(f"Column {target!r} of {where} cannot be both target and weight.")
     used = [name for name in (target, weight) if name is not None]
     chosen = [name for name in names if name not in used and name not in hidden]
-    if columns is not None:
-        chosen = [find_column(names, name, "columns", where) for name in columns]
+    if asked.columns is not None:
+        chosen = [find_column(names, name, "columns", where) for name in asked.columns]
         twice = [name for name in chosen if chosen.count(name) > 1]
         if twice:
             raise ValueError(f"columns names {twice[0]!r} more than once.")
@@ -69,7 +62,7 @@ def choose_columns(
         raise ValueError(f"Column {clash[0]!r} of {where} is target or weight and cannot be in X as well.")
     if not chosen:
         raise ValueError(f"{where} has no column left for X.")
-    return Roles(chosen, target, weight)
+    return Roles(target, chosen, weight)
 
 
 class EncodedSource(DataSource):

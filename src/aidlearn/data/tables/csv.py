@@ -20,6 +20,7 @@ from aidlearn.data.encoding.recipe import Recipe
 from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.numbers import LARGEST_WHOLE
 from aidlearn.data.tables.arrow import is_number
+from aidlearn.data.tables.columns import Roles
 from aidlearn.data.tables.table_files import TableFiles, where_of
 from aidlearn.data.tables.text import Dialect, kinds_to_read, warn_of_codes
 
@@ -48,10 +49,8 @@ class CsvSource(TableFiles):
     def __init__(
         self,
         places: list[FilePlace],
-        target: Any = None,
-        columns: Any = None,
-        weight: Any = None,
-        n_jobs: int | None = None,
+        asked: Roles,
+        n_jobs: int | None,
         delimiter: str | None = None,
         encoding: str | None = None,
         read_as: Rules | Recipe | None = None,
@@ -72,7 +71,7 @@ class CsvSource(TableFiles):
         # The first rows decide what is text; a column of numbers with a text further down is found when it is read.
         schema = pa.schema([(field.name, _widened(field.type)) for field in schema])
         try:
-            self._choose(schema, where_of(places), target, columns, weight, dates)
+            self._choose(schema, where_of(places), asked, dates)
         except ValueError as error:
             if len(schema.names) > 1:
                 raise

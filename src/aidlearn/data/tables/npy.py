@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import repeat
 from typing import Any
 
@@ -13,29 +13,23 @@ from numpy.typing import NDArray
 from aidlearn.data.encoding.places import FilePlace, is_path
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.numbers import refuse_lossy
-from aidlearn.data.tables.columns import choose_columns
+from aidlearn.data.tables.columns import Roles, choose_columns
 from aidlearn.data.tables.files import FileSource
 
 
 class NpySource(FileSource):
     """X in an .npy file, the target in another one or in a column of X."""
 
-    def __init__(
-        self,
-        place: FilePlace,
-        target: Any = None,
-        columns: Sequence[Any] | None = None,
-        weight: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
+    def __init__(self, place: FilePlace, asked: Roles, n_jobs: int | None) -> None:
+        target, weight = asked.target, asked.weight
         others = [FilePlace(str(other), str(other)) for other in (target, weight) if is_path(other)]
         super().__init__([place, *others], n_jobs)
         self._file = NpyFile(place.path)
         if len(self._file.shape) != 2:
             raise ValueError(f"{place} holds an array of shape {self._file.shape}; rows and columns are expected.")
         n, width = self._file.shape
-        inside = [None if is_path(where) else where for where in (target, weight)]
-        roles = choose_columns(list(range(width)), str(place), inside[0], columns, inside[1])
+        inside = Roles(None if is_path(target) else target, asked.columns, None if is_path(weight) else weight)
+        roles = choose_columns(list(range(width)), str(place), inside)
         self._columns: list[int] = roles.columns
         self._target = _vector(target, place, n, "target") if is_path(target) else roles.target
         self._weight = _vector(weight, place, n, "weight") if is_path(weight) else roles.weight

@@ -8,6 +8,7 @@ from typing import Any
 
 from aidlearn.data.encoding.places import FilePlace, first_line
 from aidlearn.data.tables.arrow import arrow_kind
+from aidlearn.data.tables.columns import Roles
 from aidlearn.data.tables.table_files import TableFiles, where_of
 
 
@@ -33,14 +34,7 @@ SETTINGS = ParquetSettings()
 class ParquetSource(TableFiles):
     """Parquet files, in the order of their names."""
 
-    def __init__(
-        self,
-        places: list[FilePlace],
-        target: Any = None,
-        columns: Any = None,
-        weight: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
+    def __init__(self, places: list[FilePlace], asked: Roles, n_jobs: int | None) -> None:
         import pyarrow.parquet as pq
 
         super().__init__(places, n_jobs)
@@ -55,7 +49,7 @@ class ParquetSource(TableFiles):
             if list(zip(found.names, found.types, strict=True)) != list(zip(schema.names, schema.types, strict=True)):
                 raise ValueError(f"{place} has other columns or types than {places[0]}: {_difference(schema, found)}.")
             sizes.append(n_rows)
-        self._choose(schema, where_of(places), target, columns, weight)
+        self._choose(schema, where_of(places), asked)
         self._count(sizes)
         column_bytes = SETTINGS.page_bytes + SETTINGS.buffer_bytes
         self.reading_bytes = column_bytes * len(self.needed) + SETTINGS.held_batches * SETTINGS.batch_bytes

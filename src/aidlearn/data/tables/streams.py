@@ -16,6 +16,7 @@ from typing import Any
 
 from aidlearn.data.encoding.places import FilePlace, first_line
 from aidlearn.data.tables.arrow import arrow_kind
+from aidlearn.data.tables.columns import Roles
 from aidlearn.data.tables.conversion import is_lazy
 from aidlearn.data.tables.table_files import TableFiles
 
@@ -25,15 +26,13 @@ logger = logging.getLogger("aidlearn")
 class StreamSource(TableFiles):
     """The rows of a stream, read from a temporary file."""
 
-    def __init__(
-        self, stream: Any, target: Any = None, columns: Any = None, weight: Any = None, n_jobs: int | None = None
-    ) -> None:
+    def __init__(self, stream: Any, asked: Roles, n_jobs: int | None) -> None:
         where = f"The {type(stream).__name__}"
         self._folder = _Folder()
         path = str(self._folder.path / "rows.arrow")
         schema, n_rows = _spool(stream, path, where)
         super().__init__([FilePlace(path, where.replace("The", "the", 1))], n_jobs)
-        self._choose(schema, where, target, columns, weight)
+        self._choose(schema, where, asked)
         self._count([n_rows])
 
     def _batches(self, place: FilePlace, columns: list[str]) -> Iterator[Any]:

@@ -18,7 +18,7 @@ from aidlearn.data.encoding.recipe import Recipe
 from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.tables.arrow import ArrowColumns, arrow_floats, arrow_kind, arrow_target, complete, joined
-from aidlearn.data.tables.columns import EncodedSource, choose_columns
+from aidlearn.data.tables.columns import EncodedSource, Roles, choose_columns
 from aidlearn.data.tables.files import FileSource, read_ahead
 from aidlearn.numerics import Float
 
@@ -44,9 +44,7 @@ class TableFiles(EncodedSource, FileSource):
     def _batches(self, place: FilePlace, columns: list[str]) -> Iterator[Any]:
         """Record batches of some columns of a file, from its first row to its last."""
 
-    def _choose(
-        self, schema: Any, where: str, target: Any, columns: Any, weight: Any, dates: Sequence[str] = ()
-    ) -> None:
+    def _choose(self, schema: Any, where: str, asked: Roles, dates: Sequence[str] = ()) -> None:
         """Choose the columns among those of the files and of their folders."""
         import pyarrow as pa
 
@@ -54,7 +52,7 @@ class TableFiles(EncodedSource, FileSource):
         self._keys = FolderKeys(self.places)
         fields = [*schema, *self._keys.fields(self._inside)]
         indexes = (schema.pandas_metadata or {}).get("index_columns", [])  # row names are not attributes
-        roles = choose_columns([field.name for field in fields], where, target, columns, weight, indexes)
+        roles = choose_columns([field.name for field in fields], where, asked, indexes)
         self.where, self.inputs, self.target, self.weight = where, roles.columns, roles.target, roles.weight
         self.needed = [*roles.columns, *(name for name in (roles.target, roles.weight) if name is not None)]
         self.target_name, self.has_target = str(roles.target), roles.target is not None
