@@ -117,7 +117,7 @@ def rules_from(
     one_hot: str | Sequence[Any] | Mapping[Any, Any] = (),
     numeric: Sequence[Any] = (),
 ) -> Rules:
-    """The rules that arguments of :func:`open_source` amount to."""
+    """The rules that arguments of :func:`open_source` describe."""
     also = (
         one_hot if isinstance(one_hot, Mapping) else dict.fromkeys([one_hot] if isinstance(one_hot, str) else one_hot)
     )

@@ -195,13 +195,13 @@ class _Watch:
     """Watches workers that give no result: a warning if they are slow, an error if they are idle."""
 
     began: float
-    told: float = 0.0
+    warned: float = 0.0
     idle_since: float | None = None
 
     def look(self, n_workers: int, n_running: int) -> None:
         now = time.monotonic()
-        if now - max(self.began, self.told) > SETTINGS.warn_after:
-            self.told = now
+        if now - max(self.began, self.warned) > SETTINGS.warn_after:
+            self.warned = now
             words = "no result from the Dask cluster for %.0f s: %d tasks on %d workers"
             logger.warning(words, now - self.began, n_running, n_workers)
         self.idle_since = None if n_running else self.idle_since or now

@@ -21,7 +21,7 @@ from aidlearn.numerics import Int
 
 
 def kind_of(collection: Any) -> str:
-    """ "array", "frame" or "series"."""
+    """Kind of a Dask collection: array, frame or series."""
     names = {kind.__name__ for kind in type(collection).__mro__}
     for name, kind in (("Array", "array"), ("DataFrame", "frame"), ("Series", "series")):
         if name in names:

@@ -57,8 +57,9 @@ class Outline(EncodedSource):
     """Shape and names of a source without its rows, as workers receive it."""
 
     def __init__(self, n_entries: int, inputs: list[str], starts: Int | None, recipe: Recipe | None = None) -> None:
-        self.n_entries, self.inputs, self.starts = n_entries, inputs, starts
-        """Names of the input columns, and the first row of each partition if known."""
+        self.n_entries, self.inputs = n_entries, inputs
+        self.starts = starts
+        """First row of each partition; None if it is not known."""
         self._encode(recipe)
 
     def chunk(self, k: int) -> Chunk:

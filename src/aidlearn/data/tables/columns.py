@@ -81,7 +81,7 @@ class EncodedSource(DataSource):
 
 
 class Columns(ABC):
-    """Consecutive rows of some columns: a table in memory, or what was read of a file."""
+    """Columns of a table in memory, or of consecutive rows of a file."""
 
     outline: TableOutline
     n_rows: int
@@ -188,7 +188,7 @@ def number_dictionary(values: NDArray[Any]) -> tuple[Sequence[Any], NDArray[Any]
 
 
 def truth_dictionary(values: Float) -> tuple[Sequence[Any], NDArray[Any]]:
-    """The same for truth values, given as 0, 1 and NaN."""
+    """The two truth values, and the position of each row's value, which is given as 0, 1 or NaN (missing)."""
     return [False, True], np.where(np.isnan(values), -1, np.nan_to_num(values)).astype(np.int8)
 
 

@@ -98,8 +98,8 @@ class CsvSource(TableFiles):
             for name, look, kind in zip(names, looks, kinds_to_read(self._looks, by), strict=True)
         ]
         self.outline = replace(self._looks, kinds=kinds)
-        told = {name: types[kind] for name, kind in zip(names, kinds, strict=True) if name in self._inside}
-        self._types = (self._types or {}) | told
+        read = {name: types[kind] for name, kind in zip(names, kinds, strict=True) if name in self._inside}
+        self._types = (self._types or {}) | read
 
     def _reading(self, by: Rules | Recipe | None) -> CsvSource:
         """The same files with columns read as other kinds; levels found for the former kinds are forgotten."""
