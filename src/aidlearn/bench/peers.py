@@ -20,7 +20,7 @@ from aidlearn.bench.measure import PATIENCE, Measurement
 from aidlearn.bench.solvers import Aidlearn, Estimator, Job, PythonSolver, Solver
 
 MEDIAN = ("lad", "quantile")
-"""Problems of a quantile; without a quantile, that of the median."""
+"""Problems of one quantile, which is the median by default."""
 SCRIPT = Path(__file__).with_name("quantreg.R")
 COMMAND_TIMEOUT = 600.0
 """Seconds after which an external program is ended if the job has no limit."""

@@ -170,11 +170,11 @@ class Asked:
     sets: Callable[[Any], dict[str, Any]]
     """Maps the option's value to parameters."""
     default: Any = None
-    """Default of the option; None is that of the parameter."""
+    """Default of the option; None stands for the default of the parameter."""
     flag: str = ""
-    """Names of the option, separated by spaces; by default that of the parameter."""
+    """Names of the option, separated by spaces; empty for the name of the parameter."""
     kind: Any = None
-    """Type of the option; None is that of its default."""
+    """Type of the option; None stands for the type of its default."""
 
 
 ASKED = {
