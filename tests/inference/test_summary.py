@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse, stats
 
 from aidlearn import LADRegressor, QuantileDisplay, QuantileRegressor, Summary, likelihood_ratio_test, open_source
+from aidlearn.inference import order_statistics
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +56,13 @@ def test_rows_in_every_place_give_the_same_bits(rows, se, tmp_path):
         assert numbers(model.summary(other, y, clusters=clusters, **given)) == pytest.approx(here, rel=1e-4)
 
 
-@pytest.mark.parametrize("se", ["nid", "cluster"])
-def test_dask_gives_the_same_bits(rows, se):
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("se", ["iid", "nid", "kernel", "cluster"])
+def test_dask_gives_the_same_bits(rows, se, many, monkeypatch):
     dd = pytest.importorskip("dask.dataframe")
+    if many:
+        settings = replace(order_statistics.SETTINGS, most_kept=100, sample_rows=400)
+        monkeypatch.setattr(order_statistics, "SETTINGS", settings)
     X, y, g = rows
     array = np.ascontiguousarray(X)
     model = LADRegressor().fit(array, y)
@@ -70,8 +75,6 @@ def test_dask_gives_the_same_bits(rows, se):
 
 def test_many_rows_have_exact_quantiles(monkeypatch, rows):
     """Of many rows the quantiles of residuals are found in brackets; of few they are all sorted."""
-    from aidlearn.inference import order_statistics
-
     X, y, g = rows
     model = LADRegressor(tol=1e-8).fit(X, y)
     methods = [("iid", None), ("kernel", None), ("cluster", g)]

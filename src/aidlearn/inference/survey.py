@@ -127,6 +127,10 @@ class Survey:
     sample: Float
     """The ``w_i u_i`` of all rows, or of a sample of many rows."""
 
+    def __getstate__(self) -> dict[str, object]:
+        """Workers of a cluster compute residuals; they need neither the run nor the large arrays."""
+        return {**vars(self), "run": None, "gram": None, "sample": None}
+
     @property
     def zero(self) -> float:
         """Largest size of a residual that is zero up to rounding."""
