@@ -21,17 +21,17 @@ from aidlearn.linear.rows.matrix import Dense
 from aidlearn.numerics import EPS, Float
 
 ROUNDS = 12
-"""Of dividing rows and columns by the roots of their largest numbers, before a linear program is solved."""
+"""Rounds of scaling rows and columns by the roots of their largest numbers, before a linear program is solved."""
 RANK = 1e-11
 """Relative pivot up to which an equation follows from others."""
 BOUND_COST = 1000.0
-"""Of missing a bound, relative to that of missing another constraint, where one has to be named."""
+"""Cost of violating a bound, relative to that of another constraint, where the error has to name one."""
 MET = 1e-9
 """Violation, relative to the numbers of a constraint, up to which it counts as met."""
 
 
 class Infeasible(ValueError):
-    """Constraints that no point meets, and which.
+    """No point meets all constraints; the message names those that contradict each other.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class Region:
     ) -> Region:
         """The points with ``lower <= v <= upper`` and ``low <= A v <= high``.
 
-        ``name`` says what a row of the bounds (variables first) and of A is called in errors.
+        ``name`` is the name of a row in errors: the bounds come first, then the rows of A.
         """
         p = len(lower)
         everything = sparse.csr_array(sparse.vstack([sparse.eye_array(p), sparse.csr_array(A)], format="csr"))
@@ -108,7 +108,7 @@ class Region:
         return np.asarray(self.G @ point - self.h)
 
     def violation(self, point: Float) -> float:
-        """The most by which a point misses a constraint, relative to the size of the constraint's numbers."""
+        """The largest violation of a constraint by a point, relative to the size of the constraint's numbers."""
         size = abs(self.G) @ np.abs(point) + np.abs(self.h)
         missed = np.maximum(-self.slack(point), 0.0) / np.where(size > 0, size, 1.0)
         worst = float(missed.max(initial=0.0))
@@ -121,7 +121,7 @@ class Region:
         return self.violation(point) <= MET
 
     def inside(self, point: Float) -> Float:
-        """The point with its least change that meets the equations, led towards the centre until it meets the rest."""
+        """The nearest point that meets the equations, moved towards the centre until it meets the inequalities."""
         if len(self.f):
             point = point - linalg.lstsq(self.E, self.E @ point - self.f, check_finite=False)[0]
         slack = self.slack(point)
@@ -133,13 +133,13 @@ class Region:
         return np.clip(point, self.lower, self.upper)
 
     def in_units(self, factors: Float) -> Region:
-        """The same for variables that were divided by factors: ``v = factors * u``."""
+        """This region for variables u with ``v = factors * u``."""
         G = sparse.csr_array(self.G.multiply(factors[None, :]))
         ends = self.lower / factors, self.upper / factors, self.centre / factors
         return Region(G, self.h, self.E * factors, self.f, *ends)
 
     def moved(self, shift: Float) -> Region:
-        """The same for variables that a shift was taken from: ``v = u + shift``."""
+        """This region for variables u with ``v = u + shift``."""
         ends = self.lower - shift, self.upper - shift, self.centre - shift
         return Region(self.G, self.h - self.G @ shift, self.E, self.f - self.E @ shift, *ends)
 
@@ -182,7 +182,7 @@ def _inside(G: Any, h: Float, E: Float, f: Float, name: Callable[[int], str]) ->
 
 
 def _contradiction(system: Any, n_equal: int, name: Callable[[int], str]) -> str:
-    """Which constraints no point meets: those that are missed where the sum of what is missed is smallest."""
+    """The sentence that names contradictory constraints: those violated where the sum of violations is least."""
     K, p = system.shape[0], system.shape[1] - 1
     sizes = np.maximum(abs(system).max(axis=1).toarray().ravel(), 1e-300)
     rows = sparse.csr_array(sparse.diags_array(1 / sizes) @ system)
@@ -191,7 +191,7 @@ def _contradiction(system: Any, n_equal: int, name: Callable[[int], str]) -> str
     matrix = sparse.hstack([G, sparse.eye_array(K), -sparse.diags_array(equal.astype(float))], format="csr")
     limits = optimize.LinearConstraint(matrix, h, np.where(equal, h, np.inf))
     bounds = optimize.Bounds(np.append(np.full(p, -np.inf), np.zeros(2 * K)), np.full(p + 2 * K, np.inf))
-    # Bounds are hardly ever what is wrong: it is rather a constraint that is named.
+    # Bounds are seldom wrong: name another constraint if there is one.
     dear = np.where(np.diff(G.indptr) == 1, BOUND_COST, 1.0)
     cost = np.concatenate([np.zeros(p), dear, dear])
     answer = optimize.milp(cost, constraints=limits, bounds=bounds)
@@ -204,7 +204,7 @@ def _contradiction(system: Any, n_equal: int, name: Callable[[int], str]) -> str
 
 
 def _equilibrated(matrix: Any) -> tuple[Any, Float]:
-    """The matrix with rows and columns of about the same size, and what its columns were multiplied by."""
+    """The matrix with rows and columns of about the same size, and the factors of its columns."""
     scaled, columns = matrix, np.ones(matrix.shape[1])
     for _ in range(ROUNDS):
         absolute = abs(scaled)
@@ -246,7 +246,7 @@ def _independent(E: Float, f: Float) -> tuple[Float, Float]:
 NO_CURVATURE = 1e-13
 """Part of the largest curvature up to which one is rounding."""
 ROUNDING = 32 * EPS
-"""Of a product with T, relative to the sizes of a row and of the variables."""
+"""Rounding error of a product with T, relative to the sizes of a row and of the variables."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ class Coordinates:
     origin: Float
     T: Float
     inverse: Float
-    """Of T, on the differences of points that meet the equations."""
+    """Inverse of T on differences of points that meet the equations."""
     ridge: Float
     """The diagonal of T'PT."""
     linear: Float | None

@@ -62,7 +62,7 @@ def out_of_time(run: Run) -> bool:
 
 
 def few_rows(run: Run, p: int) -> Systematic:
-    """A sample that costs next to nothing."""
+    """A sample of the fewest rows."""
     return Systematic(max(1, run.n_entries // fewest_rows(run.n_entries, p)), 0)
 
 

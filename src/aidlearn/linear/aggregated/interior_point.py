@@ -221,11 +221,7 @@ class _Newton:
 
 
 def solve(
-    rows: HingeRows,
-    w: Float,
-    relative: float,
-    deadline: float = math.inf,
-    duals: bool = True,
+    rows: HingeRows, w: Float, relative: float, deadline: float = math.inf, duals: bool = True
 ) -> AggregatedSolution:
     """Minimise to a proven relative gap; ``relative = 0`` asks for an optimum verified up to rounding.
 

@@ -19,9 +19,9 @@ from aidlearn.linear.rows.matrix import Dense, Matrix
 from aidlearn.numerics import EXACT_FIT, Float
 
 NEAR_BOUND = (1e-4, 1e-6, 1e-8)
-"""What a coefficient near a bound moves margins by, over a typical margin."""
+"""Distances within which a coefficient moves to its bound: changes of margins relative to a typical one."""
 NO_WORSE = 1e-12
-"""Relative difference of values that is none."""
+"""Relative difference below which two values count as equal."""
 
 
 def solve_aggregated(
@@ -43,9 +43,9 @@ def solve_aggregated(
 
 
 def _exactly(rows: HingeRows, solution: Solution) -> Solution:
-    """The same, or where next to nothing is left of the loss, the point with what least squares makes of the rest.
+    """The solution, corrected by least squares if its loss is almost 0.
 
-    An interior point is right to some ten units in the last place, and an exact fit is to be seen as one.
+    An interior point is right to about ten units in the last place; users expect an exact fit to be exact.
     """
     if rows.ridge.any() or rows.linear is not None:
         return solution
@@ -68,7 +68,7 @@ def _only_point(rows: HingeRows, point: Float) -> Solution:
 
 
 def _at_bounds(design: Design, rows: HingeRows, point: Float) -> Float:
-    """The same with coefficients exactly at bounds that they are close to, where that costs nothing.
+    """The point with coefficients moved to bounds that they are close to, if that costs nothing.
 
     An interior point never quite reaches a bound.
     """
@@ -150,7 +150,7 @@ def _means(design: Design, sums: Sums, used: NDArray[np.bool_]) -> Matrix:
 
 
 def _with_constants(means: Float, ignored: NDArray[np.bool_], levels: Float) -> Float:
-    """The same with columns that are ignored 0, and constant ones what they are: sums of many rows round them."""
+    """The means with ignored columns set to 0 and constant ones restored, which sums of many rows have rounded."""
     means[:, ignored] = 0.0
     told = np.flatnonzero(levels)
     if len(told):

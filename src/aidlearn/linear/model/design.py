@@ -1,4 +1,4 @@
-"""How entries become rows of a linear model: the one place that knows the formulas of margins, rows and sums.
+"""How entries become rows of a linear model: the formulas of margins, rows and sums.
 
     minimise over (w, b)   1/2 w'Pw + q'(w, b) + l1 |w|_1 + constant + sum_i s_i loss(z_i),
                            z_i = e_i - sign_i (x_i'w + b)
@@ -33,7 +33,7 @@ SINGULAR = 8 * EPS
 
 @dataclass(frozen=True)
 class Design:
-    """The model that is fitted, and what its formulas need to know of the columns.
+    """The model that is fitted, with the moments of the columns that its formulas need.
 
     Points are slopes with the intercept last. With an intercept, starts work on centred columns: slopes stay,
     ``b' = b + centre'w``.
@@ -64,11 +64,11 @@ class Design:
     raw_squares: Float
     """Weighted sum of squares of each column about zero."""
     typical_margin: float = 1.0
-    """What a residual is compared with before there is one. Margins of classes are about 1."""
+    """Typical size of a residual before any fit. Margins of classes are about 1."""
     offset: float = 0.0
-    """Taken from the targets; the intercept gives it back."""
+    """Number subtracted from all targets, which the intercept restores."""
     layout: SparseLayout | None = None
-    """Which columns single rows keep dense, where the others are sparse (None: all)."""
+    """The columns that single rows store dense, the others sparse (None: all are dense)."""
     least_pivot: float = 0.0
     """See :class:`~aidlearn.linear.aggregated.hinge_rows.HingeRows`."""
     base: float = 0.0
@@ -135,7 +135,7 @@ class Design:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to where the rows are: they know nothing of terms of the point alone."""
+        """State without the terms of the point alone, which passes over rows do not need."""
         return {**self.__dict__, "quadratic": None, "_root": None, "linear": None, "region": None, "coordinates": None}
 
     @property
@@ -207,7 +207,7 @@ class Design:
         return None if known.all() else np.asarray(np.sqrt(values[known])[:, None] * vectors[:, known].T * size)
 
     def penalty_gradient(self, point: Float) -> Float:
-        """That of the quadratic and the linear term."""
+        """Gradient of the quadratic and the linear term."""
         gradient = self.ridge_diagonal * point
         if self.quadratic is not None:
             gradient[: self.n_attributes] += self.quadratic @ point[: self.n_attributes]
@@ -244,7 +244,7 @@ class Design:
         return planes
 
     def intercept(self, point: Float) -> float:
-        """That of a point as it will be returned: what rounding leaves of it beside the offset of the targets."""
+        """Intercept of a point as it will be returned, rounded as its sum with the offset of the targets is."""
         return float((point[-1] + self.offset) - self.offset)
 
     def losses(self, chunk: Chunk, z: Float) -> float:
@@ -271,7 +271,7 @@ class Design:
         return Dense(self.dense_rows(chunk, select))
 
     def dense_rows(self, chunk: Chunk, select: NDArray[np.integer] | slice) -> Float:
-        """The same as an array."""
+        """The selected rows as an array."""
         block = chunk.dense_rows(select)
         rows = np.empty((len(block), self.n_variables))
         np.subtract(block, self.centre, out=rows[:, : self.n_attributes])

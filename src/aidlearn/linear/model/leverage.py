@@ -31,7 +31,7 @@ HEAVY = 0.02
 MOST_HELD = 1 << 20
 """Numbers of rows that are held (8 MB) before they are summed into a Gram matrix."""
 LOOKED_AT = 4000
-"""Rows that show whether leverages differ."""
+"""Number of rows that decide whether leverages differ."""
 SMALLEST = 1e-12
 """Squared leverage over the sum of weights that every row has at least."""
 
@@ -53,7 +53,7 @@ class Metric:
     """Threads for matrices of this size."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a pass needs where the entries are: leverages come from the sketch alone."""
+        """State without the Gram matrix and its factor: passes compute leverages from the sketch."""
         return {**self.__dict__, "gram": None, "factor": None}
 
     @classmethod
@@ -92,7 +92,7 @@ class Metric:
         return replace(self, constant=middle)
 
     def offset(self, design: Design) -> Float:
-        """Part of the sketch of a row that its centring and the intercept make."""
+        """Part of the sketch of a row that comes from centring and the intercept."""
         offset = -design.centre @ self.sketch[: design.n_attributes]
         return offset + self.sketch[-1] if design.fit_intercept else offset
 
@@ -134,7 +134,7 @@ class GramSum:
             self._sum(n_jobs)
 
     def add_matrix(self, gram: Float) -> None:
-        """Add the matrix of rows that are not here."""
+        """Add the Gram matrix of further rows."""
         self.summed = gram if self.summed is None else np.add(self.summed, gram, out=self.summed)
 
     def whole(self, n_jobs: int = 1) -> Float:
@@ -186,12 +186,12 @@ class NormalEquations:
         pick: Callable[[Chunk], Chunk] | None = None,
         take: Callable[[Chunk], None] = lambda picked: None,
     ) -> NormalEquations:
-        """By one pass over all rows, which may bring along rows that are picked from each chunk."""
+        """Equations of all rows, by one pass that may also pick rows from each chunk."""
         return cls._of_parts(design, run, 1, lambda chunk: [slice(None)], pick, take)[0]
 
     @classmethod
     def of_classes(cls, design: Design, run: Run) -> list[NormalEquations]:
-        """Those of the negative class and of the positive one, by one pass."""
+        """Equations of the negative class and of the positive one, by one pass."""
         return cls._of_parts(design, run, 2, partial(_classes, design))
 
     def __add__(self, other: NormalEquations) -> NormalEquations:
@@ -207,7 +207,7 @@ class NormalEquations:
         pick: Callable[[Chunk], Chunk] | None = None,
         take: Callable[[Chunk], None] = lambda picked: None,
     ) -> list[NormalEquations]:
-        """Those of several parts of the rows of every chunk."""
+        """Equations of several parts of the rows of every chunk."""
         p = design.n_variables
         grams, right = [GramSum() for _ in range(n_parts)], np.zeros((n_parts, p))
 

@@ -1,4 +1,4 @@
-"""Problems whose objective falls without end, told from those whose aggregated problem alone does.
+"""Problems that are unbounded, distinguished from those of which only the aggregated problem is.
 
 A linear term may pull further than the losses of few clusters hold: the aggregated objective is below the original one,
 and may fall without end where that does not. Along a direction d an objective changes by
@@ -6,7 +6,7 @@ and may fall without end where that does not. Along a direction d an objective c
     q'd + l1 |d|_1 + sum_i s_i loss'(-a_i'd)     (P d = 0, constraints kept)
 
 in the end, with loss' the same hinges with all kinks at 0. A linear program finds the steepest d of the aggregated
-problem, and one pass tells what it is for all entries.
+problem, and one pass computes its slope for all entries.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _steepest(rows: HingeRows) -> Float | None:
 
 
 def _slope(design: Design, run: Run, direction: Float) -> tuple[float, float]:
-    """What the objective on all entries changes by in the end along a direction, and the size of its parts."""
+    """Slope of the objective on all entries far along a direction, and the size of its parts."""
     m, slopes = design.n_attributes, direction[: design.n_attributes]
     loss = replace(design.loss, kinks=(0.0,) * len(design.loss.kinks))
     level = float(direction[-1]) if design.fit_intercept else 0.0
