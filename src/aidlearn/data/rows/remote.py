@@ -85,8 +85,15 @@ def _unsealed(data: bytes, n_bytes: int) -> Sealed:
     return Sealed(pickle.loads(data), n_bytes)
 
 
+class _Sized:
+    """A result whose size the scheduler sees, so that it is left on its worker."""
+
+    def __sizeof__(self) -> int:
+        return 64 + _n_bytes(list(vars(self).values()))
+
+
 @dataclass(frozen=True)
-class StoredRows:
+class StoredRows(_Sized):
     """The rows of one task: X, the target as it is stored, and the weight."""
 
     X: Any
@@ -94,20 +101,13 @@ class StoredRows:
     target: NDArray[Any] | None
     weight: NDArray[Any] | None
 
-    def __sizeof__(self) -> int:
-        """Size of the result as the scheduler sees it, so that it is left on its worker."""
-        return 64 + _n_bytes([self.X, self.target, self.weight])
-
 
 @dataclass(frozen=True)
-class CodedTargets:
+class CodedTargets(_Sized):
     """Targets as numbers and weights of the rows of one task."""
 
     y: Float
     weight: Float
-
-    def __sizeof__(self) -> int:
-        return 64 + _n_bytes([self.y, self.weight])
 
 
 @dataclass(frozen=True)

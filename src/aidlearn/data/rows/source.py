@@ -55,8 +55,8 @@ class DataSource(ABC):
     """Bytes that a fit may take."""
     is_sparse: bool = False
     """Whether chunks are CSR matrices."""
-    chunks_at_once: int = 1 << 30
-    """Maximum chunks per batch of a thread; results wait until earlier batches are done."""
+    chunks_at_once: int = 64
+    """Maximum chunks per batch of a thread (guess): larger batches leave threads idle at the end of a pass."""
     sequential: bool = False
     """Whether chunks can only be read one after the other."""
     reading_bytes: float = 0.0
@@ -152,9 +152,6 @@ class DataSource(ABC):
 PassFunction = Callable[[Chunk, Any], tuple[Any, Any]]
 """``value, state = function(chunk, state)``: the value is folded, the state stays with its chunk."""
 
-MOST_CHUNKS_AT_ONCE = 64
-"""Guess. Maximum number of chunks of a batch: larger batches leave threads idle at the end of a pass."""
-
 
 class Passes(ABC):
     """Maps functions over the chunks of a source, whose targets it codes as numbers."""
@@ -181,8 +178,7 @@ class ThreadedPasses(Passes):
                 yield function(targets.code(chunk), state)
             return
         # Chunks are handed out in batches: waking a thread costs about as much as a chunk's arithmetic.
-        most = min(MOST_CHUNKS_AT_ONCE, source.chunks_at_once)
-        size = 1 if source.sequential else max(1, min(most, source.n_chunks // (4 * self.n_jobs)))
+        size = 1 if source.sequential else max(1, min(source.chunks_at_once, source.n_chunks // (4 * self.n_jobs)))
         loads: Iterator[Callable[[], Chunk]] = (partial(source.chunk, k) for k in range(source.n_chunks))
         numbered = enumerate(source.loads(self.n_jobs) if source.sequential else loads)
         waiting: deque[Future[list[tuple[Any, Any]]]] = deque()
