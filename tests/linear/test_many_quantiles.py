@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aidlearn import QuantileRegressor, Status
-from aidlearn.estimators.linear import many_quantiles
+from aidlearn.estimators.linear import regression
 from aidlearn.neighbours import batch
 from oracles import highs_quantile
 
@@ -92,7 +92,7 @@ def test_neighbours_that_stay_open_are_fitted(monkeypatch):
     """With hardly a row near, bounds of neighbours are poor: those go on, and all are certified."""
     X, y = data(30_000)
     taus = [0.45, 0.47, 0.5, 0.52, 0.55]
-    monkeypatch.setattr(many_quantiles, "DOUBT", 1e-3)
+    monkeypatch.setattr(regression, "DOUBT", 1e-3)
     monkeypatch.setattr(batch, "SETTINGS", replace(batch.SETTINGS, wider=2.0))
     fitted = []
     fit = QuantileRegressor._fit_design
