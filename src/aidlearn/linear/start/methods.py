@@ -1,4 +1,4 @@
-"""Initial clusterings by name, and those that the user gives: labels, or a function that makes them."""
+"""Initial clusterings by name, and those given by the user as labels or as a function that returns them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aidlearn.linear.start.paper import birch, kmeans
 from aidlearn.linear.start.sharpen import Band
 
 PAPER = ("kmeans", "birch")
-"""The paper's own initial clusterings, which are used with its rules of splitting."""
+"""The paper's initial clusterings, which are used with the paper's splitting rules."""
 
 METHODS: dict[str, Callable[[], StartMethod]] = {
     "auto": Band,
@@ -29,7 +29,7 @@ METHODS: dict[str, Callable[[], StartMethod]] = {
 
 
 def start_method(init: Any) -> StartMethod:
-    """The initial clustering that ``init`` asks for."""
+    """Return the initial clustering that ``init`` asks for."""
     if isinstance(init, str) and init in METHODS:
         return METHODS[init]()
     if callable(init) or (not isinstance(init, str) and np.ndim(init) == 1):
@@ -40,7 +40,7 @@ def start_method(init: Any) -> StartMethod:
 
 
 def from_labels(labels: Any) -> StartMethod:
-    """A start with the cluster of each entry given, by labels or by a function ``labels(X, y)``."""
+    """Return a start with given clusters: an array of labels, or a function ``labels(X, y)`` that returns one."""
 
     def start(problem: PiecewiseLinear) -> Start:
         given = labels
@@ -60,7 +60,7 @@ def from_labels(labels: Any) -> StartMethod:
 
 
 def cluster_codes(labels: NDArray[Any], n: int) -> tuple[NDArray[np.int32], int]:
-    """Labels as numbers from 0, and the number of clusters."""
+    """Return the labels as integers from 0, and the number of clusters."""
     if labels.shape != (n,):
         raise ValueError(f"init must give one cluster label per row: expected shape ({n},), got {labels.shape}.")
     names, codes = np.unique(labels, return_inverse=True)

@@ -1,7 +1,7 @@
-"""A sharp start: Newton steps on the smoothed loss, on growing samples first and then on all entries.
+"""Newton steps on the smoothed loss, for a start on growing samples and then on all entries.
 
-Every width and distance is measured in units of leverage, ``s_i = |a_i|`` in the norm of the inverse Gram
-matrix, which makes the start invariant to linear changes of the columns and lets rare columns move.
+Widths and distances are in units of leverage, ``s_i = |a_i|`` in the norm of the inverse Gram matrix. This makes the
+start invariant to linear transformations of the columns and lets the coefficients of rare columns move.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class NewtonSettings:
     """Numbers of a damped Newton step on the smoothed loss."""
 
     first_damping: float = 1e-2
-    """Damping of the first step, and the least one on samples, which contain little about rare columns: there the Gram
-    matrix of all rows keeps its weight. A short step with more damping does not mean that the optimum is close.
+    """Damping of the first step, and least damping on samples: these contain little information about rare columns,
+    so the Gram matrix keeps its weight. With more damping, a short step does not mean that the optimum is close.
     Ablation (first_damping=1e-06): mean work 1.038, worst table 2.08."""
     least_damping: float = 1e-6
     """Guess. Least damping on all rows.
     Ablation (least_damping=0.01): mean work 1.015, worst table 2.19."""
     damping_factor: float = 10.0
-    """Guess. Factor of the damping after a step that was too long, and its inverse after a good one."""
+    """Guess. Factor by which damping grows after a step that was too long and shrinks after a good one."""
     most_damping: float = 1e6
-    """Guess. Damping at which a step is taken whatever its length."""
+    """Guess. Damping at which a step is accepted whatever its length."""
     trust: float = 4.0
-    """Guess. Maximum length of a step, in smoothing widths.
+    """Guess. Radius of the trust region, in smoothing widths.
     Ablation (trust=inf): mean work 1.034, worst table 1.95."""
     least_near: float = 1e-4
     """Guess. Least share of rows near a kink, at the typical leverage sqrt(p / n), that the damping assumes."""
@@ -61,12 +61,12 @@ SETTINGS = NewtonSettings()
 
 @dataclass
 class LocalModel:
-    """Sums over rows: true objective, minus gradient, and the rows that make up the Hessian."""
+    """Sums over rows of the true objective and the negative gradient, and the rows that make up the Hessian."""
 
     objective: float
     forces: Float
     near_rows: list[Matrix]
-    """``sqrt(curvature_i) a_i`` of the rows near a kink: the Hessian is their Gram matrix."""
+    """Rows ``sqrt(curvature_i) a_i`` near a kink, whose Gram matrix is the Hessian."""
     curvature: float
     _gram: GramSum = field(default_factory=GramSum)
 
@@ -78,14 +78,14 @@ class LocalModel:
         self._gram.add(other.near_rows, n_jobs)
 
     def hessian(self, n_jobs: int = 1) -> Float:
-        """Gram matrix of the near rows, once all of them are there."""
+        """Return the Gram matrix of the near rows, after all of them have been added."""
         self._gram.add(self.near_rows, n_jobs)
         self.near_rows = []
         return self._gram.whole(n_jobs)
 
 
 def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int) -> LocalModel:
-    """The model of one chunk; the Hessian uses about one of ``thin`` rows near a kink."""
+    """Return the model of one chunk; its Hessian uses about one in ``thin`` of the rows near a kink."""
     near, curvature = sums.near, sums.curvature
     if thin > 1 and len(near):
         kept, factor = _thinned(leverage if np.ndim(leverage) == 0 else leverage[near], chunk.weight[near], thin)
@@ -97,16 +97,16 @@ def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, th
 
 
 def _thinned(leverage: Any, weight: Float, thin: int) -> tuple[NDArray[np.intp], Any]:
-    """About one of ``thin`` rows, and the weight of each.
+    """Return about one in ``thin`` rows, and the weight of each.
 
-    Half of the rate is the same for all rows and half is proportional to the squared leverage: a level of a hundred
-    rows keeps its part of the matrix, where every tenth row would leave it three rows or thirty.
+    Half of the sampling rate is uniform and half is proportional to squared leverage: a factor level of a hundred
+    rows keeps its part of the matrix, whereas taking every tenth row could leave it three rows or thirty.
     """
     if np.ndim(leverage) == 0:
         return np.arange(0, len(weight), thin), 1.0
     share = weight * np.asarray(leverage, dtype=np.float64) ** 2
     rate = np.minimum(1.0, (0.5 + 0.5 * share / share.mean()) / thin)
-    # A row is kept wherever the sum of the rates passes half a number.
+    # A row is kept wherever the cumulative rate passes a half-integer.
     passed = np.floor(np.cumsum(rate) + 0.5)
     kept = np.flatnonzero(np.diff(passed, prepend=0.0) > 0)
     return kept, 1.0 / rate[kept]
@@ -114,7 +114,7 @@ def _thinned(leverage: Any, weight: Float, thin: int) -> tuple[NDArray[np.intp],
 
 @dataclass
 class Damping:
-    """Levenberg term, relative to the norms of the columns on all rows."""
+    """The Levenberg term, relative to the norms of the columns on all rows."""
 
     size: float = field(default_factory=lambda: SETTINGS.first_damping)
     least: float = field(default_factory=lambda: SETTINGS.least_damping)
@@ -129,7 +129,7 @@ class Damping:
 
     @property
     def negligible(self) -> bool:
-        """Whether a short step means a close optimum rather than a damped step."""
+        """Whether damping is so small that a short step means a close optimum."""
         return self.size <= SETTINGS.first_damping
 
     @property
@@ -147,8 +147,8 @@ def newton_step(
     if design.fit_intercept and design.linear is not None:
         gradient[:-1] -= design.centre * design.linear[-1]  # a slope moves the intercept too
     gradient -= model.forces
-    # The Gram matrix has every column, also those without a row near a kink.
-    # As if at least a few rows in ten thousand were near a kink, at the typical leverage sqrt(p / n).
+    # The Gram matrix covers every column, including those without a row near a kink. Its weight assumes that at least
+    # a few rows in ten thousand are near a kink, at the typical leverage sqrt(p / n).
     typical = kappa * math.sqrt(len(point) / design.weight)
     curvature = max(model.curvature, SETTINGS.least_near * design.loss.scale * design.weight / typical)
     hessian += (damping.size * curvature / design.weight) * metric.gram
@@ -156,7 +156,7 @@ def newton_step(
     design.add_quadratic(hessian)
     if design.l1 > 0:
         m = design.n_attributes
-        # Width of the rounded |w_j|: what a kink of unit leverage would have in that coordinate.
+        # |w_j| is smoothed over the width that a kink of unit leverage has in this coordinate.
         width = kappa / np.sqrt(np.maximum(design.column_squares[:m], 1e-300))
         gradient[:m] += design.l1 * np.clip(point[:m] / width, -1, 1)
         hessian[np.arange(m), np.arange(m)] += design.l1 * (np.abs(point[:m]) < width) / width
@@ -171,7 +171,7 @@ def newton_step(
 def bounded_step(
     design: Design, point: Float, model: LocalModel, kappa: float, damping: Damping, metric: Metric
 ) -> tuple[Float, float]:
-    """A Newton step and its length, damped until it is inside the trust region."""
+    """Return a Newton step, damped until it lies inside the trust region, and its length."""
     while True:
         step = newton_step(design, point, model, kappa, damping, metric)
         length = metric.length(step)
@@ -181,23 +181,23 @@ def bounded_step(
 
 
 def thinning(n_near: float, p: int, enough: float = 0.0) -> int:
-    """The k for which every k-th near row (and at least ``enough`` rows) makes a Hessian to within ten percent."""
+    """Return the k for which every k-th near row, at least ``enough`` rows, determines the Hessian to ten percent."""
     return max(1, int(n_near / max(SETTINGS.hessian_rows_per_variable * p, SETTINGS.hessian_rows, enough)))
 
 
 def quantile_width(nearness: Float, fraction: float) -> float:
-    """Width (in leverages) within which a given fraction of the rows lies next to a kink."""
+    """Return the distance to a kink (in leverages) within which a given fraction of the rows lies."""
     rank = min(len(nearness) - 1, max(0, math.ceil(fraction * len(nearness)) - 1))
     return max(float(np.partition(nearness, rank)[rank]), 1e-150)
 
 
 def at_quantile(design: Design, sample: Chunk, point: Float) -> Float:
-    """The point with its intercept moved to the wanted quantile of the sample's residuals."""
+    """Return the point with its intercept moved to the optimal quantile of the sample's residuals."""
     if not design.fit_intercept or len(design.loss.kinks) != 1:
         return point
     shifted = point.copy()
     residual = design.margins(sample, point)
-    # Where the derivative by the intercept, q_b - sum_i s_i slope(z_i), is 0.
+    # There the derivative with respect to the intercept, q_b - sum_i s_i slope(z_i), is 0.
     above = design.loss.tilts[0]
     if design.linear is not None:
         above += float(design.linear[-1]) / (design.loss.scale * design.weight)
@@ -209,7 +209,7 @@ def at_quantile(design: Design, sample: Chunk, point: Float) -> Float:
 
 
 def balanced_sample(design: Design, sample: Chunk, size: int) -> Chunk:
-    """Rows of a sample with the classes as equal in number as possible, weighted to stand for all of it."""
+    """Return rows of a sample with classes as balanced as possible, weighted to represent the whole sample."""
     sign, _ = design.loss.fold(sample.y)
     assert sign is not None
     classes = [np.flatnonzero(sign > 0), np.flatnonzero(sign < 0)]
@@ -229,7 +229,7 @@ def balanced_sample(design: Design, sample: Chunk, size: int) -> Chunk:
 def solved(
     design: Design, sample: Chunk, deadline: float = math.inf, n_jobs: int = 1, accuracy: float = 1e-3
 ) -> Solution:
-    """The model that the aggregated solver fits to a sample before the deadline."""
+    """Fit a sample with the aggregated solver, which stops at the deadline."""
     sums = Sums.of(np.zeros((0, design.n_variables + 2)), [design.sums_alone(sample)])
     wanted = Accuracy(accuracy, deadline, duals=False)
     return solve_aggregated(design, sums, None, wanted, solve_by_interior_point, n_jobs)
@@ -240,10 +240,10 @@ STEP_ACCURACY = 1e-6
 
 
 def step_within(design: Design, region: Region, hessian: Float, gradient: Float, point: Float) -> Float:
-    """``argmin 1/2 d'Hd + g'd`` over steps d (in centred coordinates) that lead from a point to others of the region.
+    """Return ``argmin 1/2 d'Hd + g'd`` over the steps d (in centred coordinates) from a point that stay in the region.
 
-    With H = L L' on the steps that keep the equations this is a problem of the interior point without losses:
-    ``1/2 x'x + q'x`` and constraints.
+    With H = L L' on the steps that satisfy the equations, the interior point solves this as a problem without losses,
+    ``1/2 x'x + q'x`` subject to the inequalities.
     """
     size = np.sqrt(np.maximum(np.diag(hessian), 1e-300))
     Z = null_space(_centred(design, region.E) / size)
@@ -276,7 +276,7 @@ def step_within(design: Design, region: Region, hessian: Float, gradient: Float,
 
 
 def _centred(design: Design, rows: Float) -> Float:
-    """Constraints on points as those on steps in centred coordinates."""
+    """Convert constraints on points to constraints on steps in centred coordinates."""
     if not design.fit_intercept:
         return rows
     moved = rows.copy()
@@ -285,7 +285,7 @@ def _centred(design: Design, rows: Float) -> Float:
 
 
 def nearest(design: Design, region: Region, gram: Float, point: Float) -> Float:
-    """The point of a region whose predictions are closest to those of a given one."""
+    """Return the point of a region whose predictions are closest to those of a given point."""
     if region.contains(point):
         return region.inside(point)
     away = region.centre - point

@@ -1,4 +1,4 @@
-"""The paper's initial clusterings (section 4): a sample's hyperplane, then few clusters by distance to it."""
+"""The paper's initial clusterings (section 4): few clusters, by distance to a hyperplane fitted to a sample."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from aidlearn.numerics import Float
 
 @dataclass(frozen=True)
 class PaperSettings:
-    """Numbers of the paper's initial clusterings, which it does not give."""
+    """Numbers of the paper's initial clusterings that the paper does not specify."""
 
     birch_rows: int = 20_000
-    """Guess. Rows that the BIRCH tree is grown from; all others join the nearest subcluster."""
+    """Guess. Number of rows that grow the BIRCH tree; all others join the nearest subcluster."""
     rows_per_variable: int = 10
-    """Guess. Rows per variable of the sample that the first hyperplane is fitted to."""
+    """Guess. Rows per variable in the sample to which the first hyperplane is fitted."""
     fewest_rows: int = 1000
-    """Guess. Least number of rows of that sample, and of those by which the time of all rows is estimated."""
+    """Guess. Least number of rows in the first sample, and number of rows from which running times are extrapolated."""
     no_spread: float = 1e-12
-    """Spread of a coordinate, relative to its mean, below which it is rounding."""
+    """Standard deviation of a coordinate, relative to its mean, below which it is rounding error."""
 
 
 SETTINGS = PaperSettings()
@@ -42,24 +42,24 @@ Centres = Callable[[Float, int], Float]
 
 
 def kmeans(problem: PiecewiseLinear) -> Start:
-    """One k-means iteration on (residual, y): random rows as centres, every row to the nearest."""
+    """Run one k-means iteration on (residual, y): random rows are centres, and every row joins the nearest."""
     return _by_distance(problem, lambda points, k: points[:k])
 
 
 def birch(problem: PiecewiseLinear) -> Start:
-    """BIRCH subclusters of (residual, y) instead of random centres."""
+    """Assign every row to the nearest BIRCH subcluster of (residual, y)."""
     from sklearn.cluster import Birch  # eighty modules that only this start needs
 
     def centres(points: Float, k: int) -> Float:
         some = points[: SETTINGS.birch_rows]
-        # Centred, and a coordinate without spread (a constant y) left as it is: nothing is divided by almost zero.
+        # A coordinate without spread (a constant y) is not scaled, which would divide it by almost zero.
         middle, spread = some.mean(axis=0), some.std(axis=0)
         spread[spread <= SETTINGS.no_spread * np.abs(middle)] = 1.0
         # k balls of this radius cover the bulk of standardised points.
         tree = Birch(threshold=2.0 / np.sqrt(k), n_clusters=None, compute_labels=False)
         few = ((some - middle) / spread)[: SETTINGS.fewest_rows]
         if not _in_time(problem.run, lambda: tree.fit(few), len(some) / len(few)):
-            return points[:k]  # random centres: the tree would take longer than the time left
+            return points[:k]  # there is no time for the tree: use random centres
         tree.fit((some - middle) / spread)
         return np.asarray(tree.subcluster_centers_) * spread + middle
 
@@ -82,7 +82,7 @@ def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
     sizes: dict[float, int] = {}
 
     def locate(chunk: Chunk, state: Any) -> tuple[Any, None]:
-        """Positions of the rows that were drawn, and how many rows of each group there are, with one of them."""
+        """Return the positions of the drawn rows, and for each group one position and the number of rows."""
         position = loss.position(chunk.y, design.margins(chunk, point))
         first, last = np.searchsorted(in_order, [chunk.start, chunk.stop])
         _, rows, counts = np.unique(position[:, 0], return_index=True, return_counts=True)
@@ -99,7 +99,7 @@ def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
 
     run.map(locate, collect=collect)
     shuffled = np.concatenate(positions)[np.argsort(order)]
-    if out_of_time(run):  # to find the nearest centre of every row takes longer than all before
+    if out_of_time(run):  # finding every row's nearest centre takes longer than all of the above
         return problem.hurried_start(point)
     # Entries of different groups (classes) are never clustered together.
     trees: dict[float, tuple[cKDTree, int]] = {}
@@ -127,7 +127,7 @@ def _by_distance(problem: PiecewiseLinear, centres: Centres) -> Start:
 
 
 def _in_time(run: Run, work: Callable[[], Any], times: float) -> bool:
-    """Whether ``times`` as much work ends before the deadline; without a deadline nothing is tried."""
+    """Return whether ``times`` as much work would end before the deadline; without one, the work is not timed."""
     if math.isinf(run.deadline):
         return True
     began = time.monotonic()
@@ -139,7 +139,7 @@ def _in_time(run: Run, work: Callable[[], Any], times: float) -> bool:
 
 
 def _sample_solution(problem: PiecewiseLinear, rng: np.random.Generator) -> Float:
-    """The model fitted to a small sample."""
+    """Return the solution on a small sample."""
     step = max(
         1, problem.run.n_entries // max(SETTINGS.rows_per_variable * problem.design.n_variables, SETTINGS.fewest_rows)
     )

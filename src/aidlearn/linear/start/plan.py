@@ -1,4 +1,4 @@
-"""The plan of the initial clusters of a sharpened start, and the quantities that it follows from."""
+"""The plan of the initial clusters of a sharpened start, and the quantities that determine it."""
 
 from __future__ import annotations
 
@@ -26,43 +26,41 @@ class PlanSettings:
     """Numbers that decide how many rows stay single and how the others are grouped."""
 
     near_of_all: float = 4.0
-    """Rows in doubt, in sqrt(p n): if this exceeds n, aggregation cannot pay, and every row is single.
+    """Number of rows in doubt, in units of sqrt(p n): if it exceeds n, aggregation cannot pay and every row is single.
     Ablation (near_of_all=1): mean work 1.011, worst table 1.50."""
     free: int = 1000
-    """Number of rows up to which every row is single: their problem costs less than a start."""
+    """Number of rows up to which every row is single: solving for all of them costs less than a start."""
     margin: float = 3.0
-    """Newton steps end with an error of about (p/n)^(1/4) of the rows in doubt, times this factor for the worst
-    coefficient.
+    """Factor, for the worst coefficient, on the error after Newton steps: about (p/n)^(1/4) of the rows in doubt.
     Ablation (margin=margin_uneven=0): mean work 1.003, worst table 1.47."""
     most_single: float = 3.0
-    """Maximum number of single rows, in sqrt(p n): K rows cost about K p / n passes to solve for.
+    """Maximum number of single rows, in units of sqrt(p n): solving for K rows costs about K p / n passes.
     Ablation (most_single=inf): mean work 1.005, worst table 1.34."""
     unsettled: float = 1.5
-    """Number of single rows, in sqrt(p n), where steps have not settled. Twice as many save an iteration about as often
-    as not, and every solve takes twice as long.
+    """Number of single rows, in units of sqrt(p n), if steps have not settled. Twice as many save an iteration only
+    about half of the time, and every solve takes twice as long.
     Ablation (unsettled=3): mean work 1.018, worst table 1.44."""
     most_bins: int = 32
-    """Guess. Maximum number of far clusters of a region: their rows seldom violate, and those that do split off.
+    """Guess. Maximum number of far clusters in a region: their rows seldom change sides, and those that do split off.
     Ablation (most_bins=1e9): mean work 1.009, worst table 1.63."""
     sums_over_single: float = 2.0
-    """Guess. Cost of the groups of rare columns, relative to the single rows: both are much cheaper than another
-    iteration.
+    """Guess. Maximum cost of the groups of rare columns, relative to that of the single rows: both are much cheaper
+    than another iteration.
     Ablation (sums_over_single=0): mean work 1.000, worst table 1.00."""
     tied: float = 2.0
-    """Guess. Rows at the distance of the last single row are left out if they exceed the wanted number by this
-    factor.
+    """Guess. Maximum ratio of single rows to the number wanted; beyond it, rows tied at the last distance are left out.
     Ablation (tied=inf): mean work 1.011, worst table 1.87."""
     hollow_distance: float = 3.0
-    """Guess. Factor of the distance up to which the density of rows is compared with that of near rows."""
+    """Guess. Multiple of the near distance within which the density of rows is compared with that of near rows."""
     hollow_density: float = 2.0
-    """Guess. Ratio of these densities above which short steps do not mean that the optimum is close.
-    Ablation (inf): work 1.38 to 1.56 on a table without rows near its kinks, of 150,000 rows."""
+    """Guess. Ratio of the wider to the near density of rows above which short steps do not mean a close optimum.
+    Ablation (inf): work 1.38 to 1.56 on a table of 150,000 rows that has none near its kinks."""
     few_planes: int = 3
-    """Guess. Maximum number of planes that split each bin where the optimum may be far; each one doubles the groups.
+    """Guess. Maximum number of planes that split each bin if the optimum may be far; each one doubles the groups.
     Ablation (no planes): mean work 1.025, worst table 1.74."""
     most_planes: int = 12
-    """Guess. Maximum number of planes in place of bins, where groups cost so little that there are more planes than
-    bins and ``few_planes`` would make.
+    """Guess. Maximum number of planes that replace the bins, if single rows allow more groups than bins and
+    ``few_planes`` would make.
     Ablation (most_planes=3): mean work 1.017, worst table 1.52."""
 
 
@@ -79,13 +77,13 @@ class View:
 
     @cached_property
     def nearness(self) -> Float:
-        """Distance of each row to the nearest kink, in leverages."""
+        """Distance from each row to the nearest kink, in leverages."""
         return self.design.loss.distance(self.z) / self.leverage
 
     def fraction(self, ratio: float) -> float:
-        """Fraction of the rows whose side is in doubt at an error of ``sqrt(ratio)`` (ratio = p / rows).
+        """Return the fraction of rows whose side is in doubt at an error of ``sqrt(ratio)`` (ratio = p / rows).
 
-        A proportion s of rows on the smaller side of the kinks is known to ``sqrt(s (1 - s) ratio)``; at an
+        The proportion s of rows on the smaller side of the kinks is known to within ``sqrt(s (1 - s) ratio)``; at an
         extreme quantile, or for a rare class, far fewer rows are in doubt than at the median.
         """
         kinks = self.design.loss.kinks
@@ -94,14 +92,14 @@ class View:
         return min(small, 2 * math.sqrt(small * (1 - small) * ratio))
 
     def width(self, fraction: float) -> float:
-        """Distance (in leverages) within which a fraction of the rows lies."""
+        """Return the distance (in leverages) within which a fraction of the rows lies."""
         return quantile_width(self.nearness, fraction)
 
     def width_below_ties(self, fraction: float) -> float:
-        """The distance of ``width``, or less (negative: no row) if many times as many rows are tied at it.
+        """Return ``width``, or a smaller distance (negative: no row) if far too many rows are tied there.
 
-        The rows of a class that a constant predicts are all on their kink, where they fit every region: a cluster for
-        each of them gains nothing.
+        If a constant predicts a class, all its rows lie on their kink, where they fit every region: nothing is gained
+        by making each its own cluster.
         """
         width = self.width(fraction)
         if self.share(width) <= SETTINGS.tied * fraction:
@@ -109,7 +107,7 @@ class View:
         return float(self.nearness[self.nearness < (1 - 1e-9) * width].max(initial=-1.0))
 
     def hollow(self, width: float) -> bool:
-        """Whether rows are much denser beyond a distance than within it: near rows hardly determine the optimum."""
+        """Return whether rows are much denser beyond a distance than within it: near rows hardly fix the optimum."""
         return (
             self.share(SETTINGS.hollow_distance * width)
             > SETTINGS.hollow_distance * SETTINGS.hollow_density * self.share(width)
@@ -118,17 +116,17 @@ class View:
 
     @property
     def share_with_loss(self) -> float:
-        """Fraction of the rows beyond their last kink: those that a classifier gets wrong or nearly wrong."""
+        """Fraction of the rows beyond their last kink, which a classifier gets wrong or nearly wrong."""
         return max(float(np.mean(self.z > self.design.loss.kinks[-1])), 1 / (1 + len(self.z)))
 
     def share(self, width: float) -> float:
-        """Fraction of the rows within a distance (in leverages)."""
+        """Return the fraction of the rows within a distance (in leverages)."""
         return float(np.mean(self.nearness <= width))
 
 
 @dataclass(frozen=True)
 class Reached:
-    """The point that Newton steps have reached."""
+    """The point reached by Newton steps, and what is known about it."""
 
     point: Float
     reach: float
@@ -136,28 +134,28 @@ class Reached:
     settled: bool = True
     """Whether steps became short without damping: damped steps are short wherever the optimum is."""
     objective: float | None = None
-    """Objective at the point, if it is known."""
+    """Objective at the point, if known."""
     fit_steps: int = 0
-    """Steps of the solver for the model of a sample (0: there is none)."""
+    """Number of solver steps in the fit to a sample (0 if there was none)."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Initial clusters and the quantities they follow from: the attribute ``plan_`` of a model.
+    """The plan of the initial clusters, which a model reports as ``plan_``, and the quantities that determine it.
 
-    Costs are nanoseconds by the model of :mod:`aidlearn.linear.rows.columns`; only their ratios matter.
+    Costs are in nanoseconds, by the cost model of :mod:`aidlearn.linear.rows.columns`; only their ratios matter.
     """
 
     n_rows: int
     n_variables: int
     settled: bool
-    """Whether Newton steps became short without damping, and all rows in doubt are single."""
+    """Whether Newton steps became short without damping and all rows in doubt are single."""
     hollow: bool
-    """Whether rows are so sparse next to their kinks that short steps mean nothing."""
+    """Whether rows are so sparse next to their kinks that short steps do not mean a close optimum."""
     error: float
-    """Error of the point: the distance, in leverages, within which rows may still change sides."""
+    """Error of the point, as the distance (in leverages) within which rows may still change sides."""
     doubt: float
-    """Share of the rows that are in doubt at the optimum if leverages are even."""
+    """Share of the rows in doubt at the optimum if leverages are even."""
     pass_cost: float
     """Cost of a pass over all rows."""
     row_cost: float
@@ -165,28 +163,28 @@ class Plan:
     sum_cost: float
     """Cost of a group in a step of the solver."""
     near: float
-    """Distance, in leverages, up to which rows are single."""
+    """Distance (in leverages) up to which rows are single."""
     n_single: float
-    """Approximate number of single rows, without those that carry a coefficient and those of a tiny class."""
+    """Approximate number of single rows, not counting those that carry a coefficient or belong to a tiny class."""
     because: str
-    """Reason for their number."""
+    """Reason for the number of single rows."""
     n_bins: int
-    """Bins of distance of each kind of rows (a region and a class)."""
+    """Number of bins of distance for each kind of rows (a region and a class)."""
     n_planes: int
-    """Planes that split each bin."""
+    """Number of planes that split each bin."""
     n_column_groups: int
-    """Groups of each kind by the rarest column of a row."""
+    """Number of groups by rarest column, for each kind of rows."""
     n_kinds: int
-    """Kinds of rows: regions times classes."""
+    """Number of kinds of rows, which is regions times classes."""
     all_rows_cost: float
     """Cost of the problem on all rows, estimated from the steps of a rough fit to a sample. The fewer rows have a loss,
-    the more steps it takes (one to four times as many were seen)."""
+    the more steps it takes (one to four times as many were observed)."""
     all_rows: bool
-    """Whether the original problem is solved instead: every row is its own cluster."""
+    """Whether the original problem is solved instead, with every row as its own cluster."""
 
     @classmethod
     def of(cls, problem: PiecewiseLinear, view: View, found: Reached) -> Plan:
-        """The plan for a problem at a point that steps have reached."""
+        """Return the plan for a problem at a point that Newton steps have reached."""
         design, n, p = problem.design, problem.run.n_entries, problem.design.n_variables
         hollow = view.hollow(found.reach)
         if hollow:
@@ -229,7 +227,7 @@ class Plan:
         return plan
 
     def bins_per_distance(self, view: View) -> float:
-        """Bins of equal width reach to the farthest row."""
+        """Return the bins per unit of distance, such that bins of equal width reach the farthest row."""
         return self.n_bins / max(float(view.nearness.max()), 1e-300)
 
     @property
@@ -239,11 +237,11 @@ class Plan:
 
     @property
     def solve_cost(self) -> float:
-        """Cost of an aggregated problem of these clusters."""
+        """Cost of solving an aggregated problem with these clusters."""
         return SOLVER_STEPS * (self.n_single * self.row_cost + self.n_groups * self.sum_cost)
 
     def record(self) -> dict[str, Any]:
-        """The plan as a dictionary, with the clusters that were drawn if every row is its own cluster."""
+        """Return the plan as a dictionary, whose counts are those of the clusters actually drawn."""
         found = {
             **asdict(self),
             "n_single": round(self.n_single),
@@ -255,7 +253,7 @@ class Plan:
         return {**found, "n_single": self.n_rows, "n_groups": 0} if self.all_rows else found
 
     def by_column(self, design: Design) -> ByColumn | None:
-        """Groups of rare columns; if columns outnumber groups, those of about the same frequency share one."""
+        """Return the groups of rare columns; if columns outnumber groups, those of similar frequency share one."""
         if self.n_column_groups == 0:
             return None
         columns = rare_columns(design, self.n_rows, self.n_bins)
@@ -265,20 +263,20 @@ class Plan:
 
 
 def rare_columns(design: Design, n: int, n_bins: int) -> Any:
-    """Sparse columns that are filled less than a bin, the rarest first.
+    """Return the sparse columns that have fewer entries than a bin has rows, rarest first.
 
-    In a bin such a column is diluted: its coefficient hardly moves the mean of any group, and the aggregated
-    solution makes it a hundred times too large. A group of its own contains all its rows. Columns whose rows are
-    all single need none.
+    A bin dilutes such a column: its coefficient hardly moves the mean of any group, and the aggregated solution makes
+    it a hundred times too large. A group for the column contains all its rows. Columns whose rows are all single need
+    no group.
     """
     return () if design.layout is None else design.layout.rarest_first(n, 1 / HEAVY, n / n_bins)
 
 
 def _near_distance(problem: PiecewiseLinear, view: View, found: Reached) -> tuple[float, str]:
-    """Distance (in leverages) up to which rows stay single, with its reason.
+    """Return the distance (in leverages) up to which rows stay single, and its reason.
 
-    It is ``reach``, within the limits of cost and memory. If steps have not settled, the distance of the optimum is
-    unknown and another iteration costs a solve: many rows stay single.
+    It is ``reach``, within the limits of cost and memory. If steps have not settled, many rows stay single, because
+    the distance to the optimum is unknown and another iteration costs a solve.
     """
     n, p = problem.run.n_entries, problem.design.n_variables
     rate = problem.procedure.initial_rate
@@ -304,11 +302,11 @@ def _near_distance(problem: PiecewiseLinear, view: View, found: Reached) -> tupl
 
 
 def bins_and_planes(n_bins: int, n_single: float) -> tuple[int, int]:
-    """Numbers of bins and planes of each kind of rows if the optimum may be far, given its number of single rows.
+    """Return the numbers of bins and planes for a kind of rows with ``n_single`` single ones if the optimum may be far.
 
-    Bins of distance differ along one direction. A solution far from the point of the bins lies in another direction,
-    along which the means of all bins are alike: its cost is missing from the aggregated problem, whose solution
-    overshoots. Groups that differ in every direction prevent that; there are at most as many as single rows.
+    Bins of distance differ along one direction only. Along others the means of all bins are alike: the aggregated
+    problem misses the cost of moving there, and its solution overshoots. Groups that differ in every direction prevent
+    this; there are at most as many groups as single rows.
     """
     n_planes = _bits(n_single)
     if n_planes > _bits(n_bins) + SETTINGS.few_planes:

@@ -1,11 +1,11 @@
 """Samples of the rows of a fit and the metric of their leverages, shared by all problems on these rows.
 
-A systematic sample misses rare columns: it has one row or none of a level with a dozen rows, the coefficient of the
-level is undetermined, and the objective on all rows may be arbitrarily large. Where it does, rows are picked by weight
-and by leverage: half of the rate is proportional to the weight and half to the squared leverage, and each row has the
-inverse of its rate as its weight, so that all rows that carry a coefficient are picked.
-An optimum of KDD Cup 1999 on 38,000 of 494,000 rows has 2 to 6 times the objective of the optimum on all of them with a
-systematic sample, and 1.02 times with 20,000 picked rows.
+A systematic sample misses rare columns: it has at most one row of a factor level with a dozen rows, which leaves the
+level's coefficient undetermined, and the objective on all rows may be arbitrarily large. In that case rows are picked
+by weight and leverage: half of the rate is proportional to the weight and half to the squared leverage, so that all
+rows that carry a coefficient are picked, and weights are divided by the rates.
+On the 494,000 rows of KDD Cup 1999, the optimum on a systematic sample of 38,000 rows has 2 to 6 times the objective of
+the optimum on all rows, and the optimum on 20,000 picked rows 1.02 times.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ class SampleSettings:
     """Numbers that decide the sizes of samples."""
 
     view_rows: int = 10_000
-    """Guess. Rows that quantiles of distances are read from.
+    """Guess. Number of rows from which quantiles of distances are estimated.
     Ablation (view_rows=2000): mean work 1.000, worst table 1.00."""
     ratio: int = 7
     """Ratio between the sizes of nested samples: a step on the next one halves the error more than once."""
     gram_flops: float = 2e9
-    """Guess. Operations that the Gram matrix of a sample may take."""
+    """Guess. Maximum number of floating-point operations for the Gram matrix of a sample."""
     gram_rows: int = 20_000
     """Guess. Gram matrices use at most this many rows: more do not improve them."""
     picked: float = 3.0
-    """Guess. Rows picked by leverage, in sqrt(p n), where a systematic sample misses rare columns.
+    """Guess. Number of rows picked by leverage, in units of sqrt(p n), if a systematic sample misses rare columns.
     Ablation (picked=1): mean work 1.017, worst table 2.25."""
 
 
 SETTINGS = SampleSettings()
 
 GOLDEN = 0.6180339887498949
-"""Golden ratio: the fractional parts of its multiples are spread evenly, whatever their number."""
+"""Golden ratio: the fractional parts of its multiples are spread evenly, however many there are."""
 
 
 def largest_sample(run: Run, p: int, rng: np.random.Generator | None) -> Systematic:
-    """Step (a prime) and offset of the largest sample."""
+    """Return the step (a prime) and offset of the largest sample."""
     n = run.n_entries
     step = _prime_from(n // run.budget.sample_rows(n, p))
     return Systematic(step, int((rng or np.random.default_rng()).integers(step)))
 
 
 def _prime_from(number: int) -> int:
-    """The smallest prime that is at least ``number``."""
+    """Return the smallest prime that is at least ``number``."""
     candidate = max(2, number)
     while any(candidate % factor == 0 for factor in range(2, math.isqrt(candidate) + 1)):
         candidate += 1
@@ -74,10 +74,10 @@ class Samples:
 
     metric: Metric
     least_squares: Float
-    """The least squares solution on the rows of the metric."""
+    """Least squares solution on the rows of the metric."""
     viewed_leverage: Float
     n_largest: int
-    """Rows of the largest sample."""
+    """Number of rows in the largest sample."""
 
     def __init__(self, run: Run, design: Design, rng: np.random.Generator | None) -> None:
         n, p = run.n_entries, design.n_variables
@@ -92,7 +92,7 @@ class Samples:
         """Leverages of all rows by chunk, once a pass has computed them."""
         self.by_leverage = False
         """Whether rows are picked by leverage: a sample misses rare columns, or steps on it do not settle."""
-        # A copy: it is read many times, and single rows of every page of the sample are slow to read.
+        # A copy, because it is read many times and single rows of every page of the sample are slow to read.
         self.viewed = whole.select(np.arange(0, whole.n_entries, max(1, whole.n_entries // SETTINGS.view_rows)))
         affordable = max(fewest, min(SETTINGS.gram_rows, int(SETTINGS.gram_flops / p**2)))
         few = whole.select(slice(None, None, max(1, whole.n_entries // affordable))).weighing(design.weight)
@@ -103,7 +103,7 @@ class Samples:
         self._measure(run, design, equations, few)
 
     def _measure(self, run: Run, design: Design, equations: NormalEquations, few: Chunk | None = None) -> None:
-        """Set the metric of normal equations; one leverage serves all rows if those of ``few`` hardly differ."""
+        """Set the metric from normal equations; all rows share one leverage if those of ``few`` hardly differ."""
         self.metric = Metric.of(design, equations.gram, run.n_jobs)
         self.least_squares = design.step(self.metric.solve(equations.right))
         if few is not None:
@@ -112,10 +112,10 @@ class Samples:
         self.viewed_leverage = np.asarray(self.metric.leverage(design, self.viewed))
 
     def pick(self, run: Run, design: Design, sampled: NormalEquations | None = None) -> None:
-        """Replace the samples by rows picked by leverage, and the metric by that of all rows.
+        """Replace the samples with rows picked by leverage, and the metric with that of all rows.
 
-        A regression picks its rows in the pass for the normal equations, by the leverages of a sample. A classifier
-        takes another pass, for the leverages of each class.
+        A regression picks its rows in the pass that computes the normal equations, using the metric of a sample. A
+        classifier takes a second pass, because it uses the leverages within each class.
         """
         p = design.n_variables
         wanted = SETTINGS.picked * math.sqrt(p * run.n_entries)
@@ -141,24 +141,24 @@ class Samples:
         run.release_sample()
 
     def at(self, design: Design, point: Float) -> View:
-        """The viewed rows at a point."""
+        """Return the margins and leverages of the viewed rows at a point."""
         return View(design, design.margins(self.viewed, point), self.viewed_leverage)
 
 
 @dataclass(frozen=True)
 class ByLeverage:
-    """Picks rows from chunks.
+    """Picks rows from chunks at rates that grow with weight and squared leverage.
 
     Parameters
     ----------
     design : Design
     metrics : list of Metric
-        Metrics of the leverages: one for all rows, or one for each class. A row that is the only one of its class in a
-        level carries its coefficient as much as the only row of a level. Rough metrics suffice: weights correct them.
+        Metrics of the leverages: one for all rows, or one for each class, because the only row of its class in a factor
+        level carries the coefficient as much as the only row of a level. Rough metrics suffice: weights correct them.
     size : float
-        Number of rows wanted (rows that would be picked more than once are picked once, so there are fewer).
+        Number of rows wanted; fewer are picked, because rates are at most 1.
     phase : float
-        Start of the sums of the rates, in [0, 1).
+        Offset of the cumulative rates, in [0, 1).
     passes : Passes
         The passes that compute leverages.
     """
@@ -170,7 +170,7 @@ class ByLeverage:
     passes: Passes
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """The picked rows of a chunk, each with its weight over its rate."""
+        """Return the picked rows of a chunk, each with its weight divided by its rate."""
         leverage = self._leverage(self.metrics[0], chunk)
         if len(self.metrics) > 1:
             sign, _ = self.design.loss.fold(chunk.y)
@@ -178,8 +178,8 @@ class ByLeverage:
             leverage = np.where(sign > 0, self._leverage(self.metrics[1], chunk), leverage)
         by_leverage = leverage**2 / (len(self.metrics) * self.design.n_variables)
         rate = np.minimum(1.0, self.size * chunk.weight * (1.0 / self.design.weight + by_leverage) / 2)
-        # A row is picked wherever the sum of the rates passes a whole number, so that each level has its share of rows.
-        # Chunks start at different phases, so that chunks of few picked rows do not all have one, or none.
+        # A row is picked wherever the cumulative rate passes an integer, so that each level gets its share of rows.
+        # Chunks start at different phases; otherwise chunks with few picked rows would all have one, or all none.
         passed = np.floor(np.cumsum(rate) + (self.phase + GOLDEN * chunk.start) % 1.0)
         rows = np.flatnonzero(np.diff(passed, prepend=0.0) > 0)
         picked = chunk.select(rows)

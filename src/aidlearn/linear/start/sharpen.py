@@ -1,4 +1,4 @@
-"""The default initial clustering: rows near a sharpened hyperplane alone, the others grouped by distance."""
+"""The default initial clustering: rows near a sharpened hyperplane stay single, others are grouped by distance."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from aidlearn.numerics import Float
 
 
 class Band:
-    """Newton steps from a cheap point or a given one, then clusters around the point that they reach.
+    """Takes Newton steps from a cheap point or a given one, then draws clusters around the point that they reach.
 
-    One object serves several problems on the same rows (quantiles, classes): it keeps samples and leverages.
+    One object serves several problems on the same rows (quantiles, classes), for which it keeps samples and leverages.
 
     Parameters
     ----------
     point : array, optional
-        Coefficients of an earlier fit, see :meth:`begin_at`.
+        Coefficients of an earlier fit (see :meth:`begin_at`).
     """
 
     def __init__(self, point: Float | None = None) -> None:
@@ -45,25 +45,25 @@ class Band:
         self._once = False
 
     def begin_at(self, point: Float | None) -> None:
-        """Start the next problem at a point (None: a cheap one), or at that of samples if it is better on all rows."""
+        """Start the next problem at a point (None: a cheap one), unless steps on samples find a better one."""
         self._given = point
 
     def continue_from(self, point: Float) -> None:
-        """Start the Newton steps of the next problems, on samples, at the solution of one like them."""
+        """Warm-start the Newton steps of the next problems on samples at the solution of a similar problem."""
         self._point = point
 
     def serve_once(self) -> None:
-        """Free the samples as soon as the next problem no longer needs them: it is the only one."""
+        """Free the samples as soon as the next problem, which is the only one, no longer needs them."""
         self._once = True
 
     @property
     def samples(self) -> Samples | None:
-        """Samples and leverages of the last problem, for others on the same rows."""
+        """Samples and leverages of the last problem, for other problems on the same rows."""
         return self._samples
 
     @staticmethod
     def plan_sample(run: Run, n_variables: int, random: Callable[[], np.random.Generator]) -> None:
-        """Choose the sample, so that the next pass can bring it along."""
+        """Choose the sample in advance, so that the next pass can collect it."""
         if time.monotonic() + HURRY > run.deadline:
             run.plan_sample(few_rows(run, n_variables))
         elif not few_entries(run.n_entries, n_variables):
@@ -90,26 +90,26 @@ class Band:
         return problem.hurried_start(found.point) if out_of_time(run) else draw(problem, sharp, found)
 
     def sharpening(self, problem: PiecewiseLinear) -> Sharpening:
-        """Newton steps of a problem on the samples of this start."""
+        """Return the Newton steps of a problem on the samples of this start."""
         if self._samples is None:
             self._samples = Samples(problem.run, problem.design, problem.procedure.generator())
         return Sharpening(self._samples, problem.run, problem.design)
 
 
 def few_entries(n: int, p: int) -> bool:
-    """Whether every row stays single: rows in doubt are about all of them, and aggregation cannot pay."""
+    """Return whether every row stays single, because rows are few or nearly all in doubt: aggregation cannot pay."""
     return n <= max(plan.SETTINGS.free, plan.SETTINGS.near_of_all * math.sqrt(p * n))
 
 
 def all_single(problem: PiecewiseLinear, point: Float, objective: float | None = None) -> Start:
-    """Every row its own cluster, and a point close to the optimum; another pass if its objective is not known."""
+    """Return a start with single rows only, at a point near the optimum; an unknown objective takes another pass."""
     if objective is None:
         return Start(Clusters.alone(problem), evaluated(problem.run, [problem.design], [point])[0])
     return Start(Clusters.alone(problem), Incumbent(point, objective))
 
 
 def _is_better(problem: PiecewiseLinear, one: Float, other: Float) -> bool:
-    """Whether a point is at least as good as another on all rows, by one pass."""
+    """Return whether a point is at least as good as another on all rows, which takes one pass."""
     first, second = evaluated(problem.run, [problem.design] * 2, [one, other])
     return first.objective <= second.objective
 
@@ -145,13 +145,13 @@ def draw(problem: PiecewiseLinear, sharp: Sharpening, found: Reached) -> Start:
     clusters, objective = Clusters.build(problem, assign, grouping.n_groups, homes, sharp.samples.leverages)
     objective += design.penalty(point)
     sharp.note(problem.run.n_entries, objective)
-    # Where leverages differ, some coefficient is seldom known as well as the others.
+    # If leverages differ, one of the coefficients is usually known less well than the others.
     last = planned.settled and metric.constant is not None
     return Start(clusters, Incumbent(point, objective), sharp.steps, planned.record(), last)
 
 
 def _sides(sharp: Sharpening, number: int) -> Float | None:
-    """Planes through the middle of the rows, in directions drawn for the metric."""
+    """Return planes through the median of the rows, with normals drawn in the metric."""
     if number == 0:
         return None
     directions = sharp.samples.metric.directions(sharp.design, number)[: sharp.design.n_attributes]
