@@ -1,4 +1,4 @@
-"""The program: its commands, and one line for each usage error."""
+"""The ``aidlearn`` program: its commands and its usage errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ app.add_typer(bench.app, name="bench")
 app.command()(demo)
 
 RENAMED = {"--one-hot": "--categorical"}
-"""Options of earlier versions, and their names now."""
+"""Renamed options and their current names."""
 
 
 def _version(asked: bool) -> None:
@@ -63,7 +63,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        # A usage error of typer or of click. Their exit code 2 means here that a fit was stopped.
+        # A usage error of typer or click, whose exit code 2 would mean here that a fit was stopped.
         context, old = getattr(error, "ctx", None), getattr(error, "option_name", "")
         tell(f"{old} is now called {RENAMED[old]}." if old in RENAMED else " ".join(error.format_message().split()))
         sys.stderr.write(f"Try '{context.command_path if context else 'aidlearn'} --help'.\n")

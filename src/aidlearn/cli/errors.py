@@ -1,4 +1,4 @@
-"""How commands end: exit codes, and errors of one or two lines."""
+"""Exit codes of commands, and errors of one or two lines."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _silence() -> None:
 
 @contextmanager
 def ignoring_closed_output() -> Iterator[None]:
-    """Print about finished work: a closed pipe changes neither the result nor the exit code."""
+    """Ignore a closed pipe while finished work is reported: it changes neither the result nor the exit code."""
     try:
         yield
     except BrokenPipeError:
@@ -91,7 +91,7 @@ def tell(text: str, kind: str = "Error") -> None:
 
 
 def message(error: BaseException) -> str:
-    """A sentence or two that say what went wrong."""
+    """Return a sentence or two that say what went wrong."""
     if isinstance(error, KeyboardInterrupt):
         return NOTHING_SAVED
     if isinstance(error, CliError):
@@ -113,7 +113,7 @@ def _first_line(text: object) -> str:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether the error was raised by aidlearn, whose messages are sentences for users."""
+    """Return whether the error was raised by aidlearn, whose messages are sentences for users."""
     frames = traceback.extract_tb(error.__traceback__)
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return bool(frames) and os.path.abspath(frames[-1].filename).startswith(package + os.sep)
@@ -123,7 +123,7 @@ OTHER_NAMES = {"n_jobs": "jobs", "sample_weight": "weight", "random_state": "see
 
 
 def option_name(parameter: str) -> str:
-    """The option that sets a parameter."""
+    """Return the option that sets a parameter."""
     return "--" + OTHER_NAMES.get(parameter, parameter).replace("_", "-")
 
 
@@ -143,7 +143,7 @@ REWORDED = (
 
 
 def _in_options(text: str) -> str:
-    """A message with the options of the command line in place of Python parameters."""
+    """Return a message with command-line options in place of Python parameters."""
     text = re.sub(r"^([A-Za-z]\w*) must ", lambda match: f"{option_name(match[1])} must ", text)
     for pattern, replacement in REWORDED:
         text = re.sub(pattern, replacement, text)
@@ -168,7 +168,7 @@ def _plain_warnings() -> Iterator[None]:
 
 @contextmanager
 def interrupted_by(*signals: signal.Signals, before: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Let signals raise KeyboardInterrupt after a call of ``before``; signals that are ignored stay ignored."""
+    """Make signals call ``before`` and raise KeyboardInterrupt; ignored signals stay ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

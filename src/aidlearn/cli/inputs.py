@@ -38,7 +38,7 @@ MARKS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", 
 
 @dataclass(frozen=True)
 class DataFile:
-    """DATA of a command, and how its text is read where the options say so. Its header is read once."""
+    """The DATA argument of a command, with its options for reading text. The header is read once."""
 
     path: Path | str
     shown: str
@@ -67,7 +67,7 @@ class DataFile:
             return []
 
     def column(self, text: str | None) -> str | int | None:
-        """A column by name, or by number if no column has that name."""
+        """Return a column by name, or by number if no column has that name."""
         try:
             number = int(text or "")
         except ValueError:
@@ -75,14 +75,14 @@ class DataFile:
         return text if text in self.names else number
 
     def name_of(self, text: str) -> str:
-        """The name of a column that was given by name or number."""
+        """Return the name of a column given by name or number."""
         column, names = self.column(text), self.names
         return names[column] if isinstance(column, int) and -len(names) <= column < len(names) else text
 
 
 @contextmanager
 def data_file(data: str, delimiter: str | None = None, encoding: str | None = None) -> Iterator[DataFile]:
-    """DATA as a path, pattern or address; "-" is CSV on standard input, kept in a temporary file meanwhile."""
+    """Yield DATA as a path, pattern or address; "-" is CSV on standard input, copied to a temporary file."""
     delimiter = None if delimiter is None else MARKS.get(delimiter.lower(), delimiter)
     if data != STDIN:
         from aidlearn.data.encoding.places import find_places
@@ -119,7 +119,7 @@ def open_data(
     needs_target: bool,
     **settings: Any,
 ) -> FileSource:
-    """The columns of a file that options or the terms of a formula name, as a source for ``fit``."""
+    """Open the columns of a file that options or the terms of a formula name, as a source for ``fit``."""
     from aidlearn.data.opening import open_by_rules
     from aidlearn.data.tables.files import FileSource
 
@@ -154,7 +154,7 @@ def open_data(
 
 
 def check_finite(source: FileSource, chunk: Chunk) -> None:
-    """Refuse cells that are not finite, with their row and column."""
+    """Refuse cells that are not finite; the error names their row and column."""
     import numpy as np
     from scipy import sparse
 
@@ -177,10 +177,10 @@ def load_rows(source: FileSource) -> tuple[Any, NDArray[Any], NDArray[Any]]:
 
 
 def semi_supervised_labels(target: NDArray[Any], where: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The class number of each row of a semi-supervised file, -1 without a label, and the classes.
+    """Return the class number of each row of a semi-supervised file (-1 without a label), and the classes.
 
-    Rows with an empty target (or NA, NaN, null) have none. In a file without such cells -1 marks rows without a label,
-    scikit-learn's convention; in a file with them -1 is a class like any other.
+    Rows with an empty target (or NA, NaN, null) have no label. In a file without such cells, -1 marks rows without a
+    label, as in scikit-learn; in a file with them, -1 is a class like any other.
     """
     import numpy as np
 
@@ -210,7 +210,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def class_weights(text: str | None, labels: NDArray[Any]) -> str | dict[Any, float] | None:
-    """``balanced``, or factors such as ``yes=2,no=1``, with keys of the type of the class labels."""
+    """Parse ``balanced``, or factors such as ``yes=2,no=1`` whose keys get the type of the class labels."""
     if text is None or text == "balanced":
         return text
     is_text = labels.dtype.kind in "OUS"
@@ -228,17 +228,17 @@ def class_weights(text: str | None, labels: NDArray[Any]) -> str | dict[Any, flo
 
 
 def clusters_column(text: str, source: DataSource) -> str | int:
-    """The column of clusters: a name, or a number in a file without names."""
+    """Return the column of clusters: a name, or a number in a file without names."""
     return int(text) if text.isdigit() and not source.named else text
 
 
 def training_of(model: Any) -> dict[str, Any]:
-    """Facts about the fit of a model from a file; empty if there are none."""
+    """Return the facts that were saved with a model; empty if there are none."""
     return getattr(model, "training_", None) or {}
 
 
 def kind_of_file(path: str) -> str | None:
-    """Kind of an archive ("aidlearn model" or "aidlearn checkpoint"); None for any other file."""
+    """Return the kind of an archive ("aidlearn model" or "aidlearn checkpoint"); None for any other file."""
     try:
         with zipfile.ZipFile(path) as archive:
             kind = json.loads(archive.read("meta.json")).get("kind")
@@ -248,7 +248,7 @@ def kind_of_file(path: str) -> str | None:
 
 
 def open_model(path: str) -> Any:
-    """Load a model; an error says how to finish a checkpoint."""
+    """Load a model; for a checkpoint, the error says how to finish it."""
     from aidlearn import load_model
 
     if not os.path.exists(path):
@@ -261,9 +261,9 @@ def open_model(path: str) -> Any:
 
 
 def checkpoint_files(path: str) -> list[Path]:
-    """The files of a checkpoint: one, or those of several models (``run.ckpt.batch``, ``run.ckpt.0``, ...).
+    """Return the files of a checkpoint: one, or those of several models (``run.ckpt.batch``, ``run.ckpt.0``, ...).
 
-    A file may be missing or damaged while its predecessor is still there.
+    A file may be missing or damaged if its predecessor still exists.
     """
     from aidlearn.engine.checkpoint import PREVIOUS, one_before
 

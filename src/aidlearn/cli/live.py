@@ -1,7 +1,7 @@
 """Progress of a fit: a live display on a terminal, lines elsewhere, or nothing.
 
-A display is a callback of the estimator. It also carries Ctrl-C: the fit that is running ends with the best it has,
-and the fits still to come end after their first iteration, so that the model is complete.
+A display is a callback of the estimator. It also handles Ctrl-C: the running fit ends with its best solution, and the
+remaining fits end after their first iteration, so that the model is complete.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EVERY = 2.0
 
 
 class LineDisplay(Display):
-    """A line per iteration, and one every few seconds of a long pass."""
+    """Display that prints a line per iteration, and one every few seconds during a long pass."""
 
     def __init__(self, title: str, tol: float, n_fits: int = 1) -> None:
         super().__init__(title, tol, n_fits)
@@ -57,7 +57,7 @@ class LineDisplay(Display):
 
 
 class LiveDisplay(Display):
-    """The live display: a board of fixed height that is redrawn a few times a second."""
+    """Display of fixed height that is redrawn a few times a second."""
 
     def __init__(self, title: str, tol: float, n_fits: int, where: Console) -> None:
         super().__init__(title, tol, n_fits)

@@ -1,6 +1,6 @@
 """Options of the commands: those that several share, and those that set parameters of estimators.
 
-The parameters are declared in :mod:`aidlearn.estimators.declared`; an option left out keeps the estimator's default.
+The parameters are declared in :mod:`aidlearn.estimators.declared`; an omitted option keeps the estimator's default.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def option(kind: Any, default: Any, *names: str, help: str, complete: tuple[str,
 
 
 def text(*names: str, help: str, complete: tuple[str, ...] = ()) -> Described:
-    """Describe an option that is a text and may be left out."""
+    """Describe an optional text."""
     return option(str | None, None, *names, help=help, complete=complete)
 
 
@@ -81,7 +81,7 @@ PRINTED_OR_JSON: dict[str, Described] = {"json": (Json, False), **PRINTED}
 
 
 def group(help: str) -> typer.Typer:
-    """A command that has subcommands and shows its help if none is given."""
+    """Return a command that has subcommands and shows its help if none is given."""
     return typer.Typer(help=help, rich_markup_mode=None, invoke_without_command=True, callback=show_help)
 
 
@@ -112,7 +112,7 @@ def add_command(
 
 
 def numbers_in(text: str, expected: str) -> list[float]:
-    """Parse numbers separated by commas; ``expected`` begins the message about others."""
+    """Parse numbers separated by commas; ``expected`` begins the error message."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
@@ -165,16 +165,16 @@ def _kernel(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Asked:
-    """The option of a parameter, where it differs from the parameter."""
+    """Differences between an option and the parameter that it sets."""
 
     sets: Callable[[Any], dict[str, Any]]
-    """Maps the option's value to parameters."""
+    """Function that maps the option's value to parameters."""
     default: Any = None
-    """Default of the option; None stands for the default of the parameter."""
+    """Default of the option; None means the default of the parameter."""
     flag: str = ""
-    """Names of the option, separated by spaces; empty for the name of the parameter."""
+    """Names of the option, separated by spaces; empty means the name of the parameter."""
     kind: Any = None
-    """Type of the option; None stands for the type of its default."""
+    """Type of the option; None means the type of its default."""
 
 
 ASKED = {
@@ -200,12 +200,12 @@ OF_ALL_MODELS: dict[str, Described] = {
 
 
 def options_of(model: Model) -> dict[str, Declared]:
-    """Parameters of a model that its command offers in addition to those of all models."""
+    """Return the parameters that a model's command offers in addition to those of all models."""
     return {name: known for name, known in declared(model.parameters) if known.help}
 
 
 def described(name: str, known: Declared) -> Described:
-    """The option that sets a parameter."""
+    """Return the option that sets a parameter."""
     asked = ASKED.get(name, Asked(lambda value: {name: value}))
     default = known.default if asked.default is None else asked.default
     kind = asked.kind or (str | None if default is None else type(default))
@@ -215,7 +215,7 @@ def described(name: str, known: Declared) -> Described:
 
 
 def parameters_from(model: Model, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of the estimator from the options that were given."""
+    """Return the parameters of the estimator from the options that were given."""
     found = {name: given[name] for name in OF_ALL_MODELS if given[name] is not None}
     for name in options_of(model):
         if given[name] is not None:

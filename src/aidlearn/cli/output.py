@@ -37,7 +37,7 @@ class _Console(Console):
 
 
 def console(error: bool = False) -> Console:
-    """A console on standard output or error."""
+    """Return a console on standard output or error."""
     stream = sys.stderr if error else sys.stdout
     width = None if stream.isatty() else PIPE_WIDTH
     return _Console(file=stream, highlight=False, markup=False, width=width)
@@ -54,7 +54,7 @@ def show_facts(title: str, rows: list[tuple[str, Any]]) -> None:
 
 
 def number_table(name: str, *numbers: str) -> Table:
-    """A table of a column of names and columns of numbers."""
+    """Return a table with a column of names and columns of numbers."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column(name, overflow="fold")
     for heading in numbers:
@@ -69,7 +69,7 @@ def shape(n_rows: int, n_columns: int) -> str:
 def check_output(path: str, what: str, extensions: Collection[str] = (), inputs: Collection[str] = ()) -> Path:
     """Check that a file can be written, and return its path with links resolved.
 
-    ``extensions`` lists the extensions allowed; without it the file is a model, which may not have one of data.
+    ``extensions`` lists the allowed extensions; if it is empty the file is a model, and data extensions are refused.
     """
     from aidlearn.data.encoding.places import EXTENSIONS
 
@@ -123,7 +123,7 @@ def write_json(value: Any) -> None:
 
 
 class Writer(ABC):
-    """Writes blocks of rows, as columns of equal length in the order of ``names``."""
+    """Writer of blocks of rows, which are columns of equal length in the order of ``names``."""
 
     def __init__(self, file: BinaryIO, names: Sequence[str], n_rows: int) -> None:
         self.file, self.names, self.n_rows = file, list(names), n_rows
@@ -133,11 +133,11 @@ class Writer(ABC):
         """Write the next rows."""
 
     def close(self) -> None:  # noqa: B027  # most formats end with their last row
-        """Write what follows the last row."""
+        """Finish the file after the last row."""
 
 
 class CsvWriter(Writer):
-    """Text with a header; numbers keep all their digits. A missing value (NaN, None) is an empty cell.
+    """Writer of CSV with a header; numbers keep all their digits, and missing values (NaN, None) are empty cells.
 
     The header is written with the first rows, so that a failed prediction leaves standard output empty.
     """
@@ -199,7 +199,7 @@ class ParquetWriter(Writer):
 
 
 class NpyWriter(Writer):
-    """One array: one-dimensional for a single column, else two-dimensional."""
+    """Writer of one array, one-dimensional for a single column and otherwise two-dimensional."""
 
     _started = False
 
@@ -218,7 +218,7 @@ class NpyWriter(Writer):
 
 
 class SvmlightWriter(Writer):
-    """``target index:value ...`` with indices from 1; the last column is the target."""
+    """Writer of lines ``target index:value ...`` with indices from 1; the last column is the target."""
 
     def write(self, columns: Sequence[NDArray[Any]]) -> None:
         import numpy as np
@@ -249,7 +249,7 @@ def check_table(output: str, what: str, formats: dict[str, type[Writer]], inputs
 def table_writer(
     output: str, names: Sequence[str], n_rows: int, formats: dict[str, type[Writer]] = FORMATS
 ) -> Iterator[Writer]:
-    """Writer of a file that is either complete or absent, or of CSV on standard output."""
+    """Yield a writer of a file that is either complete or absent, or of CSV on standard output."""
     if output == STDOUT:
         writer: Writer = CsvWriter(sys.stdout.buffer, names, n_rows)
         yield writer

@@ -1,7 +1,4 @@
-"""A fit from the command line: count its fits, show progress, save the model, print the certificate.
-
-The commands fit, resume and demo use it.
-"""
+"""Run a fit from the command line (fit, resume, demo): show progress, save the model, print the certificate."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
     from aidlearn.estimators.registry import Model
 
 PENALTIES = {"LinearSVCCV": ("Cs", "C"), "QuantileRegressorCV": ("alphas", "alpha")}
-"""Parameter that lists the penalties of a cross-validation, and the parameter whose values they are."""
+"""Parameter that lists the penalties of a cross-validated model, and the name of a single penalty."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class PreparedFit:
 def prepare(
     model: Model, estimator: Any, source: FileSource, shown: str, class_weight: str | None = None, note: str = ""
 ) -> PreparedFit:
-    """Prepare a fit of a source whose name for users is ``shown``."""
+    """Prepare a fit of a source, which messages call ``shown``."""
     from aidlearn.data.tables.npy import NpySource
     from aidlearn.files.models import check_can_be_saved
 
@@ -87,7 +84,7 @@ def prepare(
 
 
 def _classes(model: Model, find: Callable[[], Classes]) -> NDArray[Any] | None:
-    """The classes of the target; None if there are none, or if the fit will refuse them with its own message."""
+    """Return the classes of the target; None if there are none, or if the fit will refuse them with its own error."""
     try:
         return find().labels if model.classifies else None
     except ValueError:
@@ -97,7 +94,7 @@ def _classes(model: Model, find: Callable[[], Classes]) -> NDArray[Any] | None:
 def _in_memory(
     model: Model, estimator: Any, source: FileSource, facts: dict[str, Any]
 ) -> tuple[Callable[[], Any], NDArray[Any] | None]:
-    """The fit of a kernel machine, which keeps the names of the columns, and its classes."""
+    """Load the rows of a kernel machine; return its fit, which keeps the names of the columns, and its classes."""
     import numpy as np
 
     from aidlearn.data.encoding.recipe import EncodedRows
@@ -173,7 +170,7 @@ def exit_code(model: Any) -> int:
 
 
 def summary(model: Any) -> dict[str, Any]:
-    """Model and certificate for JSON: totals, and each fit."""
+    """Describe a model and its certificate for JSON: totals, and each fit."""
     from aidlearn.estimators.fits import fits_of
 
     fits = fits_of(model)
@@ -207,7 +204,7 @@ def summary(model: Any) -> dict[str, Any]:
 
 
 def factor_rows(model: Any) -> list[tuple[str, Any]]:
-    """Lines about factors and rows that were left out."""
+    """Return lines about factors and about rows that were left out."""
     from aidlearn.estimators.fits import factor_words
 
     words, dropped = factor_words(model), getattr(model, "n_dropped_", 0)
@@ -216,7 +213,7 @@ def factor_rows(model: Any) -> list[tuple[str, Any]]:
 
 
 def _penalty_rows(model: Any) -> list[tuple[str, Any]]:
-    """Lines about the penalty that cross-validation chose."""
+    """Return lines about the penalty that cross-validation chose."""
     if type(model).__name__ not in PENALTIES:
         return []
     import numpy as np
@@ -231,7 +228,7 @@ def _penalty_rows(model: Any) -> list[tuple[str, Any]]:
 
 
 def effort(model: Any, seconds: float | None) -> str:
-    """Time, iterations and passes of a fit in words."""
+    """Describe time, iterations and passes of a fit in words."""
     from aidlearn.estimators.fits import fits_of
 
     n = sum(len(fit.history) for fit in fits_of(model))
@@ -240,7 +237,7 @@ def effort(model: Any, seconds: float | None) -> str:
 
 
 def certificate_rows(model: Any) -> list[tuple[str, Any]]:
-    """Lines about the certificate: words for one fit, a table for several."""
+    """Return lines about the certificate: words for one fit, a table for several."""
     from aidlearn.estimators.fits import fits_of
 
     fits = fits_of(model)

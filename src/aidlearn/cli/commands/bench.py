@@ -44,7 +44,7 @@ class Outcome:
 
 
 def job(kind: str, X: Any, y: Any, tol: float = 1e-4, **settings: float) -> Job:
-    """The problem that all programs solve."""
+    """Return the problem that all programs solve."""
     from aidlearn.bench.judge import Data
     from aidlearn.bench.solvers import Job
 
@@ -52,7 +52,7 @@ def job(kind: str, X: Any, y: Any, tol: float = 1e-4, **settings: float) -> Job:
 
 
 def programs(kind: str) -> list[Solver]:
-    """aidlearn and the other installed programs that are quick enough for this command."""
+    """Return aidlearn and the installed programs that it is compared with."""
     from aidlearn.bench.peers import solvers
 
     return [s for s in solvers(kind).values() if s.missing() is None]
@@ -88,7 +88,7 @@ def _run(program: Solver, job: Job, quiet: bool) -> Outcome:
 
 
 def table(outcomes: list[Outcome]) -> Table:
-    """Table of CPU seconds, objectives, and their excess over the best."""
+    """Return a table of CPU seconds, objectives, and their excess over the best."""
     made = number_table("  program", "CPU s", "of ours", "objective", "above the best", "proven gap")
     made.add_column("")
     best = min((o.objective for o in outcomes if math.isfinite(o.objective)), default=math.nan)
@@ -108,14 +108,14 @@ def table(outcomes: list[Outcome]) -> Table:
 
 
 def _excess(objective: float, best: float) -> float:
-    """Relative excess over the best objective; differences of rounding count as none."""
+    """Return the relative excess over the best objective; rounding differences count as zero."""
     excess = objective / best - 1 if best else 0.0
     return excess if excess > 1e-12 else 0.0
 
 
 @dataclass(frozen=True)
 class BenchProblem:
-    """A problem of the benchmark: its data and its options."""
+    """A problem of the benchmark, with its data and options."""
 
     kind: str
     help: str

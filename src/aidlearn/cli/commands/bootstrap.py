@@ -114,7 +114,7 @@ def bootstrap(
 
 
 def _columns(found: Bootstrap) -> tuple[list[str], Any]:
-    """Names and values of all coefficients, one row per replicate."""
+    """Return the names and the values of all coefficients, one row per replicate."""
     import numpy as np
 
     if found.coefficients.ndim == 2:

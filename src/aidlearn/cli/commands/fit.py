@@ -65,7 +65,7 @@ NOT_WITH_CV = ("se", "clusters", "memory_limit")
 
 
 def options_for(model: Model) -> dict[str, Described]:
-    """All options of the command of a model."""
+    """Return all options of a model's command."""
     found = dict(DATA_OPTIONS)
     if not model.in_memory:
         found |= READING_OPTIONS
@@ -89,7 +89,7 @@ def _estimator_from(model: Model, options: dict[str, Any]) -> Any:
 
 
 def _cross_validated(model: Model, options: dict[str, Any]) -> tuple[Model, Any]:
-    """The cross-validated model and its estimator; options that do not apply to it are refused."""
+    """Return the cross-validated model and its estimator; refuse options that do not apply to it."""
     chosen, usual = CROSS_VALIDATED[model.cross_validated], options_for(model)
     own = [name for name in options_of(model) if name not in options_of(chosen)]
     for name in (*own, "checkpoint", *NOT_WITH_CV):
@@ -106,7 +106,7 @@ def _cross_validated(model: Model, options: dict[str, Any]) -> tuple[Model, Any]
 
 
 def _terms(estimator: Any, options: dict[str, Any]) -> ListedColumns | None:
-    """The terms of the formula, if there is one; they also determine whether there is an intercept."""
+    """Return the terms of the formula, if any; they also determine whether the estimator has an intercept."""
     formula = options["formula"]
     if formula is None:
         return None
@@ -138,7 +138,7 @@ def _check_checkpoint(options: dict[str, Any]) -> None:
 
 
 def fit_file(model: Model, **options: Any) -> int:
-    """Run the command of a model; an option left out has its default."""
+    """Run the command of a model; omitted options have their defaults."""
     from aidlearn.data.encoding.rules import Rules
 
     options = {name: default for name, (_, default) in options_for(model).items()} | options
@@ -155,7 +155,7 @@ def fit_file(model: Model, **options: Any) -> int:
         rules = Rules(missing=estimator.missing, unknown=estimator.unknown, unlabelled=model.unlabelled_rows)
         settings = {"intercept": estimator.fit_intercept}
         if not model.in_memory:
-            settings["memory_limit"] = options["memory_limit"]  # of kernel machines it is a parameter
+            settings["memory_limit"] = options["memory_limit"]  # kernel machines have it as a parameter
         with working(f"Reading {file.shown}", output.quiet):
             source = open_data(file, options, terms, rules, model.needs_target, **settings)
             fit = prepare(model, estimator, source, file.shown, options.get("class_weight"))

@@ -25,7 +25,7 @@ app = group("Write generated data to a file.")
 SVMLIGHT = (".svmlight", ".svm", ".libsvm")
 DATA_FORMATS: dict[str, type[Writer]] = {**FORMATS, **dict.fromkeys(SVMLIGHT, SvmlightWriter)}
 BLOCK_NUMBERS = 1 << 20
-"""Cells of X in one block, in every format, so that the data do not depend on it."""
+"""Number of cells of X in one block, the same for every format so that the data do not depend on the format."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Generated:
         if self.kind == "svm":
             scores = X @ truth / np.sqrt(self.cols) + self.noise * rng.standard_normal(n)
             return X, np.where(scores > 0.3, 1.0, -1.0)
-        # Two clouds at distance 4 along ``truth``, spread by the noise; the first two rows have a label of each.
+        # Two clouds at distance 4 along ``truth``, spread by the noise; the first two rows are labelled, one per class.
         y = rng.integers(0, 2, n).astype(float)
         known = rng.random(n) < self.labelled
         if start == 0:
@@ -73,7 +73,7 @@ class Generated:
         return X, np.where(known, y, np.nan)
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """X and y of all rows."""
+        """Return X and y of all rows."""
         import numpy as np
 
         blocks = list(self.blocks())
@@ -81,7 +81,7 @@ class Generated:
 
 
 def write(data: Generated, file: str, quiet: bool) -> None:
-    """Write the data, with a line on progress every few seconds."""
+    """Write the data and print a line of progress every few seconds."""
     import numpy as np
 
     started = said = time.monotonic()
@@ -139,7 +139,7 @@ KINDS = {
         "Spread of the two clouds, whose centres are 4 apart.",
     ),
 }
-"""Kinds of data: their description, and the default and description of their noise."""
+"""Description of each kind of data, and the default and description of its noise."""
 
 
 def with_usual_noise(kind: str, rows: int, cols: int, seed: int = 0) -> Generated:

@@ -1,4 +1,4 @@
-"""``aidlearn inspect FILE`` and ``aidlearn report MODEL``: what a model or a checkpoint is, and what it proves."""
+"""``aidlearn inspect FILE`` and ``aidlearn report MODEL``: describe a model or a checkpoint and its certificate."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def report(
 
 
 def _is_checkpoint(file: str) -> bool:
-    """Whether a file is a checkpoint, or is damaged or missing while its predecessor is still there."""
+    """Return whether a file is a checkpoint, or is damaged or missing but still has its predecessor."""
     from aidlearn.engine.checkpoint import one_before
 
     kind = kind_of_file(file) or kind_of_file(str(one_before(Path(file))))
@@ -76,7 +76,7 @@ def _is_checkpoint(file: str) -> bool:
 
 
 def _described(model: Any, top: int) -> dict[str, Any]:
-    """Description of a model for JSON."""
+    """Describe a model for JSON."""
     from aidlearn.estimators.fits import feature_names, fits_of
     from aidlearn.files.models import NOT_SAVED
 
@@ -113,7 +113,7 @@ def _about(model: Any) -> list[tuple[str, Any]]:
 
 
 def _largest(model: Any, coef: Any, top: int) -> list[int]:
-    """Positions of the coefficients by decreasing size; levels of a factor stay together."""
+    """Return the positions of the coefficients by decreasing size; levels of a factor stay together."""
     import numpy as np
 
     from aidlearn.estimators.fits import by_size
@@ -182,7 +182,7 @@ def _checkpoint(file: str, json: bool) -> None:
 
 
 def _progress(snapshot: Snapshot) -> dict[str, Any]:
-    """How far a fit, or a batch of fits, has come."""
+    """Return the progress of a fit or of a batch of fits."""
     from aidlearn.engine.result import relative_gap
 
     found: dict[str, Any]

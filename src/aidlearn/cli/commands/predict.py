@@ -83,7 +83,7 @@ def predict(
 
 
 def column_names(model: Any, scores: bool, numbers_only: bool) -> list[str]:
-    """Names of the output columns: one per quantile, or the prediction and its scores."""
+    """Return the names of the output columns: one per quantile, or the prediction and its scores."""
     import numpy as np
 
     if np.ndim(getattr(model, "quantile", 0)):
@@ -106,7 +106,7 @@ def column_names(model: Any, scores: bool, numbers_only: bool) -> list[str]:
 
 
 def columns(model: Any, X: Any, names: list[str], scores: bool) -> list[NDArray[Any]]:
-    """The output columns for a block of rows."""
+    """Return the output columns for a block of rows."""
     import numpy as np
 
     parts = []
@@ -119,7 +119,7 @@ def columns(model: Any, X: Any, names: list[str], scores: bool) -> list[NDArray[
 
 @dataclass(frozen=True)
 class Features:
-    """Rows of a file without its target. The columns are all or some of the features of a model."""
+    """Rows of a file without its target; the columns are all or some of the features of a model."""
 
     source: FileSource
     n_features: int
@@ -148,7 +148,7 @@ class Features:
 
 
 def open_features(file: DataFile, model: Any) -> Features:
-    """The rows of the file as features of the model."""
+    """Return the rows of the file as features of the model."""
     training = training_of(model)
     n = int(model.n_features_in_)
     if file.kind == "svmlight":
@@ -180,7 +180,7 @@ def _table(file: DataFile, model: Any, training: dict[str, Any]) -> FileSource:
 
 
 def _recipe(model: Any, training: dict[str, Any]) -> Recipe | None:
-    """The recipe of the model; files of earlier versions hold it among the facts of training."""
+    """Return the recipe of the model; files of earlier versions hold it in ``training_``."""
     from aidlearn.data.encoding.recipe import Column, Recipe, level_text
 
     if hasattr(model, "recipe_"):
@@ -205,7 +205,7 @@ def _npy(file: DataFile, model: Any, training: dict[str, Any]) -> FileSource:
 
 
 def _positions(file: DataFile, model: Any, training: dict[str, Any], width: int) -> list[int]:
-    """Positions of the features: all columns, or those of the fit if the file has the target as well."""
+    """Return the positions of the features: all columns, or those of the fit if the file also has the target."""
     n = int(model.n_features_in_)
     if width == n:
         return list(range(n))
@@ -216,7 +216,7 @@ def _positions(file: DataFile, model: Any, training: dict[str, Any], width: int)
 
 
 def _svmlight(file: DataFile, n: int, training: dict[str, Any]) -> Features:
-    """Rows of sparse text, widened to the features of the model; indices begin at 0 or 1 as in the fit."""
+    """Return rows of sparse text, widened to the features of the model; indices begin at 0 or 1 as in the fit."""
     source = _open(file, None)
     smallest, largest = int(source.names[0]), int(source.names[-1])
     columns = training.get("columns") or []

@@ -71,7 +71,7 @@ def _files(checkpoint: str) -> list[Path]:
 
 
 def _recreated(files: list[Path], origin: Origin) -> tuple[Any, dict[str, Any], Path]:
-    """The estimator of a checkpoint, the arguments that open its data, and the checkpoint's path in the fit."""
+    """Return the estimator of a checkpoint, the arguments that open its data, and the fit's checkpoint path."""
     from aidlearn.data.encoding.places import find_places
 
     recipe = origin.recipe

@@ -26,9 +26,9 @@ SE_OPTIONS = {
     ),
     "clusters": text("--clusters", help="Column of clusters, for --se cluster; leave it out of --columns."),
 }
-"""Options of the quantile regressions."""
+"""Options of quantile regressions."""
 MOST_KEPT = 200
-"""Maximum number of coefficients for which the model file keeps the matrices that tests between models need."""
+"""Maximum number of coefficients for which the model file keeps the matrices of tests between models."""
 
 
 def check_standard_errors(options: dict[str, Any]) -> None:
@@ -43,7 +43,7 @@ def check_standard_errors(options: dict[str, Any]) -> None:
 
 
 def with_summary(fit: PreparedFit, source: FileSource, options: dict[str, Any]) -> Callable[[], Any]:
-    """The fit followed by its summaries, which are saved among the facts of the model."""
+    """Return a function that runs the fit and adds its summaries to the facts saved with the model."""
 
     def both() -> None:
         fit.run()
@@ -52,7 +52,7 @@ def with_summary(fit: PreparedFit, source: FileSource, options: dict[str, Any]) 
         try:
             found = fit.estimator.summary(source, se=options["se"], clusters=clusters, random_state=seed)
         except ValueError as error:
-            tell(f"Standard errors could not be computed. {error}", "Warning")  # the fit is saved all the same
+            tell(f"Standard errors could not be computed. {error}", "Warning")  # the fit is saved anyway
             return
         fit.facts["summaries"] = [_kept(summary) for summary in (found if isinstance(found, list) else [found])]
 
@@ -60,7 +60,7 @@ def with_summary(fit: PreparedFit, source: FileSource, options: dict[str, Any]) 
 
 
 def _kept(summary: Summary) -> dict[str, Any]:
-    """A summary for a model file, without its matrices if they would be larger than the model."""
+    """Return a summary for a model file, without its matrices if they would be larger than the model."""
     content = summary.to_dict()
     if len(summary.names) > MOST_KEPT:
         content |= {"covariance": None, "bread": None, "gram": None, "replicates": None}
@@ -104,7 +104,7 @@ def compare(
 
 
 def _tests_between(summaries: list[Summary]) -> list[HypothesisTest]:
-    """The tests that a set of summaries allows; an error explains why there is none."""
+    """Return the tests that a set of summaries allows, or raise an error that explains why there are none."""
     from aidlearn.inference.hypotheses import equal_slopes, likelihood_ratio_test
 
     if all(summary.names == summaries[0].names for summary in summaries):
