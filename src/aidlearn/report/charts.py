@@ -1,6 +1,6 @@
 """Charts as SVG. The style sheet of the page colours them, so they suit light and dark mode.
 
-A mark is a class of the style sheet: ``a``, ``b`` and ``c`` are three colours safe for colour-blind readers.
+A mark names a class of the style sheet: ``a``, ``b`` and ``c`` are three colours safe for colour-blind readers.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from itertools import pairwise
 import numpy as np
 
 LONG = 1e7
-"""Tick labels use scientific notation from this number on. Guess."""
+"""Smallest number that tick labels write in scientific notation. Guess."""
 TICKS = 5
 ROOM = 0.06
-"""Share of an axis that is free on either side of the values."""
+"""Share of an axis that is free on each side of the values."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Axis:
 
     @classmethod
     def over(cls, values: Iterable[float], start: float, end: float, log: bool = False) -> Axis:
-        """An axis that covers all finite values."""
+        """Return an axis that covers all finite values."""
         found = np.asarray([v for v in values if math.isfinite(v) and (v > 0 or not log)], dtype=float)
         if log:
             found = np.log10(found)
@@ -70,7 +70,7 @@ def _round_numbers(low: float, high: float, number: int, whole: bool = False) ->
 
 
 def written(ticks: Sequence[float]) -> list[str]:
-    """Labels of evenly spaced ticks, with as many digits as needed to distinguish them."""
+    """Return labels of evenly spaced ticks, with as many digits as needed to distinguish them."""
     if len(ticks) == 0:
         return []
     size = max(abs(tick) for tick in ticks)
@@ -99,11 +99,11 @@ class Chart:
     across: Axis
     up: Axis
     y_text: Callable[[float], str] | None = None
-    """Formatter of a tick; by default with as many digits as needed to distinguish the ticks."""
+    """Formatter of a tick; the default uses as many digits as needed to distinguish the ticks."""
     whole: bool = False
 
     def svg(self, inside: str, legend: str = "") -> str:
-        """The chart as a figure; ``inside`` is the content of its axes."""
+        """Return the chart as a figure; ``inside`` is the content of its axes."""
         label = escape(f"{self.title}: {self.y_label} over {self.x_label}")
         return (
             f'<figure class="chart"><figcaption>{escape(self.title)}{legend}</figcaption>'
@@ -112,7 +112,7 @@ class Chart:
         )
 
     def frame(self) -> str:
-        """Grid, ticks and labels."""
+        """Return grid, ticks and labels."""
         x0, x1, y0, y1 = self.across.start, self.across.end, self.up.start, self.up.end
         parts = []
         ticks = self.across.ticks(self.whole)
@@ -156,14 +156,14 @@ class Canvas:
         y_text: Callable[[float], str] | None = None,
         whole: bool = False,
     ) -> Chart:
-        """A chart whose axes cover all values; ``log`` makes the vertical one logarithmic."""
+        """Return a chart whose axes cover all values; ``log`` makes the vertical one logarithmic."""
         across = Axis.over(x, self.left, self.width - self.right)
         up = Axis.over(y, self.height - self.bottom, self.top, log)
         return Chart(title, x_label, y_label, across, up, y_text, whole)
 
 
 CANVAS = Canvas()
-"""Canvas of all charts but the pictures of clusters."""
+"""Canvas of all charts except the pictures of clusters."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Series:
 
 
 def lines(chart: Chart, series: Sequence[Series], band: bool = False, level: float | None = None) -> str:
-    """Lines with points that show their values on hover; a band fills the space between the first two lines."""
+    """Draw lines with points that show their values on hover; a band fills the space between the first two lines."""
     parts = []
     drawn = [_places(chart, one.x, one.y) for one in series]
     if band and drawn[0] and drawn[1]:
@@ -202,18 +202,18 @@ def lines(chart: Chart, series: Sequence[Series], band: bool = False, level: flo
 
 
 def legend(items: Iterable[tuple[str, str]]) -> str:
-    """Marks and their names."""
+    """Return a legend of marks and their names."""
     return "".join(f'<span class="key"><i class="{mark}"></i>{escape(name)}</span>' for mark, name in items)
 
 
 def scatter(chart: Chart, x: Sequence[float], y: Sequence[float], mark: str) -> str:
-    """Points without lines, drawn as one path of round dots."""
+    """Draw points without lines, as one path of round dots."""
     dots = "".join(f"M{place}h0" for place in _places(chart, x, y).values())
     return chart.svg(f'<path class="cloud {mark}" d="{dots}"/>')
 
 
 def _places(chart: Chart, x: Sequence[float], y: Sequence[float]) -> dict[int, str]:
-    """Pixels of the points that can be drawn, by their numbers."""
+    """Return the pixels of the points that can be drawn, by index."""
     return {
         k: f"{chart.across(a):.1f} {chart.up(b):.1f}"
         for k, (a, b) in enumerate(zip(x, y, strict=True))

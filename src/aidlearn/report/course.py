@@ -1,4 +1,4 @@
-"""The course of a fit: objective and bound, gap and clusters, over seconds or, if the start is unknown, iterations.
+"""Charts of a fit: objective and bound, gap and clusters, over seconds or, if the start is unknown, iterations.
 
 Most fits need one iteration. The charts then show the start: the objective on samples of growing size, then on all
 rows in a few passes, and the single aggregated problem whose bound meets it.
@@ -18,11 +18,11 @@ from aidlearn.report.charts import CANVAS, Chart, Series, lines
 from aidlearn.report.html import bar, drawn_table
 
 SMALLEST_RANGE = 1e-5
-"""Minimum range of the plot of bounds on either side of the objective, relative to it. Guess."""
+"""Minimum range of the plot of bounds on each side of the objective, relative to the objective. Guess."""
 
 
 def bounds(fit: Fit) -> str:
-    """Chart of objective and lower bound."""
+    """Draw the objective and the lower bound."""
     across = _across(fit)
     objective = [record.best_objective for record in fit.history]
     bound = [record.best_lower_bound for record in fit.history]
@@ -50,7 +50,7 @@ def bounds(fit: Fit) -> str:
 
 
 def gaps(fit: Fit, tol: float) -> str:
-    """Chart of the certified gap, and of the distance between the start and the final bound."""
+    """Draw the certified gap, and the distance of the start from the final bound."""
     tips = [f"iteration {record.iteration}: gap {percent(record.gap)}" for record in fit.history]
     certified = Series("certified gap", "a", _across(fit), [_shown(record.gap) for record in fit.history], tips)
     series = [certified]
@@ -59,7 +59,7 @@ def gaps(fit: Fit, tol: float) -> str:
         steps = zip(fit.steps_on_all, above, strict=True)
         words = [f"pass {step.n_passes}: {percent(gap)} above the final bound" for step, gap in steps]
         x, y = [step.seconds for step in fit.steps_on_all], [_shown(gap) for gap in above]
-        # It ends at the first certified gap, whose dot is drawn over it.
+        # The line of the start ends at the first certified gap, whose dot covers its end.
         ends = [*x, *certified.x[:1]], [*y, *certified.y[:1]], [*words, *tips[:1]]
         series.insert(0, Series("start: above the final bound", "c", *ends, dashed=True))
     shown = [*series, Series("", "", certified.x[:1], [tol])] if tol > 0 else series
@@ -68,7 +68,7 @@ def gaps(fit: Fit, tol: float) -> str:
 
 
 def rates(fit: Fit) -> str:
-    """Aggregation rates of all, near and far clusters: a chart, or a table if there is one iteration."""
+    """Draw the aggregation rates of all, near and far clusters, or list them if there is one iteration."""
     x = [float(record.iteration) for record in fit.history]
     series = []
     for mark, (name, label) in zip("abc", RATES, strict=True):
@@ -91,7 +91,7 @@ def _figures(series: Sequence[Series]) -> str:
 
 
 def _across(fit: Fit) -> list[float]:
-    """Positions of iterations: their time if the start is known, otherwise their number."""
+    """Return the positions of iterations: their time if the start is known, otherwise their number."""
     return [record.seconds if fit.start else float(record.iteration) for record in fit.history]
 
 
@@ -118,7 +118,7 @@ def _tips(fit: Fit, values: Sequence[float], name: str) -> list[str]:
 
 
 def short(value: float) -> str:
-    """A short tick label."""
+    """Return a short tick label."""
     if value != 0 and not 1e-3 <= abs(value) < 1e5:
         return f"{value:.3g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
     return f"{value:,.6g}"

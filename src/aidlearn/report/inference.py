@@ -13,16 +13,16 @@ from aidlearn.report.charts import CANVAS, Series, lines
 from aidlearn.report.html import SETTINGS, card, drawn_table, hint
 
 WIDTH, HEIGHT = 260, 14
-"""Pixels of the drawing of an interval."""
+"""Size of the drawing of an interval in pixels."""
 
 
 def summaries_in(facts: Mapping[str, Any] | None) -> list[Summary]:
-    """The summaries among the facts that were saved with a model."""
+    """Return the summaries among the facts saved with a model."""
     return [Summary.from_dict(content) for content in (facts or {}).get("summaries", [])]
 
 
 def standard_errors(model: Any, number: int) -> str:
-    """The summary of one fit and a drawing of its intervals."""
+    """Return the summary of one fit and a drawing of its intervals."""
     found = summaries_in(getattr(model, "training_", None))
     if number >= len(found):
         return ""
@@ -31,7 +31,7 @@ def standard_errors(model: Any, number: int) -> str:
 
 
 def _intervals(summary: Summary) -> str:
-    """Intervals of the slopes with the largest statistics, each on its own scale."""
+    """Draw the intervals of the slopes with the largest statistics, each on its own scale."""
     slopes = [k for k, name in enumerate(summary.names) if name != "(intercept)"]
     chosen = sorted(slopes, key=lambda k: -abs(summary.statistics[k]))[: SETTINGS.intervals]
     if not chosen:
@@ -60,7 +60,7 @@ def _left_out(number: int) -> str:
 
 
 def bands(model: Any) -> str:
-    """Coefficients over the quantiles with confidence bands, if there are several quantiles."""
+    """Draw the coefficients over the quantiles with confidence bands, if there are several quantiles."""
     found = sorted(summaries_in(getattr(model, "training_", None)), key=lambda summary: summary.quantile)
     if len(found) < 2 or any(summary.names != found[0].names for summary in found):
         return ""

@@ -41,7 +41,7 @@ def write_report(model: Any, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : fitted estimator of aidlearn, also one from :func:`aidlearn.load_model`
+    model : fitted estimator of aidlearn, or one from :func:`aidlearn.load_model`
     path : path
         The file is replaced as a whole: an error leaves the old file unchanged.
 
@@ -68,7 +68,7 @@ def write_report(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 def render(model: Any) -> str:
-    """The report as HTML text."""
+    """Return the report as HTML text."""
     fits = fits_of(model)
     here = files("aidlearn.report")
     return Template(here.joinpath("page.html").read_text(encoding="utf-8")).substitute(

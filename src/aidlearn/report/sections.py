@@ -43,7 +43,7 @@ def subtitle(model: Any, fits: list[Fit]) -> str:
 
 
 def _rows(model: Any, fits: list[Fit]) -> int:
-    """Number of rows of the data; in one-against-one machines a row takes part in every pair with its class."""
+    """Return the number of rows; in one-against-one machines a row takes part in every pair with its class."""
     if getattr(model, "shape_fit_", (0,))[0]:
         return int(model.shape_fit_[0])
     rows = [fit.n_clusters / fit.aggregation_rate for fit in fits]
@@ -53,7 +53,7 @@ def _rows(model: Any, fits: list[Fit]) -> int:
 
 
 def overview(fits: list[Fit]) -> str:
-    """A table of all certificates, if there are several models."""
+    """Return a table of all certificates, if there are several models."""
     if len(fits) == 1:
         return ""
     worst = max(fits, key=lambda fit: fit.gap)
@@ -68,7 +68,7 @@ def overview(fits: list[Fit]) -> str:
 
 
 def proof(model: Any, fit: Fit) -> str:
-    """The certificate in words and numbers."""
+    """Return the certificate in words and numbers."""
     claim, *rest = certificate(fit)
     declared = model_of(model)
     kernel = declared.certified_kernel(model) if declared else "exact"
@@ -96,7 +96,7 @@ def proof(model: Any, fit: Fit) -> str:
 
 
 def plots(model: Any, fit: Fit) -> str:
-    """Bounds, gap, aggregation rates and sizes of clusters."""
+    """Draw bounds, gap, aggregation rates and sizes of clusters."""
     if not fit.history:
         return '<section class="card"><p>The fit was interrupted during its first iteration.</p></section>'
     charts = [bounds(fit), gaps(fit, model.tol), rates(fit), _sizes(fit)]
@@ -115,7 +115,7 @@ def _sizes(fit: Fit) -> str:
 
 
 def coefficients(model: Any, fit: Fit) -> str:
-    """Coefficients by name, the largest first, or the number of support vectors of a kernel machine."""
+    """List coefficients by name, the largest first, or count the support vectors of a kernel machine."""
     if fit.coef is None:
         count = getattr(model, "support_", None)
         words = f"{len(count):,} support vectors" if count is not None else "a kernel machine"
@@ -132,7 +132,7 @@ def coefficients(model: Any, fit: Fit) -> str:
 
 
 def iterations(fit: Fit) -> str:
-    """One row per iteration."""
+    """Return a table with one row per iteration."""
     if not fit.history:
         return ""
     head = ["iteration", "clusters", "of the rows", "split next", "bound", "objective", "best bound", "best objective"]
@@ -159,7 +159,7 @@ def _row(record: Iteration) -> list[str]:
 
 
 def facts(model: Any, fits: list[Fit]) -> str:
-    """Data, parameters and environment."""
+    """Return tables of data, parameters and environment."""
     data: list[tuple[str, str]] = [("rows", f"{_rows(model, fits):,}"), ("features", f"{model.n_features_in_:,}")]
     if hasattr(model, "classes_"):
         data.append(("classes", ", ".join(str(label) for label in model.classes_[:20])))
@@ -188,7 +188,7 @@ def _pairs(rows: Iterable[tuple[str, str]], bold: Collection[str] = ()) -> str:
 
 
 def _value(value: Any, nothing: str = "None") -> str:
-    """A parameter or fact as text, without memory addresses."""
+    """Return a parameter or fact as text, without memory addresses."""
     if value is None:
         return nothing
     if isinstance(value, np.ndarray) and value.size > 12:

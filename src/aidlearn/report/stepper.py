@@ -22,7 +22,7 @@ SMALLEST, LARGEST = 1.8, 17.0
 
 
 def stepper(model: Any, fit: Fit, number: int) -> str:
-    """The section with the pictures, or nothing if there is none."""
+    """Return the section with the pictures; it is empty if the fit has none."""
     frames = [frame for frame in fit.frames if len(frame.x)]
     if not frames:
         return ""
@@ -84,7 +84,7 @@ def _picture(frame: Frame, across: Axis, up: Axis, largest: int, classifies: boo
 
 
 def _kinds(frame: Frame, classifies: bool) -> NDArray[np.integer]:
-    """Class numbers of the style sheet: colour by label and fill by loss, or colour by region."""
+    """Return class numbers of the style sheet: colour by label and fill by loss, or colour by region."""
     if not classifies:
         return frame.regions
     colour = np.select([frame.labels > 0, frame.labels < 0], [0, 1], 2)
@@ -92,7 +92,7 @@ def _kinds(frame: Frame, classifies: bool) -> NDArray[np.integer]:
 
 
 def _segment(line: NDArray[np.float64], level: float, across: Axis, up: Axis) -> list[float] | None:
-    """Ends of the line ``p x + q y + r = level`` well outside the chart, in pixels."""
+    """Return the ends of the line ``p x + q y + r = level`` in pixels, well outside the chart."""
     p, q, r = (float(value) for value in line)
     x_unit, y_unit = across.high - across.low, up.high - up.low
     if p == 0 and q == 0:
