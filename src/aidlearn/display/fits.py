@@ -1,4 +1,4 @@
-"""The course of a fit by iteration or time, and its clusters near and far from the hyperplane."""
+"""Displays of a fit by iteration or time, and of its clusters near and far from the hyperplane."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class PartsDisplay(ABC):
-    """A display of several parts: the one that ``kind`` names, or all of them for ``"both"``."""
+    """A display of several parts; it draws the part that ``kind`` names, or all of them for ``"both"``."""
 
     ax_: Axes | NDArray[np.object_]
     figure_: FigureBase
@@ -49,7 +49,7 @@ class PartsDisplay(ABC):
 
     @abstractmethod
     def _parts(self) -> dict[str, Callable[[Axes], None]]:
-        """The functions that draw the parts, by kind."""
+        """Return the functions that draw the parts, by kind."""
 
     def plot(self, ax: AnyAxes = None) -> Self:
         """Draw on the given axes or on new ones."""
@@ -65,9 +65,9 @@ class PartsDisplay(ABC):
 class ConvergenceDisplay(PartsDisplay):
     """Best objective, best lower bound and their gap, from the start of a fit to its end.
 
-    Over seconds the start is drawn too: objectives on samples (estimates), then on all rows, one for each pass, and
-    their distance from the final lower bound. Over iterations the point from which the clusters were built is
-    iteration 0.
+    Over seconds, the start is drawn too: objectives on samples (estimates), then on all rows, one for each pass, and
+    their distance from the final lower bound. Over iterations, iteration 0 is the point from which the clusters were
+    built.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class ConvergenceDisplay(PartsDisplay):
         return [np.array([getattr(record, name) for record in fit.history], dtype=float) for name in (self.x, *names)]
 
     def _started(self, fit: Fit) -> tuple[Float, Float]:
-        """Positions and objectives of the start on all rows: all over seconds, only the last over iterations."""
+        """Return positions and objectives of the start on all rows: all over seconds, only the last over iterations."""
         steps = fit.steps_on_all if self.x == "seconds" else fit.start[-1:]
         where = [step.seconds if self.x == "seconds" else 0.0 for step in steps]
         return np.array(where), np.array([step.objective for step in steps])

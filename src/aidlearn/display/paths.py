@@ -173,8 +173,8 @@ class QuantileDisplay:
     ) -> QuantileDisplay:
         """Draw a fitted estimator.
 
-        Given the rows of the fit or its summaries, confidence bands are drawn; given the rows, also the least-squares
-        coefficients as dashed lines.
+        Confidence bands are drawn if the rows of the fit or its summaries are given. If the rows are given, dashed
+        lines show the least-squares coefficients.
 
         Parameters
         ----------

@@ -44,7 +44,7 @@ class ProgressDisplay(Display):
         self._handle: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies, such as those of a grid search, start empty."""
+        """Make copies, such as those of a grid search, start empty."""
         return type(self), (self._given,)
 
     def on_fit(self, name: str, tol: float, n_rows: int, n_fits: int = 1) -> None:
@@ -70,7 +70,7 @@ class ProgressDisplay(Display):
         self._handle.update(_html(self.html()))
 
     def html(self) -> str:
-        """The display as an HTML table."""
+        """Return the display as an HTML table."""
         rows = "".join(_row(name, what) for name, what in self.rows())
         return f"<div><b>{escape(self.title)}</b><table style='border-collapse: collapse'>{rows}</table></div>"
 

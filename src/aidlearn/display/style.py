@@ -1,4 +1,4 @@
-"""Shared by all plots: axes, colours safe for colour-blind readers, and a plain style."""
+"""Axes, colours safe for colour-blind readers, and a plain style for all plots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7
 LINES = ("-", "--", ":", "-.")
 INK = "#5F6B7A"
 SMALLEST_GAP = 1e-16
-"""Gap at which smaller ones are drawn on a logarithmic axis."""
+"""Smallest gap on a logarithmic axis; smaller gaps are drawn at this value."""
 LARGE_RANGE = 20.0
 """Ratio of largest to smallest value above which an axis is logarithmic. Guess."""
 RATES = (("aggregation_rate", "all clusters"), ("near_rate", "near the hyperplane"), ("far_rate", "far from it"))
@@ -28,7 +28,7 @@ RATES = (("aggregation_rate", "all clusters"), ("near_rate", "near the hyperplan
 
 
 def pyplot() -> ModuleType:
-    """matplotlib.pyplot, or an ImportError that says how to install it."""
+    """Return matplotlib.pyplot, or raise an ImportError that says how to install it."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
@@ -37,7 +37,7 @@ def pyplot() -> ModuleType:
 
 
 def axes_for(ax: AnyAxes, number: int) -> list[Axes]:
-    """``number`` axes: those given, parts of a single one given, or new ones."""
+    """Return ``number`` axes: those given, parts of a single given one, or new ones."""
     plt = pyplot()
     if ax is None:
         _, found = plt.subplots(1, number, figsize=(5.2 * number, 3.6), layout="constrained", squeeze=False)
