@@ -29,14 +29,14 @@ class Data:
 
 @dataclass(frozen=True)
 class Coefficients:
-    """What a solver found, and all that is used of its answer.
+    """Solution of a solver; the judge uses nothing else from it.
 
     Parameters
     ----------
     coef : array of shape (m,)
-        One for each column; for kernel machines one for each row in ``support``.
+        One entry per column; for kernel machines one per row in ``support``.
     intercept : float or None
-        None stands for the best intercept for ``coef``.
+        None means the best intercept for ``coef``.
     support : array of row numbers or None
         Support vectors of a kernel machine.
     """
@@ -51,7 +51,7 @@ class Coefficients:
 
 
 def objective(problem: str, data: Data, solution: Coefficients, **settings: float) -> float:
-    """The objective on all rows, in float64; the loss of row i is multiplied by its weight s_i.
+    """Return the objective on all rows, in float64; the loss of row i is multiplied by its weight s_i.
 
     Parameters
     ----------
@@ -108,10 +108,10 @@ def objective(problem: str, data: Data, solution: Coefficients, **settings: floa
 
 
 def best_intercept(kinks: Array, jumps: Array, fall: float) -> float:
-    """The minimiser of a sum of losses that is piecewise linear in the intercept.
+    """Return the minimiser of a sum of losses that is piecewise linear in the intercept.
 
-    Its slope is -``fall`` far to the left and rises by a jump at every kink, so it turns where the sum of
-    jumps reaches ``fall``.
+    The slope of the sum is -``fall`` far to the left and rises by a jump at every kink, so it changes sign where the
+    sum of jumps reaches ``fall``.
     """
     order = np.argsort(kinks)
     place = int(np.searchsorted(np.cumsum(jumps[order]), fall))
@@ -119,7 +119,7 @@ def best_intercept(kinks: Array, jumps: Array, fall: float) -> float:
 
 
 def _expansion(X: Any, solution: Coefficients, gamma: float | None) -> Array:
-    """sum_j coef_j k(x_i, x_j) over the support, for every row, without an intercept."""
+    """Return sum_j coef_j k(x_i, x_j) over the support, for every row, without an intercept."""
     from sklearn.metrics.pairwise import rbf_kernel
 
     if gamma is None:

@@ -19,14 +19,14 @@ import numpy as np
 from aidlearn.bench.judge import Coefficients
 
 PATIENCE = 60.0
-"""Seconds; a longer fit is not repeated, whichever the solver."""
+"""Wall seconds above which a fit is not repeated, for every solver."""
 UNSEEN = 1e-9
-"""Seconds reported when the process clock has not advanced, as for a fit of few rows."""
+"""Seconds reported if the process clock did not advance, as in a fit of few rows."""
 
 
 @dataclass
 class Measurement:
-    """One solver on one data set: times of the fastest run, memory of the first."""
+    """Measurement of one solver on one data set: times of the fastest run, memory of the first."""
 
     solution: Coefficients | None = None
     cpu: float = float("nan")
@@ -43,7 +43,7 @@ class Measurement:
     failed: str | None = None
     model: Any = None
     certificate: dict[str, Any] = field(default_factory=dict)
-    """What the solver reports about its own result."""
+    """Facts that the solver reports about its own result."""
 
     def add_run(self, cpu: float, wall: float) -> None:
         cpu = max(cpu, UNSEEN)
@@ -52,7 +52,7 @@ class Measurement:
 
 
 def resident(peak: bool = False) -> float:
-    """Resident memory of this process in bytes, now or at its peak."""
+    """Return the resident memory of this process in bytes, now or at its peak."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:
@@ -89,7 +89,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
 
 
 def touch(n_bytes: int) -> None:
-    """Use and free memory: the first use of pages that a virtual machine has reclaimed is many times as slow."""
+    """Use and free memory: the first use of pages that a virtual machine has reclaimed is many times slower."""
     pages = np.empty(n_bytes, dtype=np.uint8)
     pages[:: resource.getpagesize()] = 1
 

@@ -23,12 +23,12 @@ MEDIAN = ("lad", "quantile")
 """Problems of one quantile, which is the median by default."""
 SCRIPT = Path(__file__).with_name("quantreg.R")
 COMMAND_TIMEOUT = 600.0
-"""Seconds after which an external program is ended if the job has no limit."""
+"""Time limit of an external program in seconds, if the job has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantreg(Solver):
-    """R's quantreg without the overhead of formulas; the script in R measures the fit.
+    """R's quantreg without the overhead of formulas; the R script measures the fit.
 
     rq.fit.fnb ("fn") and rq.fit.pfn ("pfn") take dense rows, rq.fit.sfn ("sfn") sparse ones.
     """
@@ -109,7 +109,7 @@ class Statsmodels(PythonSolver):
 
 
 class OwnKernelMachine(Aidlearn):
-    """aidlearn's SVC, warmed up with and without aggregation, whichever it will choose."""
+    """aidlearn's SVC, warmed up both with and without aggregation because it may choose either."""
 
     def warm_up(self, job: Job) -> None:
         sample = job.sample()
@@ -128,7 +128,7 @@ RBF = {"cache_size": CACHE}
 def _scikit_learn(
     path: str, solves: tuple[str, ...], command_rows: int, arguments: dict[str, Any], takes_tol: bool = True
 ) -> Estimator:
-    """A class of scikit-learn."""
+    """Declare a class of scikit-learn."""
     return Estimator(
         name=f"scikit-learn {path.rpartition('.')[2]}",
         solves=solves,
@@ -158,5 +158,5 @@ SOLVERS: tuple[Solver, ...] = (
 
 
 def solvers(problem: str, programs: Iterable[Solver] = SOLVERS) -> dict[str, Solver]:
-    """The programs for a problem by name, aidlearn first."""
+    """Return the programs for a problem by name, aidlearn first."""
     return {solver.name: solver for solver in programs if problem in solver.solves}

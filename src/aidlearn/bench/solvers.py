@@ -1,4 +1,4 @@
-"""Programs that can be measured: what each solves and needs, and how it is run (``peers`` declares them)."""
+"""Programs that can be measured, with what each solves and needs (``peers`` declares them)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Job:
     settings: dict[str, float] = field(default_factory=dict)
     """Constants of the problem, the same for every solver."""
     tol: float = 1e-4
-    """Certified gap of aidlearn; for other programs their own stopping tolerance."""
+    """Certified gap of aidlearn, or the stopping tolerance of another program."""
     params: dict[str, Any] = field(default_factory=dict)
     """Further parameters of aidlearn's estimator."""
     repeat: int = 1
@@ -40,7 +40,7 @@ class Job:
     """Seconds after which a run ends its process; None in a process that does more than measure."""
 
     def sample(self) -> Job:
-        """Rows spread over the values of y to warm up with; fewer if a user is waiting (no timeout).
+        """Return rows spread over the values of y for the warm-up; fewer if a user is waiting (no timeout).
 
         Kernel machines get all columns and enough rows to reach the code chosen for large data. Other solvers get 50
         columns: with two, libsvm can take a thousand times as long as with ten.
@@ -56,21 +56,21 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Solver(ABC):
-    """One program."""
+    """A program that can be measured."""
 
     name: str
     solves: tuple[str, ...]
-    """Problems, by the judge's names."""
+    """Problems that the program solves, by the judge's names."""
     package: str | None = None
-    """Python package it needs."""
+    """Python package that the program needs."""
     program: str | None = None
-    """Executable it needs."""
+    """Executable that the program needs."""
     takes_sparse: bool = False
     command_rows: int = 10**12
-    """Maximum number of rows that ``aidlearn bench`` asks it to fit without ``--all``."""
+    """Maximum number of rows for which ``aidlearn bench`` runs the program without ``--all``."""
 
     def missing(self) -> str | None:
-        """The reason why it cannot run here, or None."""
+        """Return the reason why the program cannot run here, or None."""
         if self.program is not None and shutil.which(self.program) is None:
             return f"{self.program} is not installed"
         if self.package is not None and find_spec(self.package) is None:
@@ -87,7 +87,7 @@ class PythonSolver(Solver):
 
     @abstractmethod
     def prepare(self, job: Job) -> Callable[[], Any]:
-        """Convert the data, which is not measured; returns the fit, which is."""
+        """Convert the data (not measured) and return the fit (measured)."""
 
     @abstractmethod
     def read(self, model: Any, out: Measurement) -> None:
@@ -113,9 +113,9 @@ class Estimator(PythonSolver):
     """A class with scikit-learn's interface."""
 
     path: str
-    """Module and class, "module.Class"."""
+    """Path of the class, as in "module.Class"."""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """Parameters of the class besides the constants of the problem."""
+    """Parameters of the class in addition to the constants of the problem."""
     takes_tol: bool = False
     """Whether the tolerance of the job is passed on; otherwise the program uses its default."""
 
@@ -127,7 +127,7 @@ class Estimator(PythonSolver):
         return lambda: model(**arguments).fit(X, y)
 
     def rows(self, job: Job) -> Any:
-        """X with 32-bit sparse indices: scikit-learn's solvers refuse 64-bit ones."""
+        """Return X with 32-bit sparse indices: scikit-learn's solvers refuse 64-bit ones."""
         X = job.data.X
         if not sparse.issparse(X) or X.nnz > np.iinfo(np.int32).max:
             return X
@@ -148,7 +148,7 @@ class Estimator(PythonSolver):
 
 
 COMPILED = 4_000_000
-"""Entries of X above which aidlearn's passes are compiled."""
+"""Number of entries of X above which aidlearn's passes are compiled."""
 
 
 @dataclass(frozen=True, kw_only=True)
