@@ -1,8 +1,7 @@
 """Values as JSON and named arrays, for model files.
 
-What JSON holds by itself (None, booleans, whole and floating-point numbers, texts, lists) stays as it is; everything
-else is a table whose key ``$`` names its type, one of those below. A file never names code: nothing outside this list
-can come out of it.
+JSON values (None, booleans, whole and floating-point numbers, texts, lists) stay as they are; everything else becomes
+an object whose key ``$`` names one of the types below. A file never names code: decoding yields only these types.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ RECORDS: dict[str, Any] = {"Iteration": Iteration, "StartStep": StartStep, "Fram
 """Data classes that are written field by field."""
 CSR = ("data", "indices", "indptr")
 TEXTS: dict[str, Any] = {"date": date, "datetime": datetime, "time": time, "decimal": Decimal}
-"""Numbers that JSON cannot hold, written as text."""
+"""Types that JSON cannot hold and that are written as text."""
 PLAIN_KINDS = "biufcSUmM"
 """Kinds of NumPy arrays that are written as they are."""
 
@@ -37,7 +36,7 @@ class EncodingError(ValueError):
 
 
 def encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
-    """The value for JSON; its arrays are added to ``arrays`` under names that start with ``name``."""
+    """Return the value for JSON; add its arrays to ``arrays`` under names that start with ``name``."""
     if isinstance(value, np.ndarray):
         return _encode_array(value, name, arrays)
     if isinstance(value, np.generic):  # before float, because np.float64 is a float
@@ -95,7 +94,7 @@ def _encode_array(value: NDArray[Any], name: str, arrays: dict[str, NDArray[Any]
 
 
 def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """The value that was encoded."""
+    """Return the value that was encoded."""
     if isinstance(value, list):
         return [decode(item, arrays) for item in value]
     if not isinstance(value, dict):

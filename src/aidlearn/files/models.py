@@ -33,7 +33,7 @@ NOT_SAVED = ("callbacks", "checkpoint")
 
 
 def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 left all but gamma of a kernel to the parameters, centred no rows, and knew no rates of clusters."""
+    """Upgrade version 1: kernels stored only gamma, rows were not centred, iterations had no near and far rates."""
     content = _with_rates(content)
     private, fitted = content["private"], content["fitted"]
     if "gamma" in private:
@@ -58,7 +58,7 @@ def _with_rates(value: Any) -> Any:
 
 
 def _from_version_2(content: dict[str, Any]) -> dict[str, Any]:
-    """Version 2 called ``row_duals`` of a LinearSVC ``dual``."""
+    """Upgrade version 2, in which ``row_duals`` of a LinearSVC was called ``dual``."""
     given = content["parameters"]
     if content["estimator"] == "LinearSVC" and "dual" in given:
         given["row_duals"] = given.pop("dual")
@@ -70,7 +70,7 @@ UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_vers
 
 
 class ModelFileError(ValueError):
-    """The reason why a model cannot be saved or a file cannot be loaded."""
+    """A model cannot be saved or a file cannot be loaded; the message says why."""
 
 
 def save_model(model: Any, path: str | os.PathLike[str], *, training: Mapping[str, Any] | None = None) -> None:
@@ -137,8 +137,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     estimator
-        The model, with the same fitted attributes and bitwise the same predictions; with ``training_`` if facts were
-        saved.
+        The model, with the same fitted attributes and bitwise identical predictions; it has ``training_`` if facts
+        were saved.
 
     Examples
     --------
@@ -171,12 +171,12 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 
 
 def _sentence(error: Exception) -> str:
-    """The first line of a message, without its full stop."""
+    """Return the first line of a message, without its full stop."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def _described(model: Any, training: Mapping[str, Any] | None, arrays: dict[str, Any]) -> dict[str, Any]:
-    """The content of a file; arrays are added to ``arrays``."""
+    """Return the content of a file; add its arrays to ``arrays``."""
     name = type(model).__name__
     try:
         facts = json.loads(json.dumps(training))
@@ -199,7 +199,7 @@ def _described(model: Any, training: Mapping[str, Any] | None, arrays: dict[str,
 
 
 def environment() -> dict[str, str]:
-    """Versions on which the last digits of results may depend."""
+    """Return the versions on which the last digits of results may depend."""
     import aidlearn
 
     return {
@@ -213,12 +213,12 @@ def environment() -> dict[str, str]:
 
 
 def environment_of(model: Any) -> dict[str, str]:
-    """The environment in which a loaded model was saved; the current one for other models."""
+    """Return the environment in which a loaded model was saved; the current one for other models."""
     return getattr(model, "_environment", None) or environment()
 
 
 def _parameters(model: Any, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters that a file can hold."""
+    """Return the parameters that a file can hold."""
     given = model.get_params(deep=False)
     if callable(given.get("kernel")) or any(callable(value) for value in state.values()):
         raise ModelFileError(
@@ -294,13 +294,13 @@ def _check(model: Any, linear: bool, arrays: Mapping[str, Any]) -> None:
     for name in ("intercept_", "_offsets"):
         if np.ndim(getattr(model, name, 0.0)) > 1:
             raise EncodingError(f"{name} has the shape {np.shape(getattr(model, name))}")
-    # A model of dense rows holds an array with as many columns; one of sparse rows may declare any number of them.
+    # A model of dense rows holds an array of at least n entries; one of sparse rows may declare any n.
     largest = max((array.size for array in arrays.values()), default=0)
     row = np.zeros((1, n)) if n <= largest else sparse.csr_array((1, n))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            if recipe is None:  # a recipe makes the rows of a table with factors; its width was checked
+            if recipe is None:  # with a recipe the rows are those of a table; its width was checked above
                 model.predict(row)
             fits_of(model)
         except (ArithmeticError, MemoryError, RecursionError) as error:
