@@ -1,6 +1,6 @@
 """Passes over the rows of a linear model, in NumPy and compiled; :func:`passes_of` chooses between them.
 
-What each pass computes is described once, in :class:`~aidlearn.linear.passes.in_numpy.Passes`.
+:class:`~aidlearn.linear.passes.in_numpy.Passes` documents what each pass computes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["Passes", "passes_of"]
 
 
 def passes_of(run: Run) -> Passes:
-    """The passes of a run: compiled ones where the shape of the data makes them pay."""
+    """Return the passes of a run, compiled if the shape of the data makes compilation pay."""
     if not run.compiled:
         return NUMPY
     with uninterrupted():

@@ -1,4 +1,4 @@
-"""Passes over the rows of a linear model, compiled: each reads its rows once (see :mod:`aidlearn.data.rows.compiled`).
+"""Compiled passes over the rows of a linear model; each reads its rows once (see :mod:`aidlearn.data.rows.compiled`).
 
 The loops are in :mod:`aidlearn.linear.passes.kernels` and :mod:`aidlearn.linear.passes.member_kernels`.
 """
@@ -33,18 +33,18 @@ from aidlearn.linear.passes.records import (
 from aidlearn.numerics import NOISE, Float, Int
 
 NO_PARTS = np.empty(0, dtype=np.int32)
-"""Parts of the rows where no column is rare."""
+"""Empty array passed to the kernel if no column is rare."""
 
 
 class _Memory(threading.local):
-    """Memory of a thread that every chunk reuses: allocating it costs as much as a pass over narrow rows."""
+    """Scratch memory of a thread, reused by every chunk: allocating it costs as much as a pass over narrow rows."""
 
     def __init__(self) -> None:
         self.block = np.zeros(kernels.SCRATCH)
         self._held: dict[str, NDArray[Any]] = {}
 
     def of(self, name: str, n: int, dtype: Any) -> NDArray[Any]:
-        """An array of n numbers; callers copy the part that they keep."""
+        """Return an array of n numbers; callers copy the part that they keep."""
         held = self._held.get(name)
         if held is None or len(held) < n or held.dtype != dtype:
             held = self._held[name] = np.empty(n, dtype)
@@ -55,7 +55,7 @@ _memory = _Memory()
 
 
 class CompiledPasses(Passes):
-    """The passes of the base class, each compiled."""
+    """Compiled versions of the passes of the base class."""
 
     def leverages(self, design: Design, chunk: Chunk, metric: Metric) -> Leverage:
         if metric.constant is not None:
@@ -100,7 +100,7 @@ class CompiledPasses(Passes):
         if design.offset:  # objectives are rounded up entry by entry
             return super().moves(design, chunk, trial, regions, homes)
         end = trial.points[0]
-        # The kernel takes the end and, if there are several steps, the origin.
+        # With several steps, the kernel also needs the origin.
         points, steps = [end], np.ones(1)
         if isinstance(trial, Segment) and trial.origin is not None:
             points, steps = [end, trial.origin], np.array(Segment.STEPS)
@@ -157,15 +157,15 @@ COMPILED = CompiledPasses()
 
 
 def _entries(chunk: Chunk) -> tuple[Any, Float, Float]:
-    """Rows, targets and weights of a chunk as kernels take them."""
+    """Return the rows, targets and weights of a chunk in the form that kernels take."""
     return rows_of(chunk.X), vector(chunk.y), vector(chunk.weight)
 
 
 def _spread(leverage: Leverage) -> NDArray[Any]:
-    """One leverage for each row, or an array with the single one of all rows."""
+    """Return an array of one leverage per row, or of the one that all rows share."""
     return np.array([leverage], dtype=np.float32) if np.ndim(leverage) == 0 else vector(leverage)
 
 
 def _columns(design: Design, sums: Float) -> Float:
-    """Sums of a kernel in the columns of ``Design.aggregate``: without an intercept where the model has none."""
+    """Return the sums in the columns of ``Design.aggregate``, without an intercept column if the model has none."""
     return sums if design.fit_intercept else np.delete(sums, design.n_attributes, axis=1)

@@ -28,30 +28,30 @@ from aidlearn.linear.passes.records import (
 from aidlearn.numerics import NOISE, Float, Int
 
 SAME_PLACE = 1e-12
-"""Difference of predictions, relative to the largest of a row, up to which two planes do not cross."""
+"""Largest relative difference of two predictions in the wrong order that does not count as a crossing."""
 
 
 class Passes:
-    """What a fit computes from the rows of a chunk. A leverage is one number for each row, or one for all.
+    """Passes that a fit makes over the rows of a chunk. A leverage is an array with one number per row, or one for all.
 
-    :class:`~aidlearn.linear.passes.compiled.CompiledPasses` computes the same and reads every row once, without the
-    interpreter lock.
+    :class:`~aidlearn.linear.passes.compiled.CompiledPasses` computes the same results, reads every row once and
+    releases the interpreter lock.
     """
 
     # One model
 
     def leverages(self, design: Design, chunk: Chunk, metric: Metric) -> Leverage:
-        """Leverages of the rows in a metric."""
+        """Return the leverages of the rows in a metric."""
         return metric.leverage(design, chunk)
 
     def local_sums(self, design: Design, chunk: Chunk, point: Float, leverage: Leverage, kappa: float) -> LocalSums:
-        """Loss, forces and curvature with every kink rounded off over ``kappa * leverage``."""
+        """Return loss, forces and curvature with every kink rounded off over ``kappa * leverage``."""
         z = design.margins(chunk, point)
         width = np.broadcast_to(kappa * np.asarray(leverage, dtype=np.float64), len(z))
         slope, near, curvature = design.loss.smoothed(z, width)
         slope *= chunk.weight
         curvature = curvature * chunk.weight[near]
-        counted = curvature > 0  # a row without weight is near nothing
+        counted = curvature > 0  # rows without weight do not count as near
         near, curvature = near[counted], curvature[counted]
         sign, _ = design.loss.fold(chunk.y)
         signed = slope if sign is None else slope * sign
@@ -60,10 +60,10 @@ class Passes:
         return LocalSums(objective, forces, near, curvature, float(curvature.sum()))
 
     def groups(self, design: Design, chunk: Chunk, point: Float, leverage: Leverage, grouping: Grouping) -> Groups:
-        """Groups by side and distance, the rows that stay alone, and the sums of the groups.
+        """Return the groups by side and distance, the rows that stay alone, and the sums of the groups.
 
-        The group of a row is its region and the bin of its distance in leverages; groups of the positive class follow
-        those of the other. Planes divide each group further. Rows with a number in a rare column are in
+        The group of a row combines its region with the bin of its distance in leverages; groups of the positive class
+        follow those of the other. Planes divide each group further. Rows with a non-zero in a rare column form
         separate groups.
         """
         loss, n_bins, n_regions = design.loss, grouping.n_bins, len(grouping.cuts) + 1
@@ -73,7 +73,7 @@ class Passes:
         kind = cuts_below(z, grouping.cuts).astype(np.int32)
         if sign is not None:
             kind[sign > 0] += n_regions
-        # A label is an index: a distance that is not a number, of a point that is none, falls into the last bin.
+        # A label is an index, so a NaN distance (from a NaN point) goes into the last bin.
         labels = kind * n_bins + np.fmin(distance * grouping.bins, n_bins - 1).astype(np.int32)
         for side in () if grouping.sides is None else grouping.sides:
             labels = 2 * labels + (chunk @ side[:-1] + side[-1] > 0)
@@ -89,10 +89,10 @@ class Passes:
         return Groups(design.objective_at(chunk, point, z), labels, np.flatnonzero(alone), counts, sums)
 
     def moves(self, design: Design, chunk: Chunk, trial: Trial, regions: Regions, homes: NDArray[np.int16]) -> Moved:
-        """Objectives at the points of a trial, and the entries that a split takes out of their cluster.
+        """Return the objectives at the points of a trial, and the entries that a split takes out of their cluster.
 
-        An entry on a kink or with weight 0 fits every region and counts as at home. ``homes`` has the region of each
-        cluster, -1 for one that cannot be split.
+        An entry on a kink or with weight 0 fits every region, so it stays in its cluster. ``homes`` holds the home
+        region of each cluster, or -1 if the cluster cannot be split.
         """
         if not (homes >= 0).any():  # regions do not matter
             return Moved.nothing(_objectives(design, chunk, trial, _margins(design, chunk, trial)))
@@ -101,10 +101,10 @@ class Passes:
     # Many members
 
     def between(self, design: Design, chunk: Chunk, planes: Float, leverage: Leverage, reach: Reach) -> RowsBetween:
-        """Rows between one or two planes (with the intercept last), and the sums of the others.
+        """Return the rows between one or two planes (with the intercept last), and the sums of the others.
 
-        A row is near if its margins at the planes, widened by the reach, have a kink between them, or if it carries a
-        coefficient by itself.
+        A row is near if a kink lies between its margins at the planes, widened by the reach, or if its leverage exceeds
+        ``reach.carries``.
         """
         loss, m = design.loss, design.n_attributes
         margins = [loss.margins(chunk.y, chunk @ plane[:m] + plane[m]) for plane in planes]
@@ -122,10 +122,10 @@ class Passes:
         return RowsBetween(np.flatnonzero(close), regions, counts, sums)
 
     def losses(self, scores: Float, levels: Float, y: Float, factors: Float, of: Int, losses: MemberLosses) -> Float:
-        """``sum_i s_ik loss_k(z_ik)`` over the scales, for scores of shape (rows, members) without their ``levels``.
+        """Return ``sum_i s_ik loss_k(z_ik)`` divided by the scales; ``scores`` (rows, members) exclude the ``levels``.
 
-        ``factors`` are the weights of the rows for each replicate; ``of`` has the replicate of each member (empty: one
-        replicate for all, or the k-th for the k-th member).
+        ``factors`` holds the weights of the rows for each replicate, ``of`` the replicate of each member. If ``of`` is
+        empty, all members share one replicate, or member k has replicate k.
         """
         own = factors[:, of] if len(of) else factors
         sign, e = _folded(y, losses.positive)
@@ -143,11 +143,11 @@ class Passes:
         homes: NDArray[np.int8],
         codes: NDArray[np.int16],
     ) -> Float:
-        """Losses over the scales at the steps of a segment of each member; fills ``codes``.
+        """Return the losses, divided by the scales, at the steps of each member's segment, and fill ``codes``.
 
-        ``ends`` and ``origins`` are scores of shape (rows, members; one column if all origins are equal), ``weight``
-        has a column for each replicate. A row that for some members is not in the region of its cluster's mean
-        (``homes``) gets a code that identifies these members.
+        ``ends`` and ``origins`` are scores of shape (rows, members), or (rows, 1) if all origins are equal; ``weight``
+        has one column per replicate. If a row lies outside the region of its cluster's mean (``homes``) for any
+        members, its code identifies these members.
         """
         own = weight[:, of]
         sign, e = _folded(y, losses.positive)
@@ -162,13 +162,13 @@ class Passes:
             region = (from_kinks > 0).sum(axis=0)
             on_kink = np.abs(from_kinks).min(axis=0) <= NOISE * np.abs(e)
             apart = (region != homes[labels, number]) & (own > 0) & ~on_kink
-            # Rows that are apart from their cluster for the same members have the same code.
+            # Rows that leave their cluster for the same members get the same code.
             mixed = (apart * SEGMENTS.mix[which]).sum(axis=1) * (2 * number + 1)
             codes ^= np.where(apart.any(axis=1), (mixed % (SEGMENTS.n_codes - 1)) + 1, 0).astype(np.int16)
         return totals
 
     def crossings(self, scores: Float, levels: Float, weight: Float) -> int:
-        """Number of pairs of neighbouring planes in the wrong order, over rows with weight."""
+        """Return the number of pairs of neighbouring planes in the wrong order, over rows with weight."""
         predicted = scores + levels
         noise = SAME_PLACE * np.abs(predicted).max(axis=1, keepdims=True)
         wrong = (np.diff(predicted, axis=1) < -noise).sum(axis=1)
@@ -179,7 +179,7 @@ NUMPY = Passes()
 
 
 def evaluation(design: Design, chunk: Chunk, trial: Trial, regions: Regions) -> Evaluation:
-    """Objectives at the points of a trial, and the region of every entry, -1 for one that fits every region."""
+    """Return the objectives at the points of a trial and the region of every entry (-1: it fits every region)."""
     margins = _margins(design, chunk, trial)
     _, e = design.loss.fold(chunk.y)
 
@@ -196,7 +196,7 @@ def evaluation(design: Design, chunk: Chunk, trial: Trial, regions: Regions) -> 
 
 
 def rarest(X: Any, by: ByColumn) -> NDArray[np.int32]:
-    """Part of the rarest column of each row of a CSR matrix."""
+    """Return the part of the rarest column in each row of a CSR matrix."""
     found = np.full(X.shape[0], by.n_parts, dtype=np.int32)
     filled = np.diff(X.indptr) > 0
     if filled.any():
@@ -205,7 +205,7 @@ def rarest(X: Any, by: ByColumn) -> NDArray[np.int32]:
 
 
 def _margins(design: Design, chunk: Chunk, trial: Trial) -> list[Float]:
-    """Margins of the entries at each point of a trial."""
+    """Return the margins of the entries at each point of a trial."""
     end = design.margins(chunk, trial.points[0])
     if not isinstance(trial, Segment) or trial.origin is None:
         return [end]
@@ -226,13 +226,13 @@ def _objectives(design: Design, chunk: Chunk, trial: Trial, margins: list[Float]
 
 
 def _folded(y: Float, positive: float) -> tuple[Float, Float]:
-    """Signs and offsets e of rows, as columns."""
+    """Return the signs and offsets e of rows, as columns."""
     one = np.ones((len(y), 1))
     return (one, y[:, None]) if np.isnan(positive) else (np.where(y == positive, 1.0, -1.0)[:, None], one)
 
 
 def _summed(z: Float, weight: Float, losses: MemberLosses) -> Float:
-    """Sums of the losses over the scales of margins of shape (rows, members)."""
+    """Return the sums of the losses, divided by the scales, for margins of shape (rows, members)."""
     total = np.zeros(z.shape[1])
     for kink, right, left in zip(losses.kinks, losses.right, losses.left, strict=True):
         from_kink = z - kink

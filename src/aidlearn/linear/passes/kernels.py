@@ -1,6 +1,6 @@
 """Compiled loops of the passes over the rows of one linear model (see :mod:`aidlearn.linear.passes.compiled`).
 
-A hyperplane has the intercept last (0 without one). A loss is the vector of
+A hyperplane has the intercept last (0 if the model has none). A loss is the vector returned by
 :meth:`aidlearn.linear.model.losses.Loss.packed`.
 """
 
@@ -13,15 +13,15 @@ import numpy as np
 from aidlearn.data.rows.compiled import BLOCK, add, add_one, compiled, count, products
 from aidlearn.linear.passes.records import WIDER_BY_LEVERAGE
 
-# Slots of the scratch array of a pass. One array and constant distances show the compiler that no two slots overlap,
-# without which it would not vectorise loops that use several.
+# Slots of the scratch array of a pass. With one array and constant offsets, the compiler knows that slots do not
+# overlap; otherwise it would not vectorise loops over several slots.
 _SIGN, _OFFSET, _Z, _VALUE, _DISTANCE, _REGION, _A, _B, _C, _W = (k * BLOCK for k in range(10))
 SCRATCH = 10 * BLOCK
 
 
 @compiled
 def folded(y, positive):
-    """Sign and offset e of an entry (see :meth:`aidlearn.linear.model.losses.Loss.fold`)."""
+    """Return the sign and offset e of an entry (see :meth:`aidlearn.linear.model.losses.Loss.fold`)."""
     if positive != positive:
         return 1.0, np.float64(y)
     return (1.0 if y == positive else -1.0), 1.0
@@ -29,7 +29,7 @@ def folded(y, positive):
 
 @compiled
 def _margins(rows, y, first, last, planes, q, positive, work):
-    """Margins ``z = e - sign * (x'w + b)`` of a block, and their signs and offsets e."""
+    """Write the margins ``z = e - sign * (x'w + b)`` of a block, and their signs and offsets e, into their slots."""
     products(rows, first, last, planes, q, work, _Z)
     for k in range(last - first):
         sign, e = folded(y[first + k], positive)
@@ -39,10 +39,10 @@ def _margins(rows, y, first, last, planes, q, positive, work):
 
 @compiled
 def _weights(weight, first, size, work):
-    """Weights of a block, into slot W.
+    """Copy the weights of a block into slot W.
 
-    Sums are taken from the scratch array alone: in a loop that reads one array and writes another, compiled code looks
-    where the two lie in memory before it decides in which order to add.
+    Sums read only the scratch array: in a loop that reads one array and writes another, the compiled code checks
+    whether they overlap in memory, and the order of the additions depends on the result.
     """
     for k in range(size):
         work[_W + k] = weight[first + k]
@@ -50,7 +50,7 @@ def _weights(weight, first, size, work):
 
 @compiled
 def _losses(work, size, loss):
-    """Loss over its scale of each margin."""
+    """Write the loss of each margin, divided by the scale, into its slot."""
     for k in range(size):
         work[_VALUE + k] = 0.0
     for q in range(3, loss.shape[0], 4):
@@ -62,7 +62,7 @@ def _losses(work, size, loss):
 
 @compiled
 def _regions(work, size, loss, cuts):
-    """Number of cuts below each margin, and its distance to the nearest kink."""
+    """Write the number of cuts below each margin, and its distance to the nearest kink, into their slots."""
     kink = loss[3]
     for k in range(size):
         work[_REGION + k] = 0.0
@@ -79,7 +79,7 @@ def _regions(work, size, loss, cuts):
 
 @compiled
 def _spread(leverage, first, size, alike, work):
-    """Leverages of the rows of a block, into slot A."""
+    """Copy the leverages of the rows of a block into slot A."""
     if alike:
         value = np.float64(leverage[0])
         for k in range(size):
@@ -102,7 +102,7 @@ def local_sums(rows, y, weight, planes, loss, leverage, kappa, work, forces, nea
         _margins(rows, y, first, last, planes, 0, positive, work)
         _losses(work, size, loss)
         _spread(leverage, first, size, alike, work)
-        # Slots: A one over the width, B the slope, C the jumps of the kinks within the width.
+        # Slots: A is one over the width, B the slope, C the jumps of the kinks within the width.
         for k in range(size):
             work[_A + k] = 1.0 / (kappa * work[_A + k])
             work[_B + k] = at_rest
@@ -127,7 +127,7 @@ def local_sums(rows, y, weight, planes, loss, leverage, kappa, work, forces, nea
             n_here += curved
         if n_here > 0.0:
             for k in range(size):
-                # Written without a branch: whether a row is near cannot be predicted.
+                # No branch, because whether a row is near is unpredictable.
                 near[n_near] = first + k
                 curvatures[n_near] = work[_VALUE + k]
                 n_near += work[_VALUE + k] > 0.0
@@ -142,7 +142,7 @@ def groups(rows, y, weight, planes, loss, cuts, leverage, limits, parts, work, l
     part, n_parts, first_part = parts
     n, m = count(rows), planes.shape[1] - 1
     scale, positive, alike = loss[0], loss[1], leverage.shape[0] != n
-    # Groups of the positive class come behind the others; a regression has one class.
+    # Groups of the positive class follow the others; a regression has one class.
     behind = (cuts.shape[0] + 1.0) * n_bins if positive == positive else 0.0
     objective, size_of_targets, most, n_alone = 0.0, 0.0, n_bins - 1.0, 0
     for first in range(0, n, BLOCK):
@@ -153,25 +153,25 @@ def groups(rows, y, weight, planes, loss, cuts, leverage, limits, parts, work, l
         _losses(work, size, loss)
         _regions(work, size, loss, cuts)
         _spread(leverage, first, size, alike, work)
-        # Slots: A the leverage and then whether a row stays alone, B the label.
+        # Slots: A is the leverage, then whether a row stays alone; B is the label.
         for k in range(size):
             s, leverage_here = work[_W + k], work[_A + k]
             objective += s * work[_VALUE + k]
             size_of_targets += s * abs(work[_OFFSET + k])
             distance, share = work[_DISTANCE + k] / leverage_here, s * leverage_here * leverage_here
             close = distance <= near * (1.0 + WIDER_BY_LEVERAGE * share)
-            # A label is an index: a distance that is not a number, of a point that is none, falls into the last bin.
+            # A label is an index, so a NaN distance (from a NaN point) goes into the last bin.
             place = distance * bins
             label = work[_REGION + k] * n_bins + (math.floor(place) if 0.0 <= place < most else most)
             close |= share > carries
             work[_A + k] = 1.0 if close else 0.0
             work[_B + k] = label + (behind if work[_SIGN + k] > 0.0 else 0.0)
-        # The planes behind the first part groups further.
+        # The planes after the first divide the groups further.
         for q in range(1, planes.shape[0]):
             products(rows, first, last, planes, q, work, _C)
             for k in range(size):
                 work[_B + k] = 2.0 * work[_B + k] + (1.0 if work[_C + k] > 0.0 else 0.0)
-        # And rows of rare columns are in groups behind all of these.
+        # Groups of rows with rare columns come last.
         if part.shape[0] > 0:
             another = cuts.shape[0] + 1.0 if positive == positive else 0.0
             for k in range(size):
@@ -206,7 +206,7 @@ def moves(rows, y, weight, planes, steps, n_split, loss, regions, labels, homes,
     for first in range(0, n, BLOCK):
         last = min(n, first + BLOCK)
         size = last - first
-        # Slots: A the margin at the end less that at the origin, B the code, C the home.
+        # Slots: A is the margin at the end minus that at the origin, B the code, C the home.
         if n_steps > 1:
             _margins(rows, y, first, last, planes, 1, positive, work)
             for k in range(size):

@@ -1,7 +1,7 @@
 """Compiled loops of the passes for many members (see :mod:`aidlearn.linear.passes.compiled`).
 
-The losses of members are :class:`aidlearn.linear.passes.records.MemberLosses`: a row for each kink, a column for each
-member.
+The losses of members are :class:`aidlearn.linear.passes.records.MemberLosses`, with one row per kink and one column
+per member.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def between(rows, y, weight, planes, kinks, positive, leverage, reach, near, reg
         else:
             for k in range(size):
                 work[_HIGH + k] = work[_LOW + k]
-        # Both margins in one loop: two calls of the kernel for one plane take a sixth longer.
+        # One loop computes both margins: two calls of the one-plane kernel take a sixth longer.
         for k in range(size):
             sign, e = folded(y[first + k], positive)
             one, two = e - sign * work[_LOW + k], e - sign * work[_HIGH + k]

@@ -1,6 +1,7 @@
 """Arguments and results of the passes over the rows of a linear model.
 
-See :class:`aidlearn.linear.passes.in_numpy.Passes`. Arguments of compiled loops are named tuples, which numba can read.
+They belong to :class:`aidlearn.linear.passes.in_numpy.Passes`. Arguments of compiled loops are named tuples, which
+numba can read.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from aidlearn.linear.model.losses import Loss
 from aidlearn.numerics import Float, Int
 
 WIDER_BY_LEVERAGE = 30.0
-"""Factor of the leverage by which the band of single rows widens: where few rows carry a coefficient, its error is
-larger than the usual root-n one."""
+"""Widening of the band of single rows, per unit of leverage: a coefficient that few rows carry has an error larger
+than the usual root-n one."""
 CARRIES = 0.1
-"""Leverage above which a row stays alone wherever it is: at most ten rows per variable have it."""
+"""Leverage above which a row stays alone at any distance: at most ten rows per variable exceed it."""
 
 
 @dataclass(frozen=True)
@@ -28,27 +29,27 @@ class LocalSums:
     """The loss of a chunk near a point, with every kink rounded off."""
 
     objective: float
-    """Loss without rounding off."""
+    """Loss with exact kinks."""
     forces: Float
     """``sum_i slope_i sign_i (x_i, 1)``."""
     near: NDArray[np.integer]
     """Rows with weight within the width of a kink."""
     curvature: Float
-    """Second derivative of the loss at the near rows, which is positive."""
+    """Second derivatives of the loss at the near rows, all positive."""
     total_curvature: float
     """Sum of ``curvature``."""
 
 
 @dataclass(frozen=True)
 class ByColumn:
-    """Groups, in each region and class, by the rarest column in which a row has a number."""
+    """Groups, in each region and class, by the rarest column in which a row has a non-zero."""
 
     part: NDArray[np.int32]
-    """Part of each column, ascending with the number of its rows; ``n_parts`` for columns that are not rare."""
+    """Part of each column, ascending with the column's number of rows; ``n_parts`` for columns that are not rare."""
     n_parts: int
     """Number of parts."""
     first: int
-    """Number of the first of these groups: those of bins and sides come before."""
+    """Label of the first of these groups; groups of bins and sides come before it."""
 
 
 @dataclass(frozen=True)
@@ -62,20 +63,20 @@ class Grouping:
     n_bins: int
     """Number of bins in each region."""
     cuts: Float
-    """Margins that separate the regions: the number of a region is the number of cuts below its margins."""
+    """Margins that separate the regions; a region's index is the number of cuts below its margins."""
     n_groups: int
-    """Number of groups: regions times bins, once for each class and twice for each side; then those of columns."""
+    """Number of groups: regions times bins times classes, doubled by each plane in ``sides``, plus those of columns."""
     carries: float = CARRIES
-    """Leverage above which a row stays alone wherever it is."""
+    """Leverage above which a row stays alone at any distance."""
     sides: Float | None = None
     """Planes (with their intercepts) that divide each bin further."""
     by_column: ByColumn | None = None
-    """Separate groups for rows with numbers in rare columns."""
+    """Separate groups for rows with non-zeros in rare columns."""
 
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups of a chunk, and their sums without the rows that stay alone."""
+    """Groups of a chunk and their sums, which exclude the rows that stay alone."""
 
     objective: float
     labels: NDArray[np.int32]
@@ -86,13 +87,13 @@ class Groups:
 
 @dataclass(frozen=True)
 class Segment(Trial):
-    """Points ``end + (1 - t)(origin - end)``: margins are affine, so that all points cost two products."""
+    """Points ``end + (1 - t)(origin - end)``; margins are affine, so all points together cost two products."""
 
     STEPS: ClassVar[tuple[float, ...]] = (1.0, 0.1, 0.5, 0.25, 0.03)
 
     origin: Float | None = None
     n_alone: float = 0.0
-    """Fraction of the entries of a chunk that may become clusters of their own."""
+    """Largest fraction of a chunk's entries that may become clusters of their own."""
     dissolved: NDArray[np.bool_] | None = None
     """Clusters whose entries all become clusters of their own."""
 
@@ -104,24 +105,24 @@ class Segment(Trial):
 
 
 class Regions(NamedTuple):
-    """How margins are put into regions."""
+    """Cuts and tolerance that assign margins to regions."""
 
     cuts: Float
     """Margins that separate the regions."""
     tolerance: float
-    """Distance from a kink, relative to ``|e|``, within which an entry fits every region; negative: none does."""
+    """Distance from a kink, relative to ``|e|``, within which an entry fits every region; if negative, none does."""
 
     @property
     def number(self) -> int:
         return len(self.cuts) + 1
 
     def of(self, z: Float) -> NDArray[np.int8]:
-        """Region of each margin: the number of cuts below it."""
+        """Return the region of each margin, the number of cuts below it."""
         return cuts_below(z, self.cuts)
 
 
 def cuts_below(z: Float, cuts: Iterable[float]) -> NDArray[np.int8]:
-    """Number of cuts below each margin."""
+    """Return the number of cuts below each margin."""
     found = np.zeros(len(z), dtype=np.int8)
     for cut in cuts:
         found += z > cut
@@ -130,7 +131,7 @@ def cuts_below(z: Float, cuts: Iterable[float]) -> NDArray[np.int8]:
 
 @dataclass(frozen=True)
 class RowsBetween:
-    """The rows of a chunk between planes, and the sums of all others by region."""
+    """Rows of a chunk between planes, and the sums of all others by region."""
 
     near: Int
     regions: NDArray[np.int8]
@@ -142,27 +143,27 @@ class RowsBetween:
 
 
 class Reach(NamedTuple):
-    """How far from planes rows are near."""
+    """Distance from the planes within which rows are near."""
 
     distance: float
     """Distance from the planes, in leverages."""
     wider: float = WIDER_BY_LEVERAGE
-    """Factor of the leverage by which the distance widens."""
+    """Widening of the distance, per unit of leverage."""
     carries: float = CARRIES
-    """Leverage above which a row is near wherever it is."""
+    """Leverage above which a row is near at any distance."""
 
 
 class MemberLosses(NamedTuple):
-    """Losses of several members with equally many kinks: arrays of shape (kinks, members), over the scales."""
+    """Losses of several members with the same number of kinks: arrays of shape (kinks, members), over the scales."""
 
     positive: float
-    """Number of the positive class, NaN for a regression."""
+    """Target of the positive class, NaN for a regression."""
     scale: Float
     kinks: Float
     right: Float
-    """Slope of the part of each kink to its right."""
+    """Slope of each kink's part of the loss to the right of the kink."""
     left: Float
-    """Slope to its left."""
+    """Slope of each kink's part of the loss to the left of the kink."""
 
     @classmethod
     def of(cls, losses: Sequence[Loss]) -> MemberLosses:
@@ -172,15 +173,15 @@ class MemberLosses(NamedTuple):
 
 
 class SegmentSettings(NamedTuple):
-    """Settings of the segments that members of a batch share."""
+    """Settings of the segments, shared by the members of a batch."""
 
     steps: Float = np.array([1.0, 0.1, 0.5, 0.0])
     """Points of the segment from a member's best point (0) to its aggregated solution (1) at which rows are evaluated
     (see :class:`Segment`). Guess."""
     n_split: int = 2
-    """Number of steps, from the first, at which rows are split off their clusters. Guess."""
+    """Number of leading steps at which rows are split off their clusters. Guess."""
     n_codes: int = 1 << 14
-    """Number of codes for the sets of members for which a row is not in the region of its cluster's mean."""
+    """Number of codes for sets of members; a row's set holds the members for which it left its cluster's region."""
     mix: Int = np.random.default_rng(0).integers(1, 1 << 40, size=4096)
     """Random numbers whose sum over members identifies the set of members."""
 
