@@ -1,6 +1,6 @@
-"""Which columns of sparse rows are worth keeping dense: decided once a fit, by the cost of a Gram matrix.
+"""Choice of the columns of sparse rows that are stored densely, made once per fit by the cost of a Gram matrix.
 
-Here also are the CSR matrices that follow from this choice.
+This module also builds the CSR matrices that follow from the choice.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ from scipy import sparse
 
 from aidlearn.numerics import Float
 
-# Nanoseconds on one core; only their ratios matter. Those of Gram matrices are round numbers inside the ranges that
-# were measured on one machine (AMD EPYC, 3 to 38 non-zeros a row, 150 to 2,000 columns). Those of rows, passes and
-# steps are estimates.
+# Nanoseconds on one core; only their ratios matter. The costs of Gram matrices are round numbers within the ranges
+# measured on one machine (AMD EPYC, 3 to 38 non-zeros a row, 150 to 2,000 columns). The costs of rows and passes and
+# the numbers of steps are estimates.
 DENSE_NS = 0.04
-"""BLAS, for each squared cell of a dense row: 0.06 for 50 columns, 0.02 for 1,000."""
+"""BLAS time per product of two dense cells: 0.06 for 50 columns, 0.02 for 1,000."""
 MIXED_NS = 0.4
-"""Product of a non-zero and a dense cell: 0.2 to 0.8."""
+"""Time per product of a non-zero and a dense cell: 0.2 to 0.8."""
 SPARSE_NS = 1.2
-"""Product of two non-zeros: 0.3 to 1.5 up to 465 columns, 1.7 to 5.7 for 2,000, out of cache."""
+"""Time per product of two non-zeros: 0.3 to 1.5 up to 465 columns, 1.7 to 5.7 for 2,000, out of cache."""
 ROW_NS = 120.0
-"""Any row: a step of the solver reads or writes some thirty vectors with one number for each row."""
+"""Time per row of any kind: a solver step reads or writes about thirty vectors with one number per row."""
 PASS_NS, PASS_NS_STORED = 40.0, 3.0
-"""A row in a pass, and each of its stored numbers."""
+"""Time per row in a pass, and per number stored in the row."""
 SOLVER_STEPS = 25
-"""Steps of an interior point, one Gram matrix each: 8 to 45 were seen."""
+"""Number of interior-point steps, each with one Gram matrix: 8 to 45 were seen."""
 START_STEPS = 10
-"""Newton steps in a start."""
+"""Number of Newton steps in a start."""
 MOSTLY_THERE = 0.5
-"""Part of the rows beyond which a column is dense and centred: its mean would hide its spread."""
+"""Fraction of non-zero rows above which a column is dense and centred: its mean would hide its spread."""
 
 
 @dataclass(frozen=True)
 class SparseLayout:
-    """Variables of a linear model: those stored in every row, the intercept among them, and the sparse others."""
+    """Split of a linear model's variables into dense ones, including the intercept, and sparse ones."""
 
     dense: NDArray[np.intp]
     sparse: NDArray[np.intp]
     filled: float
-    """Average number of non-zeros of a row in sparse columns."""
+    """Average number of non-zeros per row in sparse columns."""
     stored: float
-    """Average number of non-zeros of a row in all columns."""
+    """Average number of non-zeros per row in all columns."""
     levels: range | None = None
-    """Sparse columns (by their numbers among these) that are the levels of a factor to be eliminated."""
+    """Positions, among the sparse columns, of the levels of a factor to be eliminated."""
     density: Float | None = None
-    """Part of the rows that have a number in each of the sparse columns."""
+    """Fraction of rows with a non-zero in each sparse column."""
 
     @classmethod
     def of(cls, density: Float | None, fit_intercept: bool, factor: range | None = None) -> SparseLayout | None:
-        """The cheapest layout for columns of these densities; None where dense columns are cheapest.
+        """Return the cheapest layout for columns of these densities, or None if it is cheapest to store all densely.
 
         With the q fullest columns dense and k non-zeros a row in the others, a row costs
         ``DENSE q^2 + MIXED q k + SPARSE k^2``. The columns of a ``factor`` are sparse whatever they cost.
@@ -96,25 +96,26 @@ class SparseLayout:
 
     @property
     def row_cost(self) -> float:
-        """Nanoseconds that a single row takes in a step of the solver."""
+        """Nanoseconds that a single row takes in a solver step."""
         q, k = len(self.dense), self.filled
         return ROW_NS + DENSE_NS * q**2 + MIXED_NS * q * k + SPARSE_NS * k**2
 
     @property
     def most_sparse(self) -> float:
-        """Numbers in sparse columns up to which a row takes less time in a step as a sparse one than as a full one."""
+        """Number of non-zeros in sparse columns up to which a sparse row takes less time in a step than a full one."""
         q, r = len(self.dense), len(self.sparse)
         half = MIXED_NS * q / (2 * SPARSE_NS)
         return math.sqrt(half**2 + DENSE_NS * r * (r + q) / SPARSE_NS) - half
 
     def rows_for_passes(self, n: int, n_passes: float, steps: int = SOLVER_STEPS) -> float:
-        """Single rows that take no longer in some steps of a solver than n rows in some passes."""
+        """Return the number of single rows whose solver steps take as long as ``n_passes`` passes over n rows."""
         return n * n_passes * (PASS_NS + PASS_NS_STORED * self.stored) / (steps * self.row_cost)
 
     def worth_eliminating(self, n: int, n_levels: int) -> bool:
-        """Whether all n rows with the levels of a factor eliminated cost less than a matrix of all variables.
+        """Return whether eliminating a factor's levels from all n rows costs less than a matrix of all variables.
 
-        Cholesky factors of p variables take ``DENSE p^3 / 3`` each, in the start and in two aggregated problems.
+        A Cholesky factor of p variables costs ``DENSE p^3 / 3``; each step of the start and of two aggregated problems
+        needs one.
         """
         p = self.n_variables
         others = p - n_levels
@@ -122,16 +123,16 @@ class SparseLayout:
         return n_levels > 1 and SOLVER_STEPS * (n * self.row_cost + DENSE_NS * others**3 / 3) < with_all
 
     def rarest_first(self, n: int, fewest: float, most: float) -> NDArray[np.intp]:
-        """Sparse columns that more than ``fewest`` and less than ``most`` of n rows have a number in."""
+        """Return the sparse columns with between ``fewest`` and ``most`` non-zeros in n rows, rarest first."""
         if self.density is None:
             return np.empty(0, dtype=np.intp)
         found = np.flatnonzero((n * self.density > fewest) & (n * self.density < most))
         return self.sparse[found[np.argsort(self.density[found], kind="stable")]]
 
     def position(self, n_columns: int) -> NDArray[np.int64]:
-        """Number of each of ``n_columns`` columns among the sparse ones, or -1 minus that among the dense ones.
+        """Return each column's position: k for the k-th sparse column, -1 - k for the k-th dense one.
 
-        Columns behind the variables are dense too.
+        Columns after the variables are dense too.
         """
         position = np.empty(n_columns, dtype=np.int64)
         position[self.sparse] = np.arange(len(self.sparse))
@@ -142,16 +143,16 @@ class SparseLayout:
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds that a row takes, and the numbers that it holds."""
+    """Time that a row takes, in nanoseconds, and the memory that it needs."""
 
     row: float
-    """A single row in a step of the solver."""
+    """Time of a single row in a solver step."""
     sum: float
-    """The sum of many rows in a step, which is dense."""
+    """Time of a sum of many rows, which is dense, in a solver step."""
     row_of_pass: float
-    """A row in a pass."""
+    """Time of a row in a pass."""
     stored: float
-    """Numbers of 8 bytes that a single row holds."""
+    """Memory of a single row, in numbers of 8 bytes."""
 
     @classmethod
     def of(cls, p: int, layout: SparseLayout | None) -> Costs:
@@ -163,14 +164,14 @@ class Costs:
 
 
 def csr(data: Any, indices: Any, indptr: Any, n_columns: int) -> Any:
-    """A CSR matrix known to be canonical, which spares looking."""
+    """Return a CSR matrix marked as canonical, which saves scipy a check."""
     matrix = sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_columns))
     matrix.has_sorted_indices = matrix.has_canonical_format = True
     return matrix
 
 
 def canonical(rows: Any) -> Any:
-    """The same CSR matrix with ascending columns, each once in a row."""
+    """Return the CSR matrix with ascending columns and no duplicates in each row."""
     if not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()
@@ -178,12 +179,12 @@ def canonical(rows: Any) -> Any:
 
 
 def row_numbers(rows: Any) -> NDArray[np.intp]:
-    """Row of each number of a CSR matrix."""
+    """Return the row of each stored number of a CSR matrix."""
     return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
 
 
 def sums_alone(X: Any, signed: Float, offset: Float, weight: Float, has_intercept: bool) -> Any:
-    """Rows of :meth:`aidlearn.linear.model.design.Design.aggregate` for entries alone, as a CSR matrix."""
+    """Return the rows of :meth:`aidlearn.linear.model.design.Design.aggregate` for single entries, as a CSR matrix."""
     X = canonical(X)
     n, row, behind = X.shape[0], row_numbers(X), [signed] * has_intercept + [weight * offset, weight]
     starts = X.indptr + np.arange(n + 1, dtype=X.indptr.dtype) * len(behind)

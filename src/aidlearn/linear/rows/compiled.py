@@ -1,6 +1,7 @@
-"""Sparse rows of aggregated problems, compiled: Gram matrices, sums of one large factor, split columns.
+"""Compiled code for sparse rows of aggregated problems: Gram matrices, sums of one large factor, split columns.
 
-CSR matrices are the tuples ``(data, indices, indptr)`` of :func:`aidlearn.data.rows.compiled.rows_of` in compiled code.
+Compiled code takes CSR matrices as the tuples ``(data, indices, indptr)`` of
+:func:`aidlearn.data.rows.compiled.rows_of`.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from aidlearn.linear.rows.matrix import in_runs
 from aidlearn.numerics import Float, Int
 
 ROWS_PER_CELL = 1 / 8
-"""Rows of a block for each cell of the matrix that they add to: adding a block costs one addition per cell."""
+"""Rows of a block per cell of its matrix: adding a block's matrix costs one addition per cell."""
 TILE = 32
-"""Rows and columns of a matrix that are mirrored at a time."""
+"""Size of the tiles in which a matrix is mirrored."""
 
 
 @compiled
 def _sparse_gram(data, indices, indptr, D, G):
-    """Add to ``G[small, large]``; the columns of a row ascend."""
+    """Add ``S' diag(D) S`` to the upper triangle of G; the columns of each row ascend."""
     for i in range(indptr.shape[0] - 1):
         start, stop, d = np.uintp(indptr[i]), np.uintp(indptr[i + 1]), D[i]
         if d == 0.0:
@@ -38,7 +39,7 @@ def _sparse_gram(data, indices, indptr, D, G):
 
 @compiled
 def mirror(G):
-    """Copy what is above the diagonal below it, by tiles that fit into cache."""
+    """Copy the upper triangle into the lower one, by tiles that fit into cache."""
     p = G.shape[0]
     for top in range(0, p, TILE):
         for left in range(top, p, TILE):
@@ -60,7 +61,7 @@ def _mixed_gram(A, data, indices, indptr, D, G):
 
 @compiled
 def _split(rows, factor, position, dense, out, columns, starts):
-    """Rows times a factor: columns with a position are sparse, others at ``-1 - position`` dense."""
+    """Scale rows; a column with position >= 0 is sparse, any other one goes to dense column ``-1 - position``."""
     data, indices, indptr = rows
     at = 0
     for i in range(indptr.shape[0] - 1):
@@ -78,7 +79,7 @@ def _split(rows, factor, position, dense, out, columns, starts):
 
 @compiled
 def _level_sums(level, own, weight, dense, others, target, d, with_dense, with_sparse):
-    """Add for each row its level's products with itself, with dense columns and with other sparse ones."""
+    """Add, for each row, the products of its level with itself, with dense columns and with other sparse ones."""
     numbers, _, indptr = others
     q = dense.shape[1]
     for i in range(level.shape[0]):
@@ -94,41 +95,41 @@ def _level_sums(level, own, weight, dense, others, target, d, with_dense, with_s
 
 @dataclass(frozen=True)
 class Levels:
-    """One large factor among sparse columns: places of its levels, and of their products with other columns.
+    """Positions of the levels of one large factor in sparse columns, and of their products with other columns.
 
-    Fixed effects and identifiers make thousands of columns of which every row has one.
+    Fixed effects and identifiers make thousands of columns; each row has a non-zero in one of them.
     :class:`aidlearn.linear.rows.normal.ArrowNormal` eliminates them.
     """
 
     n_levels: int
     level: Int
-    """Level of each row, or -1."""
+    """Level of each row, -1 for rows without one."""
     place: Int
-    """Place of the level's number in the data of the matrix, 0 for rows without one."""
+    """Position of the level's value in the data of the matrix, 0 for rows without a level."""
     others: Any
-    """CSR matrix of the other columns (its numbers are not those of the data)."""
+    """CSR pattern of the other columns; its values are placeholders."""
     others_place: Int
-    """Places of the numbers of other columns in the data of the matrix."""
+    """Positions of the other columns' values in the data of the matrix."""
     cross: Any
-    """CSR matrix of levels x other columns, with room for every product."""
+    """CSR pattern of levels x other columns, with room for every product."""
     target: Int
-    """Place of each number of other columns in the data of ``cross``."""
+    """Position in the data of ``cross`` for each value of the other columns."""
 
     @classmethod
     def of(cls, S: Any, columns: range) -> Levels:
-        """The levels of a CSR matrix whose columns ascend in every row; each row has at most one in the range."""
+        """Find the levels in a CSR matrix whose columns ascend in every row; each row has at most one level."""
         (K, p), row = S.shape, row_numbers(S)
         own = (S.indices >= columns.start) & (S.indices < columns.stop)
         level, place = np.full(K, -1), np.zeros(K, dtype=np.int64)
         level[row[own]], place[row[own]] = S.indices[own] - columns.start, np.flatnonzero(own)
-        # The other columns close the gap of the levels.
+        # Number the other columns consecutively.
         number = np.delete(np.arange(p), columns)
         new = np.zeros(p, dtype=S.indices.dtype)
         new[number] = np.arange(len(number))
         starts = np.append(0, np.cumsum(~own))[S.indptr].astype(S.indptr.dtype)
         others = csr(np.zeros(starts[-1]), new[S.indices[~own]], starts, len(number))
 
-        # Products of a level are those with the different other columns of its rows, ascending.
+        # A level has one product with each distinct other column of its rows, in ascending order.
         of_entry = level[row[~own]]
         found, target = np.unique(of_entry * len(number) + others.indices, return_inverse=True)
         first = np.searchsorted(found, 0)  # rows without a level have none
@@ -139,11 +140,11 @@ class Levels:
         return cls(len(columns), level, place, others, np.flatnonzero(~own), cross, target)
 
     def others_of(self, data: Float) -> Any:
-        """The other columns, from the data of the matrix."""
+        """Return the other columns, with values from the data of the matrix."""
         return csr(data[self.others_place], self.others.indices, self.others.indptr, self.others.shape[1])
 
     def sums(self, data: Float, dense: Float, weight: Float) -> tuple[Float, Float, sparse.csr_array]:
-        """``a_l' W a_l`` of the levels, and their ``a_l' W D`` and ``a_l' W S`` with dense and sparse columns."""
+        """Return ``a_l' W a_l`` of the levels, and ``a_l' W D`` and ``a_l' W S`` with dense and sparse columns."""
         d, with_dense = np.zeros(self.n_levels), np.zeros((self.n_levels, dense.shape[1]))
         with_sparse = np.zeros(len(self.cross.data))
         own = np.where(self.level >= 0, data[self.place], 0.0) if len(data) else np.zeros(len(weight))
@@ -153,13 +154,13 @@ class Levels:
 
 
 def sparse_gram(S: Any, D: Float, n_jobs: int = 1) -> Float:
-    """``S' diag(D) S`` above the diagonal, for a CSR matrix whose columns ascend in every row."""
+    """Return the upper triangle of ``S' diag(D) S`` for a CSR matrix whose columns ascend in every row."""
     p = S.shape[1]
     return _summed(lambda data, indices, indptr, rows, G: _sparse_gram(data, indices, indptr, D[rows], G), S, p, n_jobs)
 
 
 def mixed_gram(A: Float, S: Any, D: Float, n_jobs: int = 1) -> Float:
-    """``A' diag(D) S`` of a dense array and a CSR matrix."""
+    """Return ``A' diag(D) S`` of a dense array and a CSR matrix."""
 
     def add(data: Any, indices: Any, indptr: Any, rows: slice, G: Float) -> None:
         _mixed_gram(A[rows], data, indices, indptr, D[rows], G)
@@ -168,7 +169,7 @@ def mixed_gram(A: Float, S: Any, D: Float, n_jobs: int = 1) -> Float:
 
 
 def _summed(add: Callable[[Any, Any, Any, slice, Float], None], S: Any, n_columns: int, n_jobs: int) -> Float:
-    """The sum over blocks of rows, whose size follows from the matrix alone, of what they add to its columns."""
+    """Return the sum that ``add`` accumulates over blocks of rows; their size depends on the matrix alone."""
     (K, p), (data, indices, indptr) = S.shape, rows_of(S)
     size = max(1024, int(p * n_columns * ROWS_PER_CELL))
 
@@ -181,9 +182,9 @@ def _summed(add: Callable[[Any, Any, Any, slice, Float], None], S: Any, n_column
 
 
 def split_columns(rows: Any, factor: Float, position: Any, n_dense: int, n_sparse: int) -> tuple[Float, Any]:
-    """Rows of a canonical CSR matrix times a factor each, as dense columns and a CSR matrix of the others.
+    """Return scaled rows of a canonical CSR matrix as dense columns and a CSR matrix of the others.
 
-    ``position`` is the number of each column among the sparse ones, or -1 minus that among the dense ones.
+    ``position`` is k for the k-th sparse column and -1 - k for the k-th dense one.
     """
     dense, starts = np.zeros((rows.shape[0], n_dense)), np.zeros(rows.shape[0] + 1, dtype=rows.indptr.dtype)
     out, columns = np.empty(rows.nnz), np.empty(rows.nnz, dtype=rows.indices.dtype)

@@ -1,4 +1,4 @@
-"""Rows of aggregated problems that stay sparse: some columns dense, the others sparse, one large factor among them."""
+"""Rows of aggregated problems with dense and sparse columns, the latter possibly including one large factor."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from aidlearn.linear.rows.compiled import Levels
 
 CELLS_AT_ONCE = 1 << 24
-"""Cells of the columns in doubt whose distances from the others are measured at a time."""
+"""Cells of doubtful columns whose distances from the others are measured at a time."""
 
 
 class Hybrid(Matrix):
-    """Dense columns, and a CSR matrix of the others; the few rows that are sums of many are dense throughout.
+    """Matrix of dense columns and a CSR part; the few rows that are sums of many rows are dense throughout.
 
     Parameters
     ----------
     dense : array of shape (K, q)
-        The dense columns, the last of them the last of all if there is an intercept.
+        The dense columns; if there is an intercept, it is the last of them and of all columns.
     sparse_part : CSR matrix of shape (K, r)
-        The others, ascending in each row.
+        The other columns, with ascending indices in each row.
     full : array of shape (g, r)
-        The others in the rows ``at``, which the CSR matrix leaves empty.
-    at : array of g numbers
+        Values of the other columns in the rows ``at``, which the CSR matrix leaves empty.
+    at : array of g row numbers
     places : pair of arrays
-        Numbers of the dense and of the sparse columns.
+        Indices of the dense and of the sparse columns.
     levels : range, optional
-        Sparse columns of which every row has at most one: the levels of a factor that is eliminated.
+        Sparse columns that are the levels of a factor to be eliminated; every row has at most one of them.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Hybrid(Matrix):
 
     @classmethod
     def of_parts(cls, dense: Float, others: Any, full: Float, at: NDArray[Any], layout: SparseLayout) -> Hybrid:
-        """A matrix whose ``others`` leave out the rows ``at``; those of them with few numbers are stored as sparse."""
+        """Return a matrix from ``others``, which omits the rows ``at``; those with few non-zeros become sparse."""
         rest = np.ones(len(dense), dtype=bool)
         rest[at] = False
         sums = np.ones(len(full), dtype=bool)
-        if layout.levels is None:  # sums have more than one of those
+        if layout.levels is None:  # otherwise sums stay dense, because they have several levels
             sums = np.count_nonzero(full, axis=1) > layout.most_sparse
         if sums.all():
             lengths = np.zeros(len(dense) + 1, dtype=others.indptr.dtype)
@@ -74,7 +74,7 @@ class Hybrid(Matrix):
             shape = len(dense), others.shape[1]
             S = sparse.csr_array((others.data, others.indices, np.cumsum(lengths, dtype=lengths.dtype)), shape=shape)
         else:
-            number = np.full(len(dense), -1)  # of each row in what follows, with an empty one at the end
+            number = np.full(len(dense), -1)  # position of each row in the stack below, which ends with an empty row
             number[rest] = np.arange(others.shape[0])
             number[at[~sums]] = others.shape[0] + np.arange(len(sums) - int(sums.sum()))
             empty = sparse.csr_array((1, others.shape[1]))
@@ -84,18 +84,18 @@ class Hybrid(Matrix):
 
     @classmethod
     def without_sums(cls, dense: Float, others: Any, layout: SparseLayout) -> Hybrid:
-        """The matrix of single rows, without sums of many."""
+        """Return a matrix of single rows, without sums of many."""
         nothing = np.zeros((0, len(layout.sparse))), np.empty(0, dtype=np.intp)
         return cls(dense, others, *nothing, (layout.dense, layout.sparse), layout.levels)
 
     def _with(self, dense: Float, data: Float, full: Float) -> Hybrid:
-        """The same non-zeros with other values."""
+        """Return a matrix with the same non-zero pattern and other values."""
         S = sparse.csr_array((data, self.S.indices, self.S.indptr), shape=self.S.shape)
         S.has_sorted_indices = S.has_canonical_format = True
         return Hybrid(dense, S, full, self.at, self.places, self.levels, self._pattern)
 
     def _by_column(self, dense: Float, others: Float) -> Float:
-        """Values of the dense and of the sparse columns in the order of all."""
+        """Return the values of the dense and sparse columns in the order of all columns."""
         values = np.empty(self.shape[1])
         values[self.places[0]], values[self.places[1]] = dense, others
         return values
@@ -112,7 +112,7 @@ class Hybrid(Matrix):
         return np.asarray(product)
 
     def transposed_times(self, vector: Float) -> Float:
-        if self._turned is None:  # scipy takes as long to make it as a product with some thousands of numbers
+        if self._turned is None:  # scipy needs as long to transpose as for a product with thousands of non-zeros
             self._turned = self.S.T
         return self._by_column(vector @ self.D, self._turned @ vector + vector[self.at] @ self.full)
 
@@ -174,7 +174,7 @@ class Hybrid(Matrix):
         return gram
 
     def _above(self, D: Float | None, n_jobs: int) -> Float:
-        """The Gram matrix in the order of ``places``, of which only what is above the diagonal counts."""
+        """Return the Gram matrix in the order of ``places``; only its upper triangle is valid."""
         from aidlearn.linear.rows.compiled import mixed_gram, sparse_gram
 
         weight = np.ones(self.shape[0]) if D is None else np.ascontiguousarray(D)
@@ -203,12 +203,12 @@ class Hybrid(Matrix):
 
     @staticmethod
     def _in_order(dense: Float, others: Any) -> Hybrid:
-        """Single rows whose dense columns come first."""
+        """Return a matrix of single rows whose dense columns come first."""
         q, r = dense.shape[1], others.shape[1]
         return Hybrid(dense, others, np.zeros((0, r)), np.empty(0, dtype=np.intp), (np.arange(q), q + np.arange(r)))
 
     def _levels(self) -> Levels:
-        """Places of the levels; the same for all matrices with the same non-zeros."""
+        """Return the positions of the levels, which all matrices with the same non-zero pattern share."""
         from aidlearn.linear.rows.compiled import Levels
 
         if self._pattern is None:
@@ -247,7 +247,7 @@ class Hybrid(Matrix):
         size = np.where(size > 0, size, 1.0)
         scaled = self.scaled_columns(1.0 / size).scaled_rows(root)
         normal = scaled.normal()
-        # Normal equations have half of the digits, which is enough for an origin.
+        # Normal equations lose half of the digits; the rest is enough for an origin.
         factor = normal.factor(np.full(self.shape[1], 1e-11 * float(normal.diagonal().sum()) + 1e-300))
         right = scaled.T @ (e * root)
         return np.zeros(self.shape[1]) if factor is None else factor.solve(right) / size
@@ -256,7 +256,7 @@ class Hybrid(Matrix):
         scaled = self.scaled_columns(np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0))
         normal = scaled.normal()
         if isinstance(normal, ArrowNormal):
-            # Levels are independent of each other; the Schur complement shows which other columns are.
+            # Levels are independent of each other; the Schur complement shows which other columns are independent.
             _, gram = normal.schur(np.where(scale > 0, 0.0, 1.0))
             used = np.flatnonzero(scale[normal.others])
             columns = normal.others[used]
@@ -280,7 +280,7 @@ class Hybrid(Matrix):
         independent = np.setdiff1d(unsure, dependent)
         weak = float(pivots[-1]) if len(sure) else 1.0
         if len(independent):
-            # Between the two limits, distances separate them from the sure columns, a factor from each other.
+            # Their distances show independence of the sure columns; a pivoted QR shows independence of each other.
             rest = apart.residuals(independent)
             _, triangle, turned = linalg.qr(rest, mode="economic", pivoting=True, check_finite=False)
             left = np.abs(np.diag(triangle))
@@ -290,7 +290,7 @@ class Hybrid(Matrix):
 
 
 class _HybridTransposed:
-    """``A'`` of a hybrid matrix."""
+    """The transpose ``A'`` of a hybrid matrix, for products."""
 
     def __init__(self, matrix: Hybrid) -> None:
         self.matrix = matrix
@@ -300,7 +300,7 @@ class _HybridTransposed:
 
 
 class _Distances:
-    """Distances of columns from the span of the others, without squaring: refined solutions of normal equations."""
+    """Distances of columns from the span of the others; refining the normal equations restores the lost digits."""
 
     def __init__(self, matrix: Hybrid, left_out: NDArray[np.intp]) -> None:
         kept = np.ones(matrix.shape[1])
@@ -333,7 +333,7 @@ def _times(matrix: Hybrid, vectors: Float) -> Float:
 
 
 def joined(parts: Sequence[Matrix]) -> Matrix:
-    """Rows of one storage below each other."""
+    """Return matrices of the same storage stacked by rows."""
     if len(parts) == 1:
         return parts[0]
     hybrids = [part for part in parts if isinstance(part, Hybrid)]

@@ -1,11 +1,11 @@
-"""Rows of a weighted problem behind one interface: a dense array, or dense columns beside sparse ones.
+"""One interface to the rows of a weighted problem: a dense array, or a mixture of dense and sparse columns.
 
 Solvers, certificate and polish use ``A @ v``, ``A.T @ u``, ``abs(A)``, ``A.gram(D)`` and the methods below; none of
 them asks how the rows are stored.
 
 Gram matrices ``A' diag(D) A`` are computed on all cores, with the same bits for any number of threads: rows are cut
-into blocks whose size follows from the number of columns alone, each block's matrix is computed by one thread with one
-BLAS thread, and they are added in a fixed order.
+into blocks whose size follows from the shape alone, each block's matrix is computed by one thread with one BLAS
+thread, and the matrices are added in a fixed order.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from aidlearn.linear.rows.normal import DenseNormal, Normal
 from aidlearn.numerics import Float
 
 WELL_CONDITIONED = 1e-5
-"""Smallest relative pivot that a Gram matrix shows without doubt: it squares what it is made of."""
+"""Smallest relative pivot that a Gram matrix shows reliably: it squares the condition number."""
 FEWEST_COLUMNS = 64
-"""Columns from which light rows may be left out: a Gram matrix of fewer costs no more than other work on its rows."""
+"""Least number of columns to omit light rows: with fewer, a Gram matrix costs no more than other work on its rows."""
 ROWS_PER_COLUMN = 2
-"""Least number of rows per column in a Gram matrix without its light rows."""
+"""Least number of rows per column in a Gram matrix that omits light rows."""
 KEPT_DIAGONAL = 0.9
-"""Least part of each diagonal number of a Gram matrix that its heaviest rows add up to."""
+"""Least fraction of each diagonal element of a Gram matrix that its heaviest rows must contribute."""
 WORTH_CHOOSING = 0.7
-"""Part of the rows up to which a copy of them pays."""
+"""Largest fraction of the rows for which copying them pays."""
 DEPENDENT = 5e-15
-"""Relative pivot, over the root of the number of columns, up to which a column is a combination of others."""
+"""Largest relative pivot, over the root of the number of columns, of a column that is a combination of others."""
 CACHED = 1 << 15
-"""Numbers that stay in cache while they are used again."""
+"""How many numbers stay in cache between uses."""
 RUNS = 8
-"""Runs of blocks, whatever the number of threads: their matrices exist side by side and are added in order."""
+"""Number of runs of blocks for any number of threads; their matrices coexist in memory and are added in order."""
 ONE_RUN = 1 << 22
-"""Operations of a Gram matrix below which threads do not pay."""
+"""Number of operations of a Gram matrix below which threads do not pay."""
 ONE_BLOCK = 512
-"""Rows that are not cut into runs, which would mostly add matrices."""
+"""Largest number of rows not cut into runs, which would mostly add matrices."""
 FEW_COLUMNS = 32
-"""Columns up to which both halves of a symmetric matrix cost less than one half and the roots of D."""
+"""Largest number of columns for which both halves of a symmetric matrix cost less than one half and roots of D."""
 BLOCK_ROWS = 2048
-"""Largest block that is scaled in cache, in rows."""
+"""Rows of the largest block that can be scaled in cache."""
 
 
 class Transposed(Protocol):
-    """``A'``, for products."""
+    """The transpose ``A'``, for products."""
 
     def __matmul__(self, vector: Float) -> Float: ...
 
@@ -65,15 +65,15 @@ class Products(Protocol):
 
 
 class Matrix(ABC):
-    """K rows of p columns."""
+    """A matrix of K rows and p columns."""
 
     shape: tuple[int, int]
     centrable: NDArray[np.bool_]
-    """Columns that centring does not fill."""
+    """Mask of the columns that stay as sparse as they are when they are centred."""
     stored: int
     """Size in numbers of eight bytes."""
     n_dense: int
-    """Number of columns in which every row has a number."""
+    """Number of dense columns."""
 
     @property
     @abstractmethod
@@ -84,83 +84,83 @@ class Matrix(ABC):
 
     @abstractmethod
     def __abs__(self) -> Products:
-        """Absolute values, for products alone."""
+        """Return the absolute values, for products alone."""
 
     @abstractmethod
     def rows(self, which: NDArray[Any]) -> Float:
-        """The rows ``which``, dense."""
+        """Return the rows ``which`` as a dense array."""
 
     @abstractmethod
     def part(self, first: int, last: int) -> Matrix:
-        """The rows from ``first`` up to ``last``."""
+        """Return the rows from ``first`` up to, but excluding, ``last``."""
 
     @abstractmethod
     def column(self, number: int) -> Float:
-        """One column, dense."""
+        """Return one column as a dense vector."""
 
     @abstractmethod
     def columns(self, which: NDArray[np.bool_]) -> Matrix:
-        """The columns ``which``."""
+        """Return a matrix of the columns ``which``."""
 
     @abstractmethod
     def transposed(self, which: NDArray[np.bool_]) -> Any:
-        """The columns ``which`` as rows, for a linear program: an array or a sparse matrix."""
+        """Return the columns ``which`` as rows of an array or a sparse matrix, for a linear program."""
 
     @abstractmethod
     def gram(self, D: Float | None = None, n_jobs: int = 1) -> Float:
-        """``A' diag(D) A`` (``A'A`` without D)."""
+        """Return ``A' diag(D) A`` (``A'A`` without D)."""
 
     def normal(self, D: Float | None = None, n_jobs: int = 1) -> Normal:
-        """``A' diag(D) A`` in the form that normal equations are solved with."""
+        """Return ``A' diag(D) A`` in a form that solves normal equations."""
         return DenseNormal(self.gram(D, n_jobs))
 
     def heaviest(self, D: Float, cut: float) -> tuple[Matrix, Float]:
-        """The rows whose part ``D |a|^2`` of a Gram matrix is at least ``cut`` times the largest, with their D.
+        """Return the rows whose part ``D |a|^2`` of a Gram matrix is at least ``cut`` times the largest, with their D.
 
-        All rows are kept where choosing would save little.
+        All rows are kept if choosing would save little.
         """
         return self, D
 
     @abstractmethod
     def scaled_rows(self, factor: Float) -> Matrix:
-        """``diag(factor) A``."""
+        """Return ``diag(factor) A``."""
 
     @abstractmethod
     def scaled_columns(self, factor: Float) -> Matrix:
-        """``A diag(factor)``."""
+        """Return ``A diag(factor)``."""
 
     @abstractmethod
     def centred(self, centre: Float) -> Matrix:
-        """``A - a_p centre'`` with the last column a_p; the centre is 0 where columns are not centrable."""
+        """Return ``A - a_p centre'`` with the last column a_p; the centre is 0 for columns that are not centrable."""
 
     @abstractmethod
     def slope_products(self, vector: Float) -> Float:
-        """``A'vector`` without the last column."""
+        """Return ``A'vector`` without its last element."""
 
     @abstractmethod
     def maxima(self) -> Float:
-        """Largest absolute value of each column."""
+        """Return the largest absolute value of each column."""
 
     @abstractmethod
     def weighted_squares(self, weight: Float, unit: Float) -> Float:
-        """``sum_k s_k (a_kj / unit_j)^2``."""
+        """Return ``sum_k s_k (a_kj / unit_j)^2`` for each column j."""
 
     @abstractmethod
     def least_squares(self, root: Float, e: Float) -> Float:
-        """A minimiser of ``|diag(root) (A v - e)|``."""
+        """Return a minimiser of ``|diag(root) (A v - e)|``."""
 
     @abstractmethod
     def dependent(self, scale: Float) -> tuple[NDArray[np.intp], float]:
-        """Columns that are combinations of others up to rounding, and the smallest relative pivot of the rest.
+        """Return the columns that are combinations of others up to rounding, and the others' smallest relative pivot.
 
-        Columns are divided by their scale; those of scale 0 are left out. The variables of dependent ones stay at the
-        origin. Moving them could only exploit rounding errors: with a relative pivot of 5e-15, coefficients large
-        enough to matter make ``x'v`` itself wrong by a percent.
+        Columns are divided by their scale; those of scale 0 are left out. The variables of dependent columns stay at
+        the origin, because moving them could only exploit rounding errors: with a relative pivot of 5e-15,
+        coefficients large enough to matter make ``x'v`` itself wrong by a percent.
         """
 
 
 class Dense(Matrix):
-    """An array."""
+    """A matrix stored as a dense array."""
 
     def __init__(self, array: Float) -> None:
         self.array, self.shape = array, array.shape
@@ -197,7 +197,7 @@ class Dense(Matrix):
 
     @cached_property
     def row_squares(self) -> Float:
-        """``|a_k|^2``."""
+        """Squared norms ``|a_k|^2`` of the rows."""
         return np.asarray(np.einsum("ij,ij->i", self.array, self.array))
 
     def heaviest(self, D: Float, cut: float) -> tuple[Matrix, Float]:
@@ -212,7 +212,7 @@ class Dense(Matrix):
         if kept.sum() > WORTH_CHOOSING * K:
             return self, D
         chosen, weights = self.array[kept], D[kept]
-        # Next to rows of large numbers, those of a rare level are light; they alone determine its coefficient.
+        # The rows of a rare level may be light compared with others, but they alone determine its coefficient.
         of_chosen, of_all = (np.einsum("ij,ij,i->j", A, A, d) for A, d in ((chosen, weights), (self.array, D)))
         if (of_chosen < KEPT_DIAGONAL * of_all).any():
             return self, D
@@ -222,7 +222,7 @@ class Dense(Matrix):
         return Dense(self.array * factor[:, None])
 
     def scaled_columns(self, factor: Float) -> Dense:
-        # Few rows are multiplied by vectors faster column by column.
+        # Products of a small array with vectors are faster column by column.
         return Dense(np.multiply(self.array, factor, order="F" if self.array.size <= CACHED else "K"))
 
     def centred(self, centre: Float) -> Dense:
@@ -243,7 +243,7 @@ class Dense(Matrix):
     def least_squares(self, root: Float, e: Float) -> Float:
         size = np.abs(self.array).max(axis=0)
         size = np.where(size > 0, size, 1.0)
-        # Where the Gram matrix has digits to spare it costs a tenth of an orthogonal factor with pivots.
+        # A Gram matrix costs a tenth of a pivoted QR factor, and suffices if it is well conditioned.
         with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
             gram = weighted_gram(self.array, root**2) / np.outer(size, size)
         upper, failed = linalg.lapack.dpotrf(gram, clean=0)
@@ -270,7 +270,7 @@ class Dense(Matrix):
 
 
 class Absolute:
-    """Absolute values of an array, taken block by block where they are used: a copy of all would leave the cache."""
+    """Absolute values of an array, computed block by block in each product: a full copy would not fit into cache."""
 
     def __init__(self, array: Float, transposed: bool = False) -> None:
         self.array, self.transposed = array, transposed
@@ -289,21 +289,21 @@ class Absolute:
 
 
 def blocks(array: Float, size: int = 0) -> Iterator[slice]:
-    """Slices of the rows of an array; by default as many rows at a time as stay in cache with a copy of them."""
+    """Yield slices of the rows of an array; by default a slice and a copy of its rows fit into cache."""
     size = size or max(16, CACHED // max(1, array.shape[1]))
     for first in range(0, max(1, len(array)), size):
         yield slice(first, first + size)
 
 
 def weakest_pivot(gram: Float) -> float | None:
-    """The smallest relative pivot, if it is large enough for a Gram matrix to show it."""
+    """Return the smallest relative pivot, or None if it is too small for a Gram matrix to show it."""
     upper, failed = linalg.lapack.dpotrf(gram, clean=0) if len(gram) else (gram, 0)
     weakest = 0.0 if failed else relative_pivot(upper)
     return weakest if weakest > WELL_CONDITIONED else None
 
 
 def relative_pivot(triangle: Float) -> float:
-    """The smallest number on the diagonal over the largest."""
+    """Return the smallest absolute diagonal element over the largest."""
     pivots = np.abs(triangle.diagonal())
     return float(pivots.min() / pivots.max()) if len(pivots) else 1.0
 
@@ -312,13 +312,13 @@ def relative_pivot(triangle: Float) -> float:
 
 
 def block_rows(K: int, p: int) -> int:
-    """Rows of a block: equally many for each run, and computing a p x p matrix of them costs more than adding it."""
+    """Return the rows of a block: all runs get equally many, and a block's matrix costs more to compute than to add."""
     runs = RUNS if K >= RUNS * BLOCK_ROWS // 2 else RUNS // 2
     return -(-K // (runs * max(1, -(-K // (runs * max(2 * p, BLOCK_ROWS))))))
 
 
 def weighted_gram(A: Float, D: Float | None = None, n_jobs: int = 1) -> Float:
-    """``A' diag(D) A`` (``A'A`` without D)."""
+    """Return ``A' diag(D) A`` (``A'A`` without D)."""
     K, p = A.shape
     if p <= FEW_COLUMNS and D is not None and K * p * p <= ONE_RUN:
         return np.asarray((A * D[:, None]).T @ A)
@@ -330,7 +330,7 @@ def weighted_gram(A: Float, D: Float | None = None, n_jobs: int = 1) -> Float:
     def part(first: int, total: Float | None) -> Float:
         rows = slice(first, first + size)
         B = A[rows] if D is None else A[rows] * np.sqrt(D[rows])[:, None]
-        # By NumPy, whose products let other threads run (scipy's BLAS functions do not); B'B costs half of a product.
+        # NumPy releases the interpreter lock, scipy's BLAS functions do not; B'B costs half of a general product.
         block = np.asarray(B.T @ B)
         if total is None:
             return block
@@ -341,7 +341,7 @@ def weighted_gram(A: Float, D: Float | None = None, n_jobs: int = 1) -> Float:
 
 
 def in_runs(part: Callable[[int, Float | None], Float], starts: range, n_jobs: int) -> Float:
-    """The sum of blocks: those of a run one after the other by ``part(first, sum so far)``, then the runs in order."""
+    """Return the sum of blocks: ``part(first, sum so far)`` adds those of a run in turn, then runs add up in order."""
     n_runs = max(1, min(RUNS, len(starts)))
     cuts = [len(starts) * run // n_runs for run in range(n_runs + 1)]
 
