@@ -1,4 +1,4 @@
-"""What all estimators share: the parameters of the engine, input as a source, the fitted certificate."""
+"""Base class of all estimators: engine parameters, input as a source, fitted certificate."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ FITTED_ATTRIBUTES = """
 
 @dataclass(frozen=True)
 class Complete:
-    """Targets and weights of the rows of X that are used; ``rows`` is a mask of them, or None for all."""
+    """Targets and weights of the rows of X that are used; ``rows`` is their mask, or None for all rows."""
 
     y: Any
     weight: Any
@@ -86,7 +86,7 @@ class Complete:
 
 
 class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
-    """Engine parameters of every model and how they are used."""
+    """Base class of the models: it checks parameters, opens the data and stores the certificate."""
 
     init: Any
     initial_rate: float | None
@@ -99,14 +99,14 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
     _max_iter_optional = False
     _needs_target = True
     rows_from: dict[str, Any] | None = None
-    """How to open the file that rows in memory were read from, where the command line has done so."""
+    """Options that reopen the file from which the command line read rows into memory, if it did."""
 
     @abstractmethod
     def _start_method(self) -> Any:
-        """The initial clustering that ``init`` asks for; a ValueError if there is none."""
+        """Return the initial clustering that ``init`` names; raise a ValueError if there is none."""
 
     def _check_parameters(self) -> None:
-        """One clear error for a parameter out of range, before the data are touched."""
+        """Raise one clear error for a parameter out of range, before the data are touched."""
         check_number("tol", self.tol, low=0, include_low=True)
         if not (self.max_iter is None and self._max_iter_optional):
             check_number("max_iter", self.max_iter, low=1, include_low=True, whole=True)
@@ -134,7 +134,7 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
         return Rules(self.categorical_features, self.missing, self.unknown)
 
     def _complete(self, X: Any, y: Any, sample_weight: Any) -> Complete:
-        """Targets and weights of the rows in memory that are used; all, unless those with missing cells are dropped."""
+        """Return targets and weights of the rows in memory that are used, without those dropped for missing cells."""
         keep = None
         if self.missing == "drop" and y is not None:
             keep = complete_rows(X, y, sample_weight, self._rules())
@@ -144,13 +144,13 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
         values = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)[keep]
         if self._rules().unlabelled:
             return Complete(values, weight, keep)
-        # What a missing value has made an object or a float of is what it was.
+        # Missing values made y an array of objects; without them it gets its own type back.
         return Complete(np.array(values.tolist()) if values.dtype == object else values, weight, keep)
 
     def _source(self, X: Any, y: Any, sample_weight: Any, keep: Any = None) -> DataSource:
-        """The data as a source; X may be one already, or the path of a file or a Dask collection.
+        """Return the data as a source; X may already be one, or the path of a file or a Dask collection.
 
-        ``keep`` are the rows of X that y and sample_weight belong to, if rows were dropped already.
+        ``keep`` is the mask of the rows of X to which y and sample_weight belong, if rows were dropped already.
         """
         rules = self._rules()
         if is_elsewhere(X):
@@ -190,7 +190,7 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
             delattr(self, name)
 
     def _remember_columns(self, X: Any) -> None:
-        """How many columns rows in memory have, and their names if there are any."""
+        """Store the number of columns of rows in memory, and their names if there are any."""
         refuse_repeated_names(X)
         validate_data(self, with_names(X), skip_check_array=True)
 
@@ -203,7 +203,7 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
             self.recipe_ = source.encoding
         else:
             self.__dict__.pop("recipe_", None)
-        for name in ("formula_", "formula_rows_"):  # of an earlier fit
+        for name in ("formula_", "formula_rows_"):  # left by an earlier fit
             self.__dict__.pop(name, None)
 
     @property
@@ -217,12 +217,12 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
         return [f"x{k}" for k in range(self.n_features_in_)] if names is None else [str(name) for name in names]
 
     def _recipe(self) -> Recipe | None:
-        """How the columns of rows to be predicted become those of the model, by the rule for unknown levels of now."""
+        """Return the encoding of rows to be predicted, by the current rule for unknown levels; None without factors."""
         recipe: Recipe | None = getattr(self, "recipe_", None)
         return None if recipe is None else replace(recipe, unknown=self.unknown)
 
     def _by_formula(self, X: Any) -> Any:
-        """The columns of the formula that the model was fitted by, out of a table that may have others."""
+        """Select the columns of the model's formula from a table that may have others."""
         made = getattr(self, "formula_rows_", None)
         if made is not None:
             return made(X)
@@ -234,7 +234,7 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
         return frame.select(names).to_native() if set(names) <= set(frame.columns) else X
 
     def _checked(self, X: Any) -> Any:
-        """Rows to be predicted, with as many columns as the fit had and of the same names, or encoded already."""
+        """Return rows to be predicted, encoded already or with the number and names of the columns of the fit."""
         if hasattr(self, "formula_") and not isinstance(X, EncodedRows):
             X = self._by_formula(X)
         if isinstance(X, EncodedRows):
@@ -247,14 +247,14 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
         return checked
 
     def _run(self, source: DataSource, targets: Targets | None = None) -> Run:
-        """The one fit of this estimator to a source."""
+        """Return the run of one fit to a source, with its callbacks and deadline."""
         callbacks = self._callbacks()
         tell_of_fit(self, callbacks, source.n_entries)
         deadline = math.inf if self.time_limit is None else time.monotonic() + self.time_limit
         return Run(source, targets, self.n_jobs, pass_listener(callbacks), deadline=deadline)
 
     def _limits(self, run: Run, n_left: int = 1) -> Limits:
-        """Limits of one of ``n_left`` problems that are still to be solved: each has its share of the time."""
+        """Return the limits of the next of ``n_left`` open problems, which share the remaining time equally."""
         assert self.max_iter is not None
         left = None if math.isinf(run.deadline) else max(run.deadline - time.monotonic(), 0.0) / n_left
         return Limits(self.tol, int(self.max_iter), left)
@@ -265,9 +265,9 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
         return [*listed, IterationLog()] if self.verbose else listed
 
     def _store_certificate(self, fits: list[Fitted], several: bool, run: Run, offset: float = 0.0) -> None:
-        """The fitted attributes that say what was proven (a list or array where several models were fitted).
+        """Set the fitted attributes of the certificate, as lists or arrays if several models were fitted.
 
-        ``offset`` was taken out of the targets.
+        ``offset`` is the number that was subtracted from the targets.
         """
 
         def keep(values: list[Any], array: bool = True) -> Any:
@@ -282,20 +282,20 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
             setattr(self, f"{name}_", keep([getattr(result, name) for result in results], array=False))
         self.plan_ = keep([dict(result.plan) for result in results], array=False)
         self.n_passes_ = run.n_passes
-        # What plots show beyond the history: the final clusters, and every iteration of plane data.
+        # Plots also show the final clusters and, for data in a plane, every iteration.
         profiles = [fit.profile for fit in fits if fit.profile]
         self.cluster_sizes_ = keep([profile.sizes for profile in profiles], array=False)
         self.cluster_distances_ = keep([profile.distances for profile in profiles], array=False)
         frames = [fit.frames for fit in fits]
         if offset:
             frames = [[frame.raised(offset, run.n_attributes > 1) for frame in some] for some in frames]
-        if hasattr(self, "coef_") and any(frames):  # the plane of the features, not of a kernel
+        if hasattr(self, "coef_") and any(frames):  # frames show the plane of the features, not of a kernel
             self.frames_ = keep(frames, array=False)
         elif hasattr(self, "frames_"):
             del self.frames_
 
     def _scores(self, X: Any) -> Float:
-        """``X coef_' + intercept_``."""
+        """Compute ``X coef_' + intercept_``."""
         check_is_fitted(self)
         return linear_scores(self._checked(X), self.coef_, self.intercept_, self._recipe())
 
@@ -303,7 +303,7 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
         return certificate_html(self) + super()._repr_html_inner()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """What notebooks show: scikit-learn's diagram of the parameters below the certificate in words."""
+        """Return what notebooks show: the certificate in words above scikit-learn's diagram of the parameters."""
         shown: dict[str, str] = super()._repr_mimebundle_(**kwargs)
         if "text/html" in shown:
             shown["text/html"] = certificate_html(self) + shown["text/html"]

@@ -1,4 +1,4 @@
-"""Parameters of estimators: numbers in range, truth values, random states, scores that decide for a class."""
+"""Checks of parameters, column names as scikit-learn reads them, and the class that scores decide for."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from aidlearn.kernel.functions import NAMES, kernel_from
 from aidlearn.numerics import Float
 
 TABLES_ARE_KNOWN = parse_version(sklearn.__version__) >= parse_version("1.9")
-"""Whether scikit-learn asks tables of any kind for the names of their columns."""
+"""Whether this scikit-learn reads column names from tables of any kind."""
 
 
 @dataclass(frozen=True)
 class _Named:
-    """Names of columns by the interchange protocol: older versions of scikit-learn ask for it, newer tables lack it."""
+    """Column names by the interchange protocol, which older versions of scikit-learn need and newer tables lack."""
 
     names: list[str]
     shape: tuple[int, int]
@@ -35,7 +35,7 @@ class _Named:
 
 
 def with_names(X: Any) -> Any:
-    """Rows whose names of columns scikit-learn can read, if they have any."""
+    """Return the rows in a form whose column names scikit-learn can read, if they have any."""
     if TABLES_ARE_KNOWN or hasattr(X, "__dataframe__") or not is_table(X):
         return X
     frame = FrameColumns(X).frame
@@ -66,22 +66,22 @@ def check_number(
 
 
 def check_flag(name: str, value: Any, *, numbers: bool = False) -> None:
-    """Raise a ValueError that names the parameter unless it is a truth value, or 0 or 1 where ``numbers`` will do."""
+    """Raise a ValueError that names the parameter unless it is a boolean (with ``numbers`` also 0 or 1)."""
     if isinstance(value, (bool, np.bool_)) or (numbers and value in (0, 1)):
         return
     raise ValueError(f"{name} must be True or False, got {value!r}.")
 
 
 def class_of(classes: Any, scores: Float) -> Any:
-    """The class that scores decide for: by sign of one column, else the column with the largest."""
+    """Return the class of each row: by the sign of a single score, else that of the largest score."""
     return classes[(scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)]
 
 
 def check_random_state(random_state: Any) -> None:
-    """Refuse what no random numbers can be made from, before the data are touched."""
+    """Raise a ValueError for an invalid random state, before the data are touched."""
     whole = isinstance(random_state, Integral) and int(random_state) >= 0
     if whole or isinstance(random_state, np.random.RandomState):
-        return  # which need not be tried
+        return  # trying a RandomState would draw from it
     try:
         generator(random_state)
     except (TypeError, ValueError):
@@ -91,17 +91,17 @@ def check_random_state(random_state: Any) -> None:
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """A generator from what scikit-learn calls a random state."""
+    """Return a NumPy generator for what scikit-learn calls a random state."""
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(int(random_state.randint(2**31)))
     return np.random.default_rng(random_state)
 
 
 def check_parameters(estimator: Any) -> None:
-    """One clear error for a parameter that ``fit`` would refuse, for callers that open the data themselves."""
+    """Raise the error of ``fit`` for an invalid parameter, for callers that open the data themselves."""
     estimator._check_parameters()
     kernel = dict(declared(type(estimator))).get("kernel")
-    if kernel is not None:  # the kernel of an empty row checks its constants
+    if kernel is not None:  # building the kernel for a zero row checks its constants
         names = tuple(dict.fromkeys([*NAMES, *kernel.choices]))
         kernel_from(
             estimator.kernel, estimator.gamma, estimator.degree, estimator.coef0, np.zeros((1, 1)), np.ones(1), names

@@ -25,11 +25,11 @@ class FitParameters:
     max_iter : int
         Limit on iterations (aggregated problems solved).
     time_limit : float
-        Seconds for the whole fit, after which the best solution so far is returned. Several models share them. Checking
-        the rows and evaluating a model may take longer.
+        Time limit of the whole fit in seconds, which several models share; the best solution so far is then returned.
+        Checking the rows and evaluating a model may exceed it.
     n_jobs : int
-        Threads; by default every core that the process may use (one inside a worker of joblib). Results do not depend
-        on it.
+        Number of threads; by default every core that the process may use (one inside a joblib worker). Results do not
+        depend on it.
     random_state : int
         Seed of the random numbers of a fit.
     verbose : int
@@ -38,8 +38,8 @@ class FitParameters:
         Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit. A method ``on_pass`` of a
         callback is called with a :class:`~aidlearn.PassProgress` after every chunk of the data.
     checkpoint : path
-        File that the fit is saved to after every iteration, and continued from if it exists. Each of several models
-        (quantiles, classes) has its own file, with a number appended.
+        File to which the fit is saved after every iteration, and from which it continues if the file exists. Each of
+        several models (quantiles, classes) has its own file, with a number appended.
     """
 
     tol: float = parameter(1e-4)
@@ -56,19 +56,19 @@ class FitParameters:
 
 @parameters
 class TableParameters:
-    """How the columns of a table become columns of X.
+    """Encoding of the columns of a table as columns of X.
 
     Parameters
     ----------
     categorical_features : "from_dtype", list, mask, dict or None
-        Columns of a table that are factors: those of texts, categories and truth values, or exactly the named ones; a
-        dict gives their reference levels (None: the first in the order of texts). A factor has one coefficient for each
-        level, called ``origin[LAS]``; with an intercept its reference level has none.
+        Columns of a table that are factors: those of strings, categories and booleans, or exactly the named ones; a
+        dict gives their reference levels (None: the first in string order). A factor has one coefficient for each
+        level, named as in ``origin[LAS]``; with an intercept its reference level has none.
     missing : {"error", "drop", "level"}
-        How to treat missing cells: refuse the table, leave out their rows (``n_dropped_`` counts them), or give those
-        of factors a level of their own.
+        Treatment of missing cells: refuse the table, drop their rows (``n_dropped_`` counts them), or give missing
+        cells of factors a level of their own.
     unknown : {"error", "reference"}
-        How to treat a level that the fit has not seen: refuse the prediction, or take it for the reference level.
+        Treatment of factor levels that the fit has not seen: refuse the prediction, or use the reference level.
     """
 
     categorical_features: Any = parameter("from_dtype")
@@ -86,13 +86,13 @@ class TableParameters:
 
 @parameters
 class StandardizeParameters:
-    """Columns in units of their spread.
+    """Scaling of the columns to unit standard deviation.
 
     Parameters
     ----------
     standardize : bool
-        Divide every column by its standard deviation, without a copy. Coefficients come back in the units of the data;
-        objective, bound and penalty are those of the scaled problem.
+        Divide every column by its standard deviation, without copying the data. Coefficients are returned in the units
+        of the data; objective, bound and penalty are those of the scaled problem.
     """
 
     standardize: bool = parameter(False, "Scale columns to standard deviation 1; coefficients are unscaled.")
@@ -113,14 +113,14 @@ class InterceptParameters:
 
 @parameters
 class ClusterParameters:
-    """How the linear models cluster rows and solve the aggregated problems.
+    """Initial clusters of the linear models and the solver of their aggregated problems.
 
     Parameters
     ----------
     init : {"auto", "band", "kmeans", "birch"}, array of labels or callable
         Initial clusters. "band" sharpens a start on all rows; "kmeans" is the paper's procedure.
     initial_rate : float
-        Initial clusters over rows (r^0).
+        Ratio of initial clusters to rows (r^0).
     solver : {"auto", "interior-point", "highs"}
         Solver of the aggregated problems: our interior point, or HiGHS.
     """
@@ -132,7 +132,7 @@ class ClusterParameters:
 
 @parameters
 class InteriorPointParameters:
-    """The solver of models with a quadratic term, which are no linear programs.
+    """Solver of models with a quadratic term, which are not linear programs.
 
     Parameters
     ----------
@@ -145,18 +145,18 @@ class InteriorPointParameters:
 
 @parameters
 class ConstraintParameters:
-    """Where the coefficients may lie.
+    """Constraints on the coefficients.
 
     Parameters
     ----------
     positive : bool
         Keep the coefficients (not the intercept) at 0 or above.
     bounds : scipy.optimize.Bounds
-        Bounds on the coefficients, in the units of the data: one number for all, or one for each. With one more, the
-        last is that of the intercept.
+        Bounds on the coefficients, in the units of the data: one number for all, or one for each; an additional last
+        number bounds the intercept.
     constraints : scipy.optimize.LinearConstraint or list of them
-        ``lb <= A @ coef <= ub``; equal numbers make an equation. With one column more than there are coefficients, the
-        last is that of the intercept. Each of several models (classes, quantiles) meets bounds and constraints.
+        Linear constraints ``lb <= A @ coef <= ub``; equal sides give an equality. An additional last column of A is
+        that of the intercept. Each of several models (classes, quantiles) satisfies bounds and constraints.
     """
 
     positive: bool = parameter(False, "Keep the coefficients (not the intercept) at 0 or above.")
@@ -166,12 +166,12 @@ class ConstraintParameters:
 
 @parameters
 class WarmStartParameters:
-    """Starts from the solution of an earlier fit.
+    """Warm start from an earlier fit.
 
     Parameters
     ----------
     warm_start : bool
-        Start a further fit from ``coef_`` and ``intercept_`` (with init="auto" or "band", if the shapes match). The
+        Start the next fit from ``coef_`` and ``intercept_`` (with init="auto" or "band", if the shapes match). The
         certificate does not depend on it.
     """
 
@@ -182,7 +182,7 @@ class WarmStartParameters:
 class LinearParameters(
     ConstraintParameters, WarmStartParameters, InterceptParameters, ClusterParameters, TableParameters, FitParameters
 ):
-    """What the linear models share."""
+    """Parameters that the linear models share."""
 
 
 @parameters
@@ -192,10 +192,10 @@ class PenaltyParameters:
     Parameters
     ----------
     alpha : float
-        Penalty ``alpha * sum(sample_weight) * (l1_ratio |coef|_1 + (1 - l1_ratio) / 2 |coef|^2)``; with the default
-        ``l1_ratio`` that of scikit-learn's QuantileRegressor.
+        Penalty ``alpha * sum(sample_weight) * (l1_ratio |coef|_1 + (1 - l1_ratio) / 2 |coef|^2)``; the default
+        ``l1_ratio`` gives the penalty of scikit-learn's QuantileRegressor.
     l1_ratio : float
-        Share of the L1 penalty, from 0 (ridge) to 1 (L1 only); between them it is an elastic net.
+        Share of the L1 penalty, from 0 (ridge) to 1 (L1 only); values between give an elastic net.
     """
 
     alpha: float = parameter(0.0, "L1 penalty on the coefficients, scikit-learn's meaning.")
@@ -243,16 +243,16 @@ class ClassWeightParameters:
 
 @parameters
 class CrossValidationParameters:
-    """Folds, their scores, and what follows them.
+    """Folds, their scores, and the final fit.
 
     Parameters
     ----------
     cv : int, splitter or iterable of (train, test)
-        Folds, as in scikit-learn. They are weights of the rows: nothing is copied.
+        Folds, as in scikit-learn. They act as weights of the rows, so no row is copied.
     scoring : str or callable
         Score of the test rows.
     refit : bool
-        Fit all rows with the best penalty. Otherwise the coefficients are the means of those of the folds, without a
+        Refit all rows with the best penalty. Otherwise the coefficients are averaged over the folds, without a
         certificate.
     """
 
@@ -276,8 +276,8 @@ class QuantileParameters(PenaltyParameters, LinearParameters, StandardizeParamet
     Parameters
     ----------
     quantile : float or sequence of floats
-        Each strictly between 0 and 1. With several, ``coef_`` has one row and ``predict`` one column for each, and
-        attributes such as ``gap_`` one element.
+        Quantiles, strictly between 0 and 1. With several, ``coef_`` has one row, ``predict`` one column and attributes
+        such as ``gap_`` one element for each.
     rearrange : bool
         Sort the predictions of several quantiles in each row, so that they never cross (Chernozhukov, Fernandez-Val and
         Galichon 2010).
@@ -328,15 +328,15 @@ class PiecewiseParameters(LinearParameters):
     Parameters
     ----------
     kinks : sequence of floats
-        Where the slope of the loss changes, ascending.
+        Margins at which the slope of the loss changes, in ascending order.
     slopes : sequence of floats
         Slopes of the loss left of the first kink, between kinks, and right of the last: one more than kinks, ascending,
         the first at most 0 and the last at least 0. The smallest value of the loss is 0.
     quadratic : float, array of shape (n_features,) or (n_features, n_features)
-        P, or its diagonal; symmetric and positive semidefinite. The intercept has no quadratic term.
+        The matrix P, or its diagonal; symmetric and positive semidefinite. The intercept has no quadratic term.
     linear : array of shape (n_features,) or (n_features + 1,)
-        q; with one more number, the last is that of the intercept. Optima may be negative then, and a problem whose
-        objective falls without end is refused in a sentence.
+        The vector q; an additional last number is that of the intercept. Optima may then be negative, and a problem
+        that is unbounded below raises :class:`~aidlearn.Unbounded`.
     l1 : float
         Weight of the L1 penalty on the coefficients.
     """
@@ -359,7 +359,7 @@ class LinearOneClassParameters(
     Parameters
     ----------
     nu : float
-        Upper bound on the share of outliers, lower bound on the share of support vectors; above 0, up to 1.
+        Upper bound on the fraction of outliers, lower bound on the fraction of support vectors; above 0, up to 1.
     """
 
     nu: float = parameter(0.5, "Largest share of the rows that may be outliers; above 0, up to 1.")
@@ -374,7 +374,7 @@ class LinearSVCCVParameters(
     Parameters
     ----------
     Cs : int or sequence of floats
-        Values of C, or how many on a logarithmic scale from 1e-4 to 1e4.
+        Values of C, or their number on a logarithmic scale from 1e-4 to 1e4.
     """
 
     Cs: Any = parameter(10)
@@ -387,9 +387,9 @@ class QuantileCVParameters(CrossValidationParameters, InterceptParameters, Table
     Parameters
     ----------
     quantile : float
-        Strictly between 0 and 1.
+        Quantile, strictly between 0 and 1.
     alphas : int or sequence of floats
-        Penalties, or how many on a logarithmic scale down from the smallest that leaves all slopes 0.
+        Penalties, or their number on a logarithmic scale down from the smallest at which all slopes are 0.
     """
 
     quantile: float = parameter(0.5, "One quantile, strictly between 0 and 1.")

@@ -44,23 +44,23 @@ class KernelParameters:
 
 @parameters
 class MachineParameters(TableParameters, FitParameters):
-    """What the kernel machines share.
+    """Parameters that the kernel machines share.
 
     Parameters
     ----------
     approximation : {"nystroem"}
-        "nystroem" solves the problem of the kernel's approximation by ``n_components`` rows with the linear machinery,
-        for millions of rows. The certificate is then one for the approximated kernel (see ``certified_kernel_``).
+        "nystroem" approximates the kernel by ``n_components`` rows and solves that problem as a linear one, for
+        millions of rows. The certificate is then that of the approximated kernel (see ``certified_kernel_``).
     n_components : int
-        Rows that represent the kernel if it is approximated.
+        Number of rows that represent an approximated kernel.
     memory_limit : float or str
-        Memory for kernel values, in bytes or as in "500MB".
+        Memory limit of kernel values, in bytes or as in "500MB".
     init : {"auto", "band", "kmeans", "kernel-kmeans", "rows"}, array of labels or callable
         Initial clusters: "band" around a linear machine on Nystroem features; "kmeans" (distances to a sample's
-        hyperplane) and "kernel-kmeans" are the paper's procedures; "rows" does without clusters. "auto" is "rows" for
+        hyperplane) and "kernel-kmeans" are the paper's procedures; "rows" uses no clusters. "auto" is "rows" for
         few rows or few support vectors, else "band".
     initial_rate : float
-        Initial clusters over rows (r^0).
+        Ratio of initial clusters to rows (r^0).
     solver : {"auto", "smo"}
         Solver of the aggregated problems: our compiled SMO.
     """
@@ -115,15 +115,15 @@ class SemiSupervisedParameters(KernelParameters, TableParameters, FitParameters)
         Weight of the losses of unlabelled rows (M_u); 0 gives the supervised machine.
     balance : {"constraint", "cost"}
         "constraint": the mean decision value of the unlabelled rows is the mean label of the labelled rows, which
-        excludes that all unlabelled rows end on one side. "cost": larger weights for the smaller labelled class.
+        keeps the unlabelled rows from all ending on one side. "cost": larger weights for the smaller labelled class.
     kernel : {"linear", "rbf", "poly", "precomputed", "graph", "auto"} or callable
-        "graph" is the heat kernel of a nearest-neighbour graph of all training rows. "auto" chooses among some sixty
-        kernels, and with the kernel also C, C_unlabeled and balance, whatever is given for them: those that predict
-        labelled rows best that are left out (see ``choice_``).
+        "graph" is the heat kernel of a nearest-neighbour graph of all training rows. "auto" chooses among about sixty
+        kernels and overrides C, C_unlabeled and balance: it takes those that best predict held-out labelled rows (see
+        ``choice_``).
     n_components : int
-        Rows that represent the kernel (Nystroem); by default all of up to 3,000 rows, 1,000 of more.
+        Number of rows that represent the kernel (Nystroem); by default all up to 3,000 rows, else 1,000.
     n_neighbors : int
-        Neighbours of a row in the graph kernel.
+        Number of neighbours of a row in the graph kernel.
     diffusion : float
         Diffusion time of the graph kernel.
     certify : bool
@@ -132,21 +132,22 @@ class SemiSupervisedParameters(KernelParameters, TableParameters, FitParameters)
     refine : bool
         Local search on the true objective after AID; never worse than its start.
     n_init : int
-        Runs from different initial clusters; the best is kept.
+        Number of runs from different initial clusters; the best is kept.
     node_limit : int
-        Nodes of the branch and bound of one aggregated problem; by default 30 to 2,000, fewer for more clusters.
+        Maximum number of branch-and-bound nodes per aggregated problem; by default 30 to 2,000, fewer for more
+        clusters.
     max_iter : int
         Limit on iterations: 1 and 5 are AID1 and AID5 of the paper. By default 5, or 1,000 with ``certify``.
     init : {"auto", "kmeans"}, array of labels or callable
         Initial clusters of the unlabelled rows: "auto" is k-means++ with ten Lloyd iterations, "kmeans" one iteration
-        from random rows as in the paper. A callable gets the features and the targets (1, -1, and 0 for unlabelled
+        from random rows as in the paper. A callable receives the features and the targets (1, -1, and 0 for unlabelled
         rows).
     initial_rate : float
-        Initial unlabelled clusters over rows; by default 0.01 (0.0001 above 10,000 rows), at least 10 clusters.
+        Ratio of initial unlabelled clusters to rows; by default 0.01 (0.0001 above 10,000 rows), at least 10 clusters.
     solver : {"auto", "miqp"}
         Solver of the aggregated problems. "auto" is our branch and bound; its nodes are solved by DAQP if it is
         installed (``pip install aidlearn[s3vm]``), else by our interior point. "miqp" is the paper's mixed-integer
-        program, solved by SCIP (``pip install aidlearn[miqp]``) without a limit on nodes: give a ``time_limit``.
+        program, solved by SCIP (``pip install aidlearn[miqp]``) without a node limit: set a ``time_limit``.
     """
 
     C: float = parameter(1.0, "Weight of the losses of labelled rows.")

@@ -1,8 +1,8 @@
-"""The fits inside an estimator, and what each has proven, in plain words.
+"""The fits inside an estimator, and their certificates in plain words.
 
-A fit is that of a quantile, of a class against the rest, of a pair of classes, or the only one.
+An estimator has one fit, or one for each quantile, class against the rest or pair of classes.
 
-Plots, reports and notebooks look at estimators through this module only.
+Plots, reports and notebooks read estimators through this module only.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from aidlearn.numerics import Float, Int
 from aidlearn.trace import Frame
 
 CLOSE = 0.01
-"""A fit is called close to the best possible up to this gap."""
+"""Largest gap at which a fit is called close to the best possible."""
 MOST = 5
-"""A notebook shows a line for each of at most this many fits."""
+"""Maximum number of fits that have a line of their own in a notebook."""
 GOOD = (Status.optimal, Status.gap, Status.certified)
 BOX = "border-left: 4px solid {colour}; padding: 0.4em 0.9em; margin: 0.3em 0 0.6em; max-width: 52em; line-height: 1.45"
-"""Style of the certificate in a notebook; the text has the notebook's colour, which is right in light and dark."""
+"""Style of the certificate in a notebook; the text keeps the notebook's colour, which suits light and dark themes."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Fit:
     """One certified fit."""
 
     name: str
-    """Which of several it is, in words; empty if it is the only one."""
+    """Name of the fit among several; empty if it is the only one."""
     objective: float
     lower_bound: float
     gap: float
@@ -44,15 +44,15 @@ class Fit:
     aggregation_rate: float
     history: list[Iteration]
     coef: Float | None
-    """Slopes, where the model is linear in the features."""
+    """Slopes; None if the model is not linear in the features."""
     intercept: float
     cluster_sizes: Int | None
     cluster_distances: Float | None
-    """Distances of the final clusters (or of a sample) from their kinks; None in a model of an older version."""
+    """Distances of the final clusters (or of a sample) from their kinks; None in a model saved by an older version."""
     frames: list[Frame]
-    """Pictures of its iterations, for data that a plane can show."""
+    """Pictures of the iterations, for data that can be drawn in a plane."""
     start: list[StartStep] = field(default_factory=list)
-    """Points evaluated before the first iteration; empty in a model of an older version."""
+    """Points evaluated before the first iteration; empty in a model saved by an older version."""
 
     @property
     def steps_on_all(self) -> list[StartStep]:
@@ -66,7 +66,7 @@ class Fit:
 
 
 def fits_of(model: Any) -> list[Fit]:
-    """The fits of a fitted estimator of aidlearn."""
+    """Return the fits of a fitted aidlearn estimator."""
     check_is_fitted(model)
     if not hasattr(model, "history_"):
         raise TypeError(f"{type(model).__name__} is not an aidlearn estimator: it has no history_.")
@@ -104,19 +104,19 @@ def fits_of(model: Any) -> list[Fit]:
 
 
 def _names(model: Any, n: int) -> list[str]:
-    """Names of the ``n`` fits, as the model declares them; numbers where parameters were changed after the fit."""
+    """Return the declared names of the ``n`` fits, or numbers if parameters were changed after the fit."""
     declared = model_of(model)
     names = declared.fit_names(model, getattr(model, "classes_", ())) if declared else []
     return names if len(names) == n else [f"fit {k + 1}" for k in range(n)]
 
 
 def feature_names(model: Any) -> list[str]:
-    """Names of the columns behind the coefficients, or their numbers."""
+    """Return the names of the columns behind the coefficients; unnamed columns are x0, x1 and so on."""
     return list(model.coefficient_names_)
 
 
 def by_size(model: Any, sizes: Float) -> list[int]:
-    """Positions of the coefficients, the largest first; the levels of a factor stay together, after its largest."""
+    """Order the coefficients by size, the largest first; levels of a factor stay together, placed by the largest."""
     order = [int(k) for k in np.argsort(-np.asarray(sizes), kind="stable")]
     recipe = getattr(model, "recipe_", None)
     if recipe is None:
@@ -128,19 +128,19 @@ def by_size(model: Any, sizes: Float) -> list[int]:
 
 
 def factor_words(model: Any) -> str:
-    """The factors of a model with the number of their levels, as in "origin: 229 levels"; empty if there are none."""
+    """List the factors of a model with their numbers of levels, as in "origin: 229 levels"; empty without factors."""
     recipe = getattr(model, "recipe_", None)
     if recipe is None:
         return ""
     return ", ".join(f"{factor.name}: {len(factor.levels or ()):,} levels" for factor in recipe.factors)
 
 
-# What a fit has proven
+# The certificate in words
 
 
 @dataclass(frozen=True)
 class Words:
-    """How sentences speak of what a fit has chosen."""
+    """Words of sentences about fitted coefficients or a fitted machine."""
 
     what: str
     one: str
@@ -154,7 +154,7 @@ MACHINE = Words("machine", "the one", "has", "is", "it")
 
 
 def certificate(fit: Fit) -> list[str]:
-    """Sentences about a fit, the claim first."""
+    """Return sentences about a fit, the claim first."""
     words = MACHINE if fit.coef is None else COEFFICIENTS
     reached, bound = precise(fit.objective, fit.lower_bound)
     returned = f"the {words.what} returned {words.has} the objective {reached}".capitalize()
@@ -184,7 +184,7 @@ def _lower_case(sentence: str) -> str:
 
 
 def percent(part: float) -> str:
-    """A part as a percentage with two digits, rounded up so that what is claimed holds."""
+    """Format a fraction as a percentage with two digits, rounded up so that the claim holds."""
     if not math.isfinite(part):
         return "an unknown part"
     if part <= 0:
@@ -199,9 +199,9 @@ def percent(part: float) -> str:
 
 
 def precise(objective: float, lower_bound: float) -> tuple[str, str]:
-    """Both with as many digits as it takes to tell them apart, six at least.
+    """Format both with enough digits to distinguish them, at least six.
 
-    The objective is rounded up and the bound down, so that what is claimed of them holds.
+    The objective is rounded up and the bound down, so that claims about them hold.
     """
     if objective == lower_bound or not (math.isfinite(objective) and math.isfinite(lower_bound)):
         return _grouped(Decimal(f"{objective:.9g}")), _grouped(Decimal(f"{lower_bound:.9g}"))
@@ -216,7 +216,7 @@ def precise(objective: float, lower_bound: float) -> tuple[str, str]:
 
 
 def _grouped(value: Decimal) -> str:
-    """With separators between thousands, or as a power of ten where that is shorter."""
+    """Format a number with thousands separators, or with an exponent if it is very small or large."""
     if not value.is_finite():
         return str(value).lower()
     if value and not -5 <= value.adjusted() < 12:
@@ -226,7 +226,7 @@ def _grouped(value: Decimal) -> str:
 
 
 def certificate_html(model: Any) -> str:
-    """The certificate of a fitted estimator, or nothing."""
+    """Return the certificate of a fitted estimator as HTML; empty before a fit."""
     if not hasattr(model, "history_"):
         return ""
     fits = fits_of(model)
@@ -239,7 +239,7 @@ def certificate_html(model: Any) -> str:
 
 
 def _of_several(fits: list[Fit]) -> list[str]:
-    """The worst of several fits, and then one after the other."""
+    """Return sentences about several fits: the largest gap, then a line for each fit."""
     worst = max(fits, key=lambda fit: fit.gap)
     lines = [f"{fit.name}: gap {percent(fit.gap)}, {fit.status}" for fit in fits[:MOST]]
     left = [f"and {len(fits) - MOST} more"] if len(fits) > MOST else []

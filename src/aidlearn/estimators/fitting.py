@@ -73,7 +73,7 @@ def fit_problem(
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """How far a batch of neighbouring fits has come."""
+    """Progress of a batch of neighbouring fits."""
 
     done: int
     """Number of certified members."""
@@ -91,7 +91,7 @@ def tell(callbacks: Sequence[Any], method: str, *arguments: Any) -> None:
 
 
 def pass_listener(callbacks: Sequence[Any]) -> Callable[[PassProgress], None] | None:
-    """A function that reports progress to all callbacks with a method ``on_pass``; None if there are none."""
+    """Return a function that reports progress to all callbacks with a method ``on_pass``; None if there are none."""
     return partial(tell, callbacks, "on_pass") if any(hasattr(one, "on_pass") for one in callbacks) else None
 
 
@@ -105,7 +105,7 @@ def tell_of_fit(model: Any, callbacks: Sequence[Any], n_rows: int) -> None:
 def checkpoint_of(
     model: Any, recipe: dict[str, Any] | None, digest: str, number: int | str | None, **also: str
 ) -> Checkpoint | None:
-    """The checkpoint of a model (the ``number``-th of several, or a named part), with its fingerprint."""
+    """Return the checkpoint of a model (the ``number``-th of several, or a named part), with its fingerprint."""
     if model.checkpoint is None:
         return None
     parameters = {name: value for name, value in model.get_params().items() if name not in FREE_TO_CHANGE}
@@ -118,7 +118,7 @@ def checkpoint_of(
     try:
         json.dumps(origin)
     except TypeError:
-        origin = None  # a callable or an array among the parameters
+        origin = None  # a parameter is a callable or an array
     path = Path(model.checkpoint)
     path = path if number is None else path.with_name(f"{path.name}.{number}")
     return Checkpoint(path, Origin(fingerprint, origin))
@@ -129,7 +129,7 @@ def _same(value: Any, other: Any) -> bool:
 
 
 def _described(value: Any) -> str:
-    """A parameter as text that changes with its value."""
+    """Return a text that identifies the value of a parameter."""
     if isinstance(value, Bounds):
         return f"bounds from {_described(np.asarray(value.lb))} to {_described(np.asarray(value.ub))}"
     if isinstance(value, LinearConstraint):
@@ -143,7 +143,7 @@ def _described(value: Any) -> str:
 
 
 class IterationLog:
-    """Callback behind ``verbose``: a line per iteration, and one every few seconds of a long pass."""
+    """Callback behind ``verbose``: it logs a line per iteration, and one every few seconds of a long pass."""
 
     EVERY = 2.0
     """Seconds between two lines about the same pass."""
@@ -195,11 +195,11 @@ class BatchRecord:
 
     @property
     def seconds(self) -> float:
-        """Time of the batch so far, with that before an interruption."""
+        """Time of the batch so far in seconds, including that before an interruption."""
         return time.monotonic() - self.started
 
     def left(self) -> list[int]:
-        """Members whose gap is still open."""
+        """Return the members whose gap is still open."""
         return [k for k in range(self.n_members) if k not in self.solved or not self.solved[k].gap <= self.tol]
 
     def improve(self, found: Mapping[int, Solved]) -> None:
@@ -220,7 +220,7 @@ class BatchRecord:
 
 
 def _arrays(solved: Mapping[int, Solved]) -> dict[str, NDArray[Any]]:
-    """Members as the arrays of a checkpoint."""
+    """Convert members to the arrays of a checkpoint."""
     members = [solved[k] for k in sorted(solved)]
     profiles = [member.profile for member in members if member.profile is not None]
     return {
@@ -234,7 +234,7 @@ def _arrays(solved: Mapping[int, Solved]) -> dict[str, NDArray[Any]]:
 
 
 def _members(arrays: Mapping[str, NDArray[Any]]) -> dict[int, Solved]:
-    """Members from the arrays of a checkpoint."""
+    """Read members from the arrays of a checkpoint."""
     first, solved = 0, dict[int, Solved]()
     rows = zip(arrays["numbers"], arrays["points"], arrays["values"], arrays["clusters"], strict=True)
     for k, point, (objective, bound), (n_clusters, length) in rows:

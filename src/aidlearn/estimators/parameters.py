@@ -1,8 +1,8 @@
-"""How parameters are declared: one class gives constructor, documentation and options of the command line.
+"""Declaration of parameters: one class gives the constructor, the documentation and the command-line options.
 
 A group of parameters is a class whose docstring describes them. A model's parameters are a class that derives from its
-groups; the estimator derives from that class and so has its constructor. Nothing here imports NumPy, so that the help
-of the command line costs nothing.
+groups; the estimator derives from that class and so has its constructor. Nothing here imports NumPy, so that the
+command line prints its help quickly.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Declared:
     default: Any
     annotation: Any
     help: str = ""
-    """Text of the command line's option; without one there is no option."""
+    """Help text of the command-line option; if it is empty, there is no option."""
     choices: tuple[str, ...] = ()
-    """Values that are names, the default first."""
+    """Named values, the default first."""
 
 
 def parameter(default: Any, help: str = "", choices: tuple[str, ...] = ()) -> Any:
-    """A parameter with its default and its option of the command line."""
+    """Declare a parameter with its default and its command-line option."""
     return field(default=default, metadata={"help": help, "choices": choices})
 
 
@@ -59,7 +59,7 @@ def parameters(cls: type[T]) -> type[T]:
 
 
 def declared(cls: type) -> Iterator[tuple[str, Declared]]:
-    """The parameters of a class, its own first and then those of its groups in their order."""
+    """Yield the parameters of a class, its own first and then those of its groups in their order."""
     known = {one.name: one for one in fields(cls)}
     names = dict.fromkeys(name for group in cls.__mro__ for name in vars(group).get("__annotations__", {}))
     for name in names:
@@ -69,7 +69,7 @@ def declared(cls: type) -> Iterator[tuple[str, Declared]]:
 
 
 def documented(cls: type) -> str:
-    """The parameters of a class as a section of a numpydoc docstring, from the docstrings of its groups."""
+    """Return the parameters of a class as a section of a numpydoc docstring, from the docstrings of its groups."""
     entries: dict[str, tuple[str, str]] = {}
     for group in reversed(cls.__mro__):
         section = cleandoc(group.__doc__ or "").partition("----------\n")[2] + "\n"
