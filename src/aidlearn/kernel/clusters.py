@@ -1,7 +1,7 @@
 """Kernel sums of clusters (paper, appendix B): the parts of an n x n kernel matrix that the aggregated problem needs.
 
-Single rows enter with the kernel values among them, a cluster of several rows with one column: its weighted kernel sum
-against all rows. Both are updated when clusters split, never recomputed, and stay within a memory limit.
+Single rows contribute the kernel values among them; a cluster of several rows contributes one column, its weighted
+kernel sum against all rows. Both are updated when clusters split, not recomputed, and stay within a memory limit.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class ClusterSettings:
     growth: int = 2
     """Guess. Factor by which the memory of a matrix grows."""
     least_shared: int = 8
-    """Guess. Number of shared clusters that is always allowed."""
+    """Guess. Number of shared clusters allowed under any memory limit."""
     libsvm_bytes: int = 24
-    """Bytes of a kernel value for libsvm: it is copied to float64, and copied again."""
+    """Bytes per kernel value with libsvm: the value is copied to float64, then copied again."""
     error_parts: int = 32
-    """Parts of a matrix that are multiplied one by one, so that no copy of the whole in another type is made."""
+    """Number of parts in which a matrix is multiplied, so that it is never copied whole to another type."""
 
 
 SETTINGS = ClusterSettings()
 
 
 class OutOfTime(Exception):
-    """The time limit has passed before the kernel sums of new clusters were complete; partial sums are useless."""
+    """The time limit passed before the kernel sums of new clusters were complete; partial sums are useless."""
 
 
 class KernelClusters:
@@ -59,16 +59,16 @@ class KernelClusters:
         self._matrix: Floats | None = None
         self._filled = 0
         self._fills: list[int] = []
-        """Numbers of single rows after each extension of the matrix."""
+        """Number of single rows after each extension of the matrix."""
 
     @property
     def max_shared(self) -> int:
-        """Number of clusters whose columns fit into a quarter of the memory."""
+        """Number of clusters whose columns fit into a quarter of the memory limit."""
         return max(SETTINGS.least_shared, int(self.limit / 4 / (8 * self.rows.n)))
 
     @property
     def max_matrix(self) -> int:
-        """Number of rows of the largest matrix in half of the memory (a small matrix is always allowed)."""
+        """Maximum rows of a matrix that fits into half the memory limit (a small matrix is always allowed)."""
         size = np.dtype(self.rows.dtype).itemsize if self.rows.compiled else SETTINGS.libsvm_bytes
         return max(SMALL, int(np.sqrt(self.limit / 2 / size)))
 
@@ -82,7 +82,7 @@ class KernelClusters:
     def update(
         self, labels: NDArray[np.int32], counts: Int, left_out: NDArray[np.bool_], deadline: float = math.inf
     ) -> None:
-        """Adopt a partition; the aggregated problem does not contain clusters that are left out."""
+        """Adopt a partition; clusters that are left out do not enter the aggregated problem."""
         before, self.labels = self._column_of, labels
         single = counts[labels] == 1
         known = np.zeros(len(labels), dtype=bool)
@@ -105,7 +105,7 @@ class KernelClusters:
         self.weights = self._sums(self.box)
 
     def _move(self, moved: Int, before: Int, now: Int, sizes: Int, deadline: float) -> None:
-        """Update the columns for the rows that left and joined."""
+        """Update the columns of the clusters that rows left or joined."""
         everything = np.arange(self.rows.n)
         for p in np.union1d(before[before >= 0], now[now >= 0]).tolist():
             if time.monotonic() > deadline:
@@ -130,7 +130,7 @@ class KernelClusters:
         return len(self.singles) == self.rows.n
 
     def collect(self, dual: Float) -> Float:
-        """Return the aggregated dual of a dual of the rows."""
+        """Return the aggregated dual from a dual of the rows."""
         return np.concatenate([dual[self.singles], self._sums(dual)])
 
     def means(self, scores: Float) -> Float:
@@ -147,7 +147,7 @@ class KernelClusters:
         return np.asarray(sums, dtype=np.float64)
 
     def spread(self, alpha: Float) -> Float:
-        """Return the signed coefficients of all rows at an aggregated dual."""
+        """Return the signed coefficients of all rows from an aggregated dual."""
         shares = alpha[len(self.singles) :] / np.maximum(self.weights, TINY)
         coef = np.zeros(self.rows.n)
         coef[self.singles] = alpha[: len(self.singles)]
@@ -156,7 +156,7 @@ class KernelClusters:
         return self.y * coef
 
     def scores_of_change(self, before: Float, after: Float) -> Float:
-        """Return the change of the scores from that of the coefficients, which is proportional within clusters."""
+        """Return the change of the scores; coefficients of a cluster change in proportion to their boxes."""
         change = after - before
         added = self.sums @ (self._sums(change) / np.maximum(self.weights, TINY))
         changed = np.flatnonzero(change * (self._column_of < 0))
@@ -180,7 +180,7 @@ class KernelClusters:
         return KernelDual(y, box, edge, columns=ColumnsOnDemand(self.rows, self.singles, at_clusters, columns))
 
     def _at_clusters(self) -> Float:
-        """Return the kernel values of the shared clusters against all members."""
+        """Return the kernel values between all members and the shared clusters."""
         weights = np.maximum(self.weights, TINY)
         g = len(self.cluster_of)
         among = np.array([self._weighted_means(column) for column in self.sums.T]).reshape(g, g)
@@ -188,7 +188,7 @@ class KernelClusters:
         return np.concatenate([self.sums[self.singles] / weights, among])
 
     def _whole_matrix(self, at_clusters: Float) -> Floats:
-        """Return the matrix of all members, with further unused columns; single rows keep their places."""
+        """Return the kernel matrix of all members, followed by unused columns; single rows keep their places."""
         q, n = len(self.singles), self.size
         if self._matrix is None or len(self._matrix) < n:
             # Memory that is never touched is never allocated.
@@ -219,7 +219,7 @@ class KernelClusters:
             self.rows.whole = np.asarray(matrix[:q, :q], dtype=np.float64)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the state for a checkpoint; kernel values are computed again, in the same blocks."""
+        """Return the state for a checkpoint; ``restore`` recomputes the kernel values, in the same blocks."""
         return {
             "kernel_singles": self.singles,
             "kernel_cluster_of": self.cluster_of,
@@ -230,7 +230,7 @@ class KernelClusters:
         }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore the state of a checkpoint."""
+        """Restore the state from a checkpoint."""
         n, g = self.rows.n, len(arrays["kernel_cluster_of"])
         shapes = {"kernel_sums": (n, g), "kernel_weights": (g,), "kernel_column_of": (n,)}
         singles, (capacity, *fills) = arrays["kernel_singles"], arrays["kernel_fills"].tolist()

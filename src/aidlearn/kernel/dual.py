@@ -1,14 +1,13 @@
-"""The dual of a weighted kernel SVM, the form of the aggregated problem of the paper's appendix B that solvers get.
+"""The dual of a weighted kernel SVM, the form in which solvers receive the aggregated problem (paper, appendix B).
 
     maximise  e'a - 1/2 a'Qa,   Q_ij = y_i y_j K_ij,   0 <= a_i <= box_i,   y'a = 0
 
-The loss of a member is ``box_i max(0, e_i - y_i f(x_i))``: e is 1 in classification; in regression each side of the
-tube is an entry. The members are single rows and clusters; the kernel among them is a matrix, or columns that are
-computed when they are needed.
+The loss of a member is ``box_i max(0, e_i - y_i f(x_i))``, with e = 1 in classification; in regression each side of the
+tube is an entry. Members are single rows and clusters. Their kernel is a matrix, or columns computed on demand.
 
-:func:`finish` finds the last digits of a solution of a small dual. SMO and libsvm make little progress with an
-ill-conditioned kernel matrix: Newton steps on the members strictly inside their boxes follow, and if they fail too, an
-interior point works on a factor of the matrix.
+:func:`finish` adds the last digits to the solution of a small dual. SMO and libsvm make little progress on an
+ill-conditioned kernel matrix, so Newton steps on the members strictly inside their boxes follow; if these fail too, an
+interior-point method works on a factor of the matrix.
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ from aidlearn.linear.aggregated.solvers import solve_by_interior_point
 from aidlearn.numerics import Float, Int
 
 SMALL = 1000
-"""Up to this size a matrix is always allowed, and the last digits of a solution cost little."""
+"""Number of members up to which a matrix is always allowed and the last digits of a solution cost little."""
 
 
 @dataclass(frozen=True)
 class DualSettings:
-    """Limits and tolerances of Newton steps and of the interior point."""
+    """Limits and tolerances of Newton steps and of the interior-point method."""
 
     newton_steps: int = 5
     """Guess. Maximum number of Newton steps."""
     closed_gap: float = 1e-13
-    """Relative gap below which float64 has no digits, and that the interior point aims at."""
+    """Relative gap below which float64 has no digits; the interior-point method aims at it."""
     at_bound: float = 1e-9
-    """Guess. Part of its box within which a variable is at a bound."""
+    """Guess. Fraction of its box within which a variable counts as at a bound."""
     newton_rank: float = 1e-13
-    """Relative size below which a direction of the Newton system is rounding."""
+    """Relative size below which a direction of the Newton system is rounding error."""
     factor_rank: float = 1e-14
-    """Guess. Part of the largest diagonal entry, per row, below which a pivot ends the factor."""
+    """Guess. Pivot at which the factorisation ends, as a fraction of the largest diagonal entry, per row."""
     most_factored: int = 3000
-    """Maximum members whose matrix is factored: it takes a second, and 72 MB for each copy."""
+    """Maximum members of a matrix that is factored: that takes a second, and 72 MB per copy."""
     most_work: float = 2e9
-    """Maximum of members times squared rank: about four seconds of an interior point."""
+    """Maximum of members times squared rank: about four seconds of the interior-point method."""
 
 
 SETTINGS = DualSettings()
@@ -57,15 +56,15 @@ SETTINGS = DualSettings()
 
 @dataclass(frozen=True)
 class ColumnsOnDemand:
-    """A kernel matrix that is too large to be kept: its columns are computed when they are needed."""
+    """A kernel matrix that is too large to keep; its columns are computed on demand."""
 
     rows: KernelRows
     singles: Int
-    """Numbers of the single rows, which are the first members."""
+    """Row numbers of the single rows, which are the first members."""
     at_clusters: Floats
-    """Kernel values of the clusters, which are the other members, against all members."""
+    """Kernel values between all members and the clusters, which are the last members."""
     n_columns: int
-    """Maximum number of columns that are kept."""
+    """Maximum number of computed columns in memory."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class KernelDual:
     edge: Float
     """Value of ``y f(x)`` below which a member has a loss."""
     matrix: Floats | None = None
-    """The kernel matrix; it may have further, unused columns."""
+    """The kernel matrix, possibly followed by unused columns."""
     columns: ColumnsOnDemand | None = None
     _gaps: deque[tuple[Float, float]] = field(default_factory=lambda: deque(maxlen=2), compare=False, repr=False)
     """Gaps of the last two points: a step and its origin."""
@@ -92,7 +91,7 @@ class KernelDual:
         return self.square().astype(np.float64, copy=False)
 
     def scores(self, alpha: Float) -> Float:
-        """Return the scores of all members (a matrix is needed)."""
+        """Return the scores of all members, which requires the matrix."""
         return np.asarray(self.square_float64() @ (self.y * alpha))
 
     def start(self, alpha: Float) -> Float:
@@ -103,7 +102,7 @@ class KernelDual:
         return alpha if (inside == alpha).all() else inside
 
     def gap(self, alpha: Float, scores: Float | None = None) -> float:
-        """Return the relative duality gap of a feasible point, from its scores if they are known."""
+        """Return the relative duality gap of a feasible point, from its scores if they are given."""
         for point, known in self._gaps:
             if point is alpha:
                 return known
@@ -131,12 +130,12 @@ def best_intercept(scores: Floats, y: Float, box: Float, edge: Float) -> float:
 
 
 def strictly_inside(alpha: Float, box: Float) -> NDArray[np.bool_]:
-    """Whether each variable lies strictly inside its box."""
+    """Return whether each variable lies strictly inside its box."""
     return (alpha > SETTINGS.at_bound * box) & (alpha < (1 - SETTINGS.at_bound) * box)
 
 
 def bordered_solution(K: Float, right: Float) -> Float:
-    """Solve ``K x + b = right[:-1]`` and ``sum x = right[-1]`` for x, in the directions that are not rounding."""
+    """Solve ``K x + b = right[:-1]`` and ``sum x = right[-1]`` for x, without directions that are rounding error."""
     system = np.ones((len(right), len(right)))
     system[:-1, :-1], system[-1, -1] = K, 0.0
     found = linalg.lstsq(system, right, cond=SETTINGS.newton_rank, check_finite=False, lapack_driver="gelsy")[0]
@@ -144,7 +143,7 @@ def bordered_solution(K: Float, right: Float) -> Float:
 
 
 def polish(dual: KernelDual, alpha: Float) -> Float:
-    """Take Newton steps while they help, if few members are strictly inside their boxes."""
+    """Take Newton steps while they reduce the gap, if few members are strictly inside their boxes."""
     n_inside = np.count_nonzero(strictly_inside(alpha, dual.box))
     if dual.matrix is None or len(alpha) > SETTINGS.most_factored or n_inside > SMALL:
         return alpha
@@ -162,7 +161,7 @@ def polish(dual: KernelDual, alpha: Float) -> Float:
 
 
 def finish(dual: KernelDual, alpha: Float, accuracy: Accuracy) -> Float:
-    """Improve a solution by Newton steps and, if they do not reach the accuracy, by an interior point on the factor."""
+    """Improve a solution by Newton steps and, if they miss the accuracy, by an interior-point method on a factor."""
     alpha = dual.start(alpha)
     if dual.matrix is None or len(alpha) > SMALL or dual.gap(alpha) <= accuracy.relative:
         return alpha
@@ -190,7 +189,7 @@ def _newton_step(dual: KernelDual, K: Float, alpha: Float) -> Float:
 
 
 def solve_by_factor(dual: KernelDual, deadline: float) -> Float | None:
-    """Solve the linear machine on a pivoted Cholesky factor of the matrix; None if that is too much work."""
+    """Solve the linear SVM on a pivoted Cholesky factor of the matrix; return None if that is too much work."""
     K = dual.square_float64()
     n = len(K)
     factor = pivoted_cholesky(K, SETTINGS.factor_rank * float(np.diag(K).max(initial=0.0)) * n)

@@ -1,4 +1,4 @@
-"""The entries of a kernel machine: what classification and regression (paper, appendix B) do not share.
+"""Entries of a kernel machine, in which classification and regression (paper, appendix B) differ.
 
 In classification every row is an entry with edge 1. In regression both sides of the tube are entries:
 
@@ -30,7 +30,7 @@ from aidlearn.numerics import Float, Int
 
 
 class KernelEntries:
-    """Rows with labels: the entries of a classification.
+    """Labelled rows, the entries of a classification.
 
     Parameters
     ----------
@@ -55,15 +55,15 @@ class KernelEntries:
         return ArraySource(self.rows.X, self.y, self.box)
 
     def of_rows(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the values of all entries from those of the rows."""
+        """Expand values of the rows to all entries."""
         return values
 
     def row_coef(self, coef: Float) -> Float:
-        """Return the coefficients of the rows from those of all entries."""
+        """Return the coefficients of the rows, summed over their entries."""
         return coef
 
     def sample(self, rng: np.random.Generator, size: int, least: int) -> Int:
-        """Draw about ``size`` entries, at least ``least`` of each class that has as many."""
+        """Draw about ``size`` entries, at least ``least`` of each class that has that many."""
         parts = []
         for label in (-1.0, 1.0):
             members = np.flatnonzero((self.y == label) & (self.box > 0))
@@ -72,20 +72,20 @@ class KernelEntries:
         return np.sort(np.concatenate(parts))
 
     def landmarks(self, rng: np.random.Generator, size: int, least: int) -> Int:
-        """Draw the rows that span the others."""
+        """Draw the landmark rows, whose span represents the other rows."""
         return self.sample(rng, size, least)
 
     def position(self, scores: Float) -> Float:
-        """Return the number by which the paper's k-means compares entries within a class."""
+        """Return the coordinate in which the paper's k-means clusters the entries of a class."""
         return scores
 
     def linear_problem(self, run: Run, rng: np.random.Generator) -> PiecewiseLinear:
-        """Return the linear machine on a run over features of the rows."""
+        """Return the linear problem for a run over features of the rows."""
         return svm_problem(run, 1.0, rng)
 
 
 class TubeEntries(KernelEntries):
-    """Both sides of the tube of half width ``epsilon`` around targets; ``box`` holds the bounds of the rows."""
+    """Both sides of the tube of half-width ``epsilon`` around the targets; ``box`` bounds the rows' dual variables."""
 
     def __init__(self, rows: KernelRows, target: Float, box: Float, epsilon: float, unit: float = 1.0) -> None:
         edge = np.concatenate([target, -target]) - epsilon
@@ -105,7 +105,7 @@ class TubeEntries(KernelEntries):
         return np.asarray(coef[:n] + coef[n:])
 
     def sample(self, rng: np.random.Generator, size: int, least: int) -> Int:
-        """Draw rows; both sides of each are in the sample."""
+        """Draw rows, and return both sides of each."""
         used = np.flatnonzero(self.row_box > 0)
         chosen = np.sort(rng.choice(used, min(len(used), max(1, size // 2)), replace=False))
         return np.concatenate([chosen, chosen + len(self.target)])

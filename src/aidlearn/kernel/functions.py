@@ -1,7 +1,7 @@
 """Kernel functions by name, the k of the paper's appendix B, and checks of their matrices.
 
-Bound and optimum of a kernel SVM exist only if the kernel is positive semidefinite. Named kernels are; callables and
-precomputed matrices are checked before a fit.
+A kernel SVM has a lower bound and an optimum only if its kernel is positive semidefinite. Named kernels are; callables
+and precomputed matrices are checked before a fit.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ class FunctionSettings:
     """Numerical limits of the kernel functions, and tolerances of the checks of their matrices."""
 
     far_exponent: float = 1e3
-    """Rows with a larger exponent of the rbf kernel get their distances from differences of rows: differences of
-    squares lose ``log10(1e3)`` digits there."""
+    """Exponent of the rbf kernel beyond which distances are computed from differences of rows: differences of squares
+    lose ``log10(1e3)`` digits there."""
     centre_rows: int = 10_000
-    """Guess. Approximate number of rows from which the centre of all rows is estimated."""
+    """Guess. Approximate size of the sample from which the centre of all rows is estimated."""
     equal_deviation: float = 1e-14
-    """Standard deviation over mean that rounding leaves of equal values (some units of float64)."""
+    """Ratio of standard deviation to mean that rounding gives equal values (a few float64 units)."""
     checked_rows: int = 3000
-    """Maximum rows of the matrix that is factored to check a kernel: their factor takes a second."""
+    """Maximum rows of the matrix that is factored to check a kernel, which takes a second."""
     asymmetry: float = 1e-6
-    """Guess. Part of the largest value by which two values that should be equal may differ."""
+    """Guess. Maximum difference of values that should be equal, as a fraction of the largest value."""
     tile: int = 1024
-    """Rows and columns of a matrix that are checked together: 8 MB."""
+    """Rows and columns of a matrix checked at once: 8 MB."""
     indefinite: float = 1e-6
-    """Guess. Part of the largest diagonal entry above which a residual of the factor shows an indefinite kernel."""
+    """Guess. Residual of the factor that shows an indefinite kernel, as a fraction of the largest diagonal entry."""
     gram_rank: float = 1e-12
-    """Guess. Part of the largest diagonal entry, per row, below which a pivot ends the factor."""
+    """Guess. Pivot at which the factorisation ends, as a fraction of the largest diagonal entry, per row."""
 
 
 SETTINGS = FunctionSettings()
@@ -62,11 +62,11 @@ class Kernel:
     coef0: float = 0.0
     centre: Float | None = field(default=None, compare=False)
     """Row that is subtracted from dense rows, because a common offset costs digits. Distances do not change, nor do
-    products in a dual whose coefficients sum to zero; a linear machine's intercept belongs to the original rows."""
+    products in a dual whose coefficients sum to zero; a linear machine's intercept refers to the original rows."""
 
     @classmethod
     def of_values(cls, values: Mapping[str, Any]) -> Kernel:
-        """Restore a kernel from the values of its fields, as a file holds them; other values are ignored."""
+        """Restore a kernel from the field values in a file; other values are ignored."""
         if values["name"] not in NAMES:
             raise ValueError(f"it holds a kernel that this version of aidlearn does not know, {values['name']!r}")
         return cls(**{field.name: values[field.name] for field in fields(cls)})
@@ -78,11 +78,11 @@ class Kernel:
 
     @property
     def whole_degree(self) -> bool:
-        """Whether powers are repeated products (true of all kernels but poly with a broken degree)."""
+        """Whether powers are repeated products (false only for poly with a fractional degree)."""
         return self.name != "poly" or float(self.degree).is_integer()
 
     def training_rows(self, X: Any, here: Int) -> Any:
-        """Select rows of X; of a precomputed matrix, rows and columns."""
+        """Select rows of X, or rows and columns of a precomputed matrix."""
         if len(here) == X.shape[0]:
             return X
         return X[np.ix_(here, here)] if self.precomputed else X[here]
@@ -92,7 +92,7 @@ class Kernel:
         return X if self.centre is None or sparse.issparse(X) else X - self.centre
 
     def of_products(self, products: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Apply the kernel linear or poly to inner products of rows; a whole degree is a repeated product."""
+        """Apply the linear or poly kernel to inner products of rows; integer powers are repeated products."""
         if self.name != "poly":
             return products
         base = np.asarray(self.gamma * products + self.coef0, dtype=products.dtype)
@@ -104,7 +104,7 @@ class Kernel:
         return power
 
     def block(self, X: Any, Z: Any) -> Float:
-        """Return ``K(x_i, z_j)``; the rows of Z are training rows (their numbers if the matrix is precomputed).
+        """Return ``K(x_i, z_j)``; Z holds training rows, or their numbers if the matrix is precomputed.
 
         A value depends only on its two rows, up to rounding.
         """
@@ -128,7 +128,7 @@ class Kernel:
         return self.of_products(self.centred(X) @ self.centred(Z).T)
 
     def _rbf(self, X: Float, Z: Float) -> Float:
-        """Compute distances from squares; those of rows far out from differences of rows."""
+        """Compute the rbf kernel; distances come from squares, or from differences for rows far from the centre."""
         x, z = self.centred(X), self.centred(Z)
         x_squares, z_squares = np.einsum("ij,ij->i", x, x), np.einsum("ij,ij->i", z, z)
         squares = x @ z.T
@@ -146,7 +146,7 @@ class Kernel:
 
 
 def dense(X: Any) -> Any:
-    """Return a sparse matrix as an array; arrays are returned as they are."""
+    """Return a sparse matrix as an array, and an array unchanged."""
     return X.toarray() if sparse.issparse(X) else X
 
 
@@ -174,14 +174,14 @@ def kernel_from(
 
 
 def _middle(X: Any) -> Float:
-    """Return the median of each column of a sample: unlike a mean, it ignores rows far out."""
+    """Return the median of each column of a sample: unlike a mean, it ignores outliers."""
     sample = X[:: max(1, X.shape[0] // SETTINGS.centre_rows)]
     middle = len(sample) // 2
     return np.partition(sample, middle, axis=0)[middle].astype(np.float64)
 
 
 def _variance(X: Any, weight: Float) -> float:
-    """Return the variance over all cells; 0 if it is rounding of equal cells."""
+    """Return the variance over all cells, or 0 if it is rounding error of equal cells."""
     share = weight / (weight.sum() * X.shape[1])
     if sparse.issparse(X):
         X = sparse.csr_array(X)
@@ -219,7 +219,7 @@ def pivoted_cholesky(matrix: Float, tol: float) -> PivotedCholesky:
 
 
 def gram_matrix(kernel: Kernel, X: Any, rows: NDArray[Any]) -> Float:
-    """Return the kernel matrix of some rows; refuse one that is not finite and symmetric."""
+    """Return the kernel matrix of the given rows; raise an error unless it is finite and symmetric."""
     gram = kernel.block(X[rows], rows if kernel.precomputed else X[rows])
     bad = np.argwhere(~np.isfinite(gram))
     if len(bad):
@@ -232,7 +232,7 @@ def gram_matrix(kernel: Kernel, X: Any, rows: NDArray[Any]) -> Float:
 
 
 def factor_gram(gram: Float) -> PivotedCholesky:
-    """Factor a kernel matrix; refuse an indefinite one."""
+    """Factor a kernel matrix; raise an error if it is indefinite."""
     largest = float(np.diag(gram).max(initial=0.0))
     if largest <= 0:
         raise ValueError("The kernel matrix has no positive diagonal entry, so it is not positive semidefinite.")
@@ -250,7 +250,7 @@ def factor_gram(gram: Float) -> PivotedCholesky:
 
 
 def check_whole_matrix(K: Any) -> None:
-    """Refuse a precomputed matrix that is not symmetric, or not positive semidefinite in some pair of rows.
+    """Raise an error unless a precomputed matrix is symmetric, and positive semidefinite on every pair of rows.
 
     The matrix is known to be finite. Each value is read once, so the check is feasible for any matrix in memory.
     """

@@ -4,9 +4,10 @@
 
 with edges e = 1 in classification; in regression each side of the tube is an entry (:mod:`aidlearn.kernel.entries`).
 
-A cluster of rows with one label is the mean image of its rows, which share its dual variable in proportion to their
-weights. An aggregated dual is therefore a dual of the original problem, and its value, computed from the kernel in
-float64, is the lower bound. Clusters that are expected to have no loss may be left out: their dual variables are zero.
+A cluster contains rows with one label and is the mean of their images; the rows share its dual variable in proportion
+to their weights. An aggregated dual is therefore a dual of the original problem, and its value, computed from the
+kernel in float64, is the lower bound. Clusters that are expected to have no loss may be left out: their dual variables
+are zero.
 """
 
 from __future__ import annotations
@@ -36,46 +37,46 @@ from aidlearn.kernel.values import KernelPoint, PointValues, PreciseKernel, refi
 from aidlearn.numerics import Float, Int
 
 NO_LOSS, LOSS = 0, 1
-"""Regions of a row: outside its margin, inside or on the wrong side of it."""
+"""Regions of a row: outside its margin, or inside it or on the wrong side."""
 StartMethod = Callable[["KernelHinge"], Start]
 
 
 @dataclass(frozen=True)
 class ProcedureSettings:
-    """Accuracies of aggregated solutions and of the steps between them; machines of samples."""
+    """Accuracy of aggregated solutions and of the steps between them, and training on samples."""
 
     segment_steps: tuple[float, ...] = (0.1, 0.3, 0.6)
-    """Guess. Points of the segment from the incumbent to the aggregated solution at which the objective is compared."""
+    """Guess. Steps from the incumbent to the aggregated solution at which objectives are compared."""
     enough_violators: float = 0.15
-    """Guess. Clusters are split at such a point if it finds this part of the violators of the aggregated solution."""
+    """Guess. Clusters are split at such a point if it has this fraction of the aggregated solution's violators."""
     certify_from: float = 1.5
     """Guess. Multiple of the tolerance up to which a gap is recomputed in float64."""
     least_tolerance: float = 1e-9
-    """Guess. Smallest tolerance in that product: with tolerance 0 gaps at the level of rounding are recomputed."""
+    """Guess. Minimum tolerance in that product: with tolerance 0, gaps at the level of rounding are recomputed."""
     refinements: int = 5
-    """Guess. Maximum solves of one aggregated problem, each from exact scores of the last solution."""
+    """Guess. Maximum solves of one aggregated problem, each from the exact scores of the one before."""
     worthwhile: float = 0.5
-    """Guess. A refinement that leaves more than this part of the gap is the last."""
+    """Guess. Refinement stops once a solve leaves more than this fraction of the gap."""
     below_hidden: float = 0.3
-    """Guess. A gap below this part of the hidden gap, which rounding leaves open, counts as closed."""
+    """Guess. A gap below this fraction of the hidden gap, which is due to rounding, counts as closed."""
     solver_share: float = 0.1
-    """Guess. Part of the tolerance, or of the hidden gap, that the solver of a refinement may leave."""
+    """Guess. Gap of the solver in a refinement, as a fraction of the tolerance or of the hidden gap."""
     stalled_share: float = 1e-3
-    """Guess. Part of the tolerance that the solver may leave if no split is left and only digits are missing."""
+    """Guess. Gap of the solver once no cluster can split, as a fraction of the tolerance."""
     rough_gap: float = 1e-2
-    """Guess. Largest gap of an aggregated solution far from the original optimum."""
+    """Guess. Maximum relative gap of an aggregated solution far from the original optimum."""
     rough_share: float = 0.03
-    """Guess. Gap of such a solution, as a part of the gap that is left to close."""
+    """Guess. Gap of such a solution, as a fraction of the remaining gap."""
     sample_gap: float = 1e-2
-    """Guess. Relative gap of the solution of a sample, which describes the other rows no better."""
+    """Guess. Relative gap at which a sample is solved; a smaller one would not help on the other rows."""
     least_share: int = 4
-    """Guess. A class has at least this fraction (1/4) of a sample, if it has as many rows."""
+    """Guess. Each class gets at least this fraction (1/4) of a sample, if it has enough rows."""
     hurried_values: float = 8e6
-    """Guess. Kernel values of a hurried sample with all rows."""
+    """Guess. Number of kernel values between a hurried sample and all rows."""
     hurried_rows: tuple[int, int] = (40, 400)
     """Guess. Minimum and maximum rows of a hurried sample."""
     hurried_seconds: float = 0.05
-    """Time limit of the solver of a hurried sample."""
+    """Time limit of the solver on a hurried sample."""
 
 
 SETTINGS = ProcedureSettings()
@@ -83,7 +84,7 @@ SETTINGS = ProcedureSettings()
 
 @dataclass(frozen=True)
 class KernelSettings:
-    """Options of the solution of a kernel SVM."""
+    """Options for solving a kernel SVM."""
 
     solver: DualSolver
     start_method: StartMethod
@@ -108,9 +109,9 @@ class KernelHinge(Problem):
     entries : KernelEntries
         Rows of a classification, or both sides of the tube of a regression.
     settings : KernelSettings
-        Options of the solution.
+        Options for solving the problem.
     rng : Generator
-        Random numbers of the start.
+        Random number generator of the start.
     """
 
     trivial_bound = 0.0
@@ -124,7 +125,7 @@ class KernelHinge(Problem):
         self.kernels = KernelClusters(rows, y, box, edge, settings.memory_limit)
         self._bound = 0.0
         self._hidden_gap = 0.0
-        """Part of the relative gap that rounding hides: no solver can close it."""
+        """Part of the relative gap that is due to rounding and that no solver can close."""
         self._coef = np.zeros(len(y))
         self._scores = np.zeros(len(y))
         self._width_at: tuple[KernelPoint, float] | None = None
@@ -132,7 +133,7 @@ class KernelHinge(Problem):
 
     @cached_property
     def _precise(self) -> PreciseKernel | None:
-        """The kernel in long double; None if it is not affordable."""
+        """The kernel in long double, or None if it is too expensive."""
         return PreciseKernel.of(self.rows)
 
     # 1. Aggregated data
@@ -146,7 +147,7 @@ class KernelHinge(Problem):
     # 2. Initial clusters
 
     def start(self) -> Start:
-        """Draw the initial clusters; the zero machine is the incumbent if the start has none."""
+        """Draw the initial clusters; the zero machine is the incumbent if the start method has none."""
         if time.monotonic() > self.run.deadline:
             clusters, _ = Clusters.build(self, lambda chunk, _: Assignment((chunk.y > 0).astype(np.int32)), 2)
             return Start(clusters, self.last_resort())
@@ -154,18 +155,18 @@ class KernelHinge(Problem):
         return start if start.incumbent is not None else replace(start, incumbent=self.zero_machine())
 
     def zero_machine(self) -> Incumbent:
-        """Return the machine whose coefficients are all zero, with the best intercept."""
+        """Return the machine with zero coefficients and the best intercept."""
         point = self.values.point(np.zeros_like(self.y), np.zeros_like(self.y), exact=True)
         return Incumbent(point, self.objective(point))
 
     def sample_solution(self, sample: Int, box: Float, deadline: float) -> Float:
-        """Return the dual solution of the sample alone."""
+        """Return the dual solution on the sample alone."""
         dual = KernelDual(self.y[sample], box, self.edge[sample], matrix=self.rows.block(sample, sample))
         nothing = np.zeros(len(sample))
         return self.settings.solver(dual, nothing, nothing, Accuracy(SETTINGS.sample_gap, deadline))
 
     def sample_machine(self, size: int, deadline: float) -> tuple[Incumbent, Float]:
-        """Train a machine on a sample, in which each class has the total weight of all its rows.
+        """Train a machine on a sample in which each class has the total weight of all its rows.
 
         Returns the machine, or the zero machine if that is better, and the scores of all rows.
         """
@@ -182,7 +183,7 @@ class KernelHinge(Problem):
         return (known if known.objective < zero.objective else zero), scores
 
     def last_resort(self) -> Incumbent:
-        """Train a machine on so few rows that it takes almost no time; the zero machine if the user stopped the run."""
+        """Train a machine on a few rows in almost no time; return the zero machine if the user stopped the run."""
         if self.run.stopped:
             return self.zero_machine()
         size = int(np.clip(SETTINGS.hurried_values / len(self.y), *SETTINGS.hurried_rows))
@@ -206,12 +207,12 @@ class KernelHinge(Problem):
         self._bound = max(self._bound, float(dual.edge @ alpha) - 0.5 * point.square)
         square_error = self.values.square_error(point) if point.exact else kernels.error(alpha)
         lower_bound = self.values.proven(point, square_error)
-        # A cluster that was left out and has a loss as a whole does not split, but it must be included.
+        # A left-out cluster whose rows all have a loss does not split, but it must be included.
         to_split = None if self._settled(point) else self._violators(point)
         return Solution(point, lower_bound, to_split=to_split, interrupted=interrupted)
 
     def _solved(self, dual: KernelDual, best: float, accuracy: Accuracy) -> tuple[KernelPoint, Float, bool]:
-        """Solve the aggregated problem; in float64 once the gap of ``best`` or of the point is small.
+        """Solve the aggregated problem, in float64 once the gap of ``best`` or of the point is small.
 
         Returns the point, its aggregated dual, and whether the user stopped the solver.
         """
@@ -241,7 +242,7 @@ class KernelHinge(Problem):
             small_gain = gap > SETTINGS.worthwhile * last
             if not done or enough or small_gain or interrupted or time.monotonic() > accuracy.deadline:
                 break
-            # Only digits of the solution are missing: solve again from exact scores.
+            # Only digits are missing, so solve again from exact scores.
             relative = max(SETTINGS.solver_share * max(tol, self._hidden_gap), DUAL.closed_gap)
             last = gap
         if done and not interrupted and time.monotonic() < accuracy.deadline:
@@ -249,7 +250,7 @@ class KernelHinge(Problem):
         return point, alpha, interrupted
 
     def _to_the_last_digit(self, point: KernelPoint) -> KernelPoint:
-        """Improve a point whose gap only rounding leaves open, in long double if that is affordable."""
+        """Refine a point in long double, if only rounding keeps its gap open and that is affordable."""
         values, tol = self.values, self.settings.tol
         if not point.exact:
             return point
@@ -271,7 +272,7 @@ class KernelHinge(Problem):
             return dual.start(alpha), True
 
     def _relative(self, best: float, accuracy: Accuracy) -> float:
-        """Choose the accuracy of the aggregated solution: far from the original optimum a rough one is enough."""
+        """Choose the accuracy of the aggregated solution, which may be rough far from the original optimum."""
         if accuracy.relative == 0:
             shares = SETTINGS.stalled_share * self.settings.tol, SETTINGS.solver_share * self._hidden_gap
             return max(*shares, DUAL.closed_gap)
@@ -281,12 +282,12 @@ class KernelHinge(Problem):
         return max(accuracy.relative, min(SETTINGS.rough_gap, SETTINGS.rough_share * gap))
 
     def _gap(self, point: KernelPoint, gain: float, best: float) -> float:
-        """Return the gap from a point and the linear term of its dual."""
+        """Return the relative gap, given a point and the linear term of its dual."""
         reached = min(best, self._charge(point) * self.values.value(point))
         return (reached - gain + 0.5 * point.square) / max(reached, TINY)
 
     def _go_to(self, alpha: Float) -> None:
-        """Update the coefficients and scores of all rows to an aggregated dual; only changes are evaluated."""
+        """Update the coefficients and scores of all rows to an aggregated dual, evaluating only changes."""
         coef = self.kernels.spread(alpha)
         before = np.zeros_like(coef) if self._scored_exactly else self._coef
         added = self.kernels.scores_of_change(before, coef)
@@ -299,7 +300,7 @@ class KernelHinge(Problem):
         return self.rows.whole is not None and self.kernels.all_alone
 
     def _solution(self, dual: KernelDual) -> KernelPoint:
-        """Return the current point, with the intercept of the aggregated problem for regions."""
+        """Return the current point; the intercept of the aggregated problem determines its regions."""
         point = self.values.point(self._coef, self._scores)
         if self.kernels.all_alone:
             return point
@@ -352,7 +353,7 @@ class KernelHinge(Problem):
         return not (self._shared & lossless & losing).any()
 
     def split_trial(self, solution: Solution, incumbent: Incumbent | None, clusters: Clusters) -> Trial | None:
-        """If the solution is worse than the incumbent, try the best point between them that has enough violators."""
+        """For a solution worse than the incumbent, try the best point between them if it has enough violators."""
         end: KernelPoint = solution.point
         if not self.settings.separate or incumbent is None or self.objective(end) <= incumbent.objective:
             return None

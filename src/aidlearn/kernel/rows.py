@@ -1,7 +1,7 @@
-"""The training rows of a kernel machine: products with blocks of their kernel matrix, addressed by row numbers.
+"""Training rows of a kernel machine, and products with blocks of their kernel matrix, addressed by row number.
 
-The algorithm of the paper's appendix B needs nothing else of a kernel. Many dense rows are evaluated by compiled code
-(:mod:`aidlearn.kernel.tiles`).
+The algorithm of the paper's appendix B needs nothing else from a kernel. Compiled code evaluates dense rows
+if they are many (:mod:`aidlearn.kernel.tiles`).
 
 Nystroem's approximation, which is not in the paper, represents all rows by features in the span of a few landmark rows.
 The kernel SVM starts from it (:mod:`aidlearn.kernel.start`), and ``SVC(approximation="nystroem")`` solves the
@@ -32,31 +32,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowSettings:
-    """Sizes of blocks, the roundings that bounds count, and the rank of Nystroem's approximation."""
+    """Sizes of blocks, numbers of roundings in error bounds, and the rank of Nystroem's approximation."""
 
     compiled_rows: int = 2000
-    """From this number of rows on compiled kernels are loaded (0.4 s, and 15 s of compilation once)."""
+    """Minimum rows for which compiled kernels are loaded (0.4 s, and 15 s of compilation once)."""
     block_values: int = 1 << 21
-    """Kernel values that are held at once when a product is made from blocks: 16 MB."""
+    """Kernel values in memory at once when a product is computed by blocks: 16 MB."""
     square_rows: int = 128
-    """Rows of a square matrix that are evaluated at once: values stay in cache until both copies are written."""
+    """Rows of a square matrix evaluated at once, so that values stay in cache until both copies are written."""
     blas_rows: int = 16
-    """Rows are scored in parts of a multiple of this number, in which BLAS computes each row in the same way."""
+    """Rows are scored in multiples of this number, in which BLAS computes each row in the same way."""
     copied_rows: int = 1 << 14
     """Guess. Rows that are centred, squared or turned into features at once (300 features take 39 MB of float64)."""
     negligible: float = 1e-6
-    """Guess. Part of the landmarks' largest squared length above which a direction becomes a feature."""
+    """Guess. Squared length above which a direction becomes a feature, relative to the landmarks' largest."""
     product_roundings: float = 4.0
-    """Roundings of a product or distance of two rows beyond one for each column."""
+    """Roundings of a product or distance of two rows, in addition to one per column."""
     sum_roundings: float = 70.0
-    """Roundings of the kernel's own function and of a sum of 128 terms: vectorised code adds at least two at once."""
+    """Roundings of the kernel function and of a sum of 128 terms: vectorised code adds at least two at once."""
 
 
 SETTINGS = RowSettings()
 
 
 class KernelRows:
-    """Training rows with a kernel whose values are computed in float64, by blocks, for any kernel."""
+    """Training rows with any kernel, whose values are computed in float64 by blocks."""
 
     dtype: type[np.floating[Any]] = np.float64
     """Type of kernel values in the search."""
@@ -70,7 +70,7 @@ class KernelRows:
         self.kernel, self.X, self.n_jobs = kernel, X, n_jobs
         self.n = X.shape[0]
         self.whole: Float | None = None
-        """The kernel matrix of all rows, if it is kept for products."""
+        """The kernel matrix of all rows, if it is kept in memory for products."""
 
     @cached_property
     def lengths(self) -> Float:
@@ -79,7 +79,7 @@ class KernelRows:
 
     @cached_property
     def exponents(self) -> Float:
-        """Exponent of the rbf kernel of each row with the centre, which determines the rounding of its values."""
+        """Exponent of the rbf kernel between each row and the centre, which determines the rounding of its values."""
         if self.kernel.name != "rbf":
             return np.zeros(self.n)
         step = SETTINGS.copied_rows
@@ -97,10 +97,10 @@ class KernelRows:
 
     @cached_property
     def _roundings(self) -> Float:
-        """The worst relative errors in units of the type that is computed in."""
+        """The worst relative errors, in rounding units of the type of the computation."""
         terms = self.X.shape[1] + SETTINGS.product_roundings
         e = np.where(self.far, 0.0, self.exponents)
-        # A value of the rbf kernel that is not tiny belongs to rows of similar exponents.
+        # Only rows of similar exponents have a value of the rbf kernel that is not tiny.
         factors = {"rbf": 2 * terms * (e + np.sqrt(e) + 1), "poly": terms * self.kernel.degree, "linear": terms}
         return np.broadcast_to(SETTINGS.sum_roundings + factors.get(str(self.kernel.name), 0.0), self.n)
 
@@ -112,9 +112,9 @@ class KernelRows:
         return values if out is None else out
 
     def square(self, rows: Int, out: Floats) -> None:
-        """Compute the kernel values among some rows, in the first columns of ``out``.
+        """Compute the kernel values among the given rows, in the first columns of ``out``.
 
-        Pairs of rows in different parts are evaluated once.
+        Each pair of rows in different parts is evaluated once.
         """
         n, step = len(rows), SETTINGS.square_rows
         for first in range(0, n, step):
@@ -124,7 +124,7 @@ class KernelRows:
             out[later, here] = out[here, later].T
 
     def take(self, rows: Int) -> RowBlock:
-        """Return some rows in the type of the search, for compiled code."""
+        """Return the given rows in the type of the search, for compiled code."""
         raise TypeError("Rows without compiled kernels have no blocks for compiled code.")
 
     def _values(self, rows: Int, others: Int) -> Float:
@@ -161,8 +161,8 @@ class KernelRows:
     def scores(self, X: Any, coef: Float) -> Float:
         """Return ``sum_j K(x, j) coef[j, :]`` of new rows x, over all training rows j.
 
-        The score of a row does not depend on the rows that come with it: new rows are scored in parts whose size, a
-        multiple of the blocks of BLAS, depends only on the training rows.
+        The score of a row does not depend on the rows scored with it: the size of the parts is a multiple of BLAS's
+        blocks and depends only on the training rows.
         """
         n, least = X.shape[0], SETTINGS.blas_rows
         step = max(1, SETTINGS.block_values // self.n // least) * least
@@ -180,7 +180,7 @@ class KernelRows:
 
 
 class TubeRows(KernelRows):
-    """Every row twice, by number: the two sides of the tube of a regression (:mod:`aidlearn.kernel.entries`)."""
+    """Rows with two numbers each, one per side of the tube of a regression (:mod:`aidlearn.kernel.entries`)."""
 
     def __init__(self, base: KernelRows) -> None:
         super().__init__(base.kernel, base.X, base.n_jobs)
@@ -211,7 +211,7 @@ class TubeRows(KernelRows):
 
 
 def kernel_rows(kernel: Kernel, X: Any, n_jobs: int, tol: float, compiled: bool | None = None) -> KernelRows:
-    """Return rows that are compiled where possible; ``compiled`` None decides by their number."""
+    """Return compiled rows where possible; if ``compiled`` is None, the number of rows decides."""
     if compiled is None:
         compiled = X.shape[0] >= SETTINGS.compiled_rows
     named = kernel.name in ("rbf", "poly", "linear") and kernel.whole_degree
@@ -227,9 +227,9 @@ def kernel_rows(kernel: Kernel, X: Any, n_jobs: int, tol: float, compiled: bool 
 def expansion_scores(
     kernel: Kernel, X: Any, support: Any, coef: Float, n_jobs: int = 1, compiled: bool | None = None
 ) -> Float:
-    """Return ``K(X, support) @ coef``; ``support`` are row numbers if the kernel is precomputed.
+    """Return ``K(X, support) @ coef``; ``support`` holds row numbers if the kernel is precomputed.
 
-    The method does not depend on X: the score of a row is the same alone and among others.
+    The method does not depend on X, so a row has the same score alone and among others.
     """
     if support.shape[0] == 0:
         return np.zeros((X.shape[0], coef.shape[1]))
@@ -253,7 +253,7 @@ def landmark_map(rows: KernelRows, landmarks: Int) -> Float:
     """
     gram = rows.block(landmarks, landmarks).astype(np.float64)
     gram = 0.5 * (gram + gram.T)
-    # Landmarks have unit length, so that one that is far longer than the others does not hide them.
+    # Landmarks are scaled to unit length, so that a far longer one does not hide the others.
     lengths = np.sqrt(np.maximum(gram.diagonal(), 0.0))
     scale = np.where(lengths > 0, 1.0 / np.where(lengths > 0, lengths, 1.0), 0.0)
     means = gram.mean(axis=0)
@@ -278,7 +278,7 @@ def landmark_features(rows: KernelRows, landmarks: Int, mapping: Float, chosen: 
 
 
 class LandmarkSource(DataSource):
-    """A source whose features are computed again in every pass, because they do not fit into memory."""
+    """A source whose features are recomputed in every pass, because they do not fit into memory."""
 
     def __init__(self, rows: KernelRows, landmarks: Int, mapping: Float, y: Float, weight: Float) -> None:
         self.rows, self.landmarks, self.mapping = rows, landmarks, mapping

@@ -1,16 +1,16 @@
 """Sequential minimal optimisation of the dual of a kernel SVM with one box per row, compiled by numba.
 
-It solves the aggregated problem of the paper's appendix B, in which a cluster is a row with a box of its own:
+It solves the aggregated problem of the paper's appendix B, in which a cluster is a row with its own box:
 
     maximise  e'a - 1/2 a'Qa,   Q_ij = y_i y_j K_ij,   0 <= a_i <= s_i,   y'a = 0
 
 In terms of beta = y * a the gradient is y e - K beta: a step moves t from row j to row i and changes the gradient by
 -t (K_i - K_j), so labels enter only through the initial gradient and the bounds of beta. Pairs are chosen by
 second-order information (Fan, Chen and Lin, 2005). The choice reads the gradient minus its current centre in float32,
-and maxima are taken over the bits of floats as integers, because those loops are vectorised.
+and maxima are taken over the bits of floats as integers, so that these loops are vectorised.
 
-Rounds of steps are compiled; between them Python computes the gap. A point has the whole kernel matrix, or columns that
-are computed when they are needed.
+Rounds of steps are compiled; between them Python computes the gap. A point has the whole kernel matrix, or columns
+computed on demand.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from aidlearn.numerics import Float, Int
 
 @dataclass(frozen=True)
 class SmoSettings:
-    """Numbers of the choice of pairs, of steps, and of rounds of steps between two computations of the gap."""
+    """Settings of the choice of pairs, of steps, and of rounds of steps between two computations of the gap."""
 
     maximum_block: int = 256
-    """Keys whose maximum is taken at once: long enough to be vectorised, short enough to be searched again."""
+    """Keys whose maximum is taken at once: enough to vectorise, few enough to search again."""
     excluded: float = 1e30
     """Penalty that takes a row out of a maximum: larger than any gradient."""
     largest_value: float = 1e30
-    """Larger kernel values are scaled when the choice reads them in float32, which ends at 3e38."""
+    """Kernel value beyond which all are scaled when the choice reads them in float32, which ends at 3e38."""
     chosen_curvature: float = 1e-6
-    """Least curvature when a partner is chosen in float32: that of two equal rows is rounding."""
+    """Minimum curvature when a partner is chosen in float32: that of two equal rows is rounding error."""
     step_curvature: float = 1e-12
-    """Least curvature of a step, in float64: copies of a row have none, and their step ends at a bound."""
+    """Minimum curvature of a step, in float64: copies of a row have none, so their step ends at a bound."""
     most_steps_at_once: int = 5000
-    """Guess. Maximum steps of a round when columns are computed: each may take as long as the gap."""
+    """Guess. Maximum steps of a round with columns on demand: a step may take as long as the gap."""
     part_steps: int = 4
-    """Guess. Steps per row when a part of the rows is iterated alone."""
+    """Guess. Maximum steps per row when a working set of the rows is iterated alone."""
     part_spread: float = 0.1
-    """Guess. Part of the spread of the gradient at which that iteration ends."""
+    """Guess. Fraction of the spread of the gradient at which that iteration ends."""
     part_rows: float = 0.7
-    """Guess. A part is copied only if it is smaller than this share of the rows."""
+    """Guess. A working set is copied only if it is smaller than this fraction of the rows."""
     part_margin: float = 0.5
-    """Guess. A row at its bound is left out if its gradient is beyond the others' by this part of the spread."""
+    """Guess. A row at its bound is left out if its gradient is beyond the others' by this fraction of the spread."""
     least_spread: float = 1e-3
-    """Guess. Smallest spread for that margin: near the optimum a row could come back at once."""
+    """Guess. Minimum spread for that margin: near the optimum a row could otherwise return at once."""
     least_columns: int = 64
-    """Guess. Columns of the kernel matrix that are always kept."""
+    """Guess. Minimum number of columns of the kernel matrix in memory."""
 
 
 SETTINGS = SmoSettings()
@@ -67,11 +67,11 @@ CHOSEN_CURVATURE, STEP_CURVATURE = SETTINGS.chosen_curvature, SETTINGS.step_curv
 
 
 class KeptColumns(NamedTuple):
-    """The columns of K that are kept, one per row of ``values``: all, or the most recently used ones."""
+    """The columns of K in memory, one per row of ``values``: all, or the most recently used ones."""
 
     values: Floats
     slot_of: Int
-    """Place of each column; -1 if it is not kept."""
+    """Place of each column; -1 if it is not in memory."""
     row_of: Int
     """Number of the column at each place; -1 if the place is empty."""
     last_used: Int
@@ -84,7 +84,7 @@ class KeptColumns(NamedTuple):
 
 
 class OnDemand(NamedTuple):
-    """The data that absent columns are computed from: the kernel, the single rows, and their values at clusters."""
+    """Data for computing absent columns: the kernel, the single rows, and the kernel values at clusters."""
 
     function: KernelFunction
     rows: RowBlock
@@ -123,7 +123,7 @@ class _Choice(NamedTuple):
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def subtract_rows(K, rows, change, gradient):
-    """``gradient -= K[rows].T @ change``."""
+    """Compute ``gradient -= K[rows].T @ change`` in place."""
     for r in range(rows.shape[0]):
         c = change[r]
         if c != 0.0:
@@ -134,7 +134,7 @@ def subtract_rows(K, rows, change, gradient):
 
 @njit(cache=True, nogil=True)
 def submatrix(K, rows):
-    """``K[rows][:, rows]``, contiguous."""
+    """Return ``K[rows][:, rows]``, contiguous."""
     out = np.empty((rows.shape[0], rows.shape[0]), dtype=K.dtype)
     for r in range(rows.shape[0]):
         row = K[rows[r]]
@@ -174,7 +174,7 @@ def _move(gradient, ki, kj, t):
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def _keys_of_largest(gradient, centre, penalty, keys):
-    """Compute integers in the order of the floats ``gradient - centre + penalty``."""
+    """Compute integers that sort like the floats ``gradient - centre + penalty``."""
     for k in range(gradient.shape[0]):
         bits = np.float32(float32(gradient[k] - centre) + penalty[k]).view(np.int32)
         keys[k] = bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF))
@@ -246,20 +246,20 @@ def _choice(point, dtype_of):
 
 @njit(cache=True, nogil=True)
 def _mark(choice, point, k):
-    """Note whether row k may rise and fall."""
+    """Record whether row k may rise and fall."""
     choice.rising[k] = 0.0 if point.beta[k] < point.upper[k] else -EXCLUDED
     choice.falling[k] = 0.0 if point.beta[k] > point.lower[k] else EXCLUDED
 
 
 @njit(cache=True, nogil=True)
 def steps(point, columns, on_demand, now, max_iter, target):
-    """Take steps in place until the spread of the gradient is ``target``, at most ``max_iter``; return their number.
+    """Take at most ``max_iter`` steps in place, until the gradient's spread is ``target``; return their number.
 
     ``now`` exceeds all earlier values of ``last_used``; a step counts as two units of time.
     """
     beta, gradient, lower, upper = point.beta, point.gradient, point.lower, point.upper
     choice = _choice(point, columns.values)
-    gain_keys = choice.gains.view(np.int32)  # gains are >= 0: their bits are in their order
+    gain_keys = choice.gains.view(np.int32)  # gains are >= 0, so their bits sort like them
     recentred = beta.shape[0] // 2 + 1
     centre = 0.0
     for it in range(max_iter):
@@ -315,7 +315,7 @@ class SmoPoint(ABC):
 
 
 class WithMatrix(SmoPoint):
-    """A point with the whole matrix. Once few rows can change, these are copied and iterated alone for a while."""
+    """A point with the whole matrix; once few rows can change, they are copied and iterated alone for a while."""
 
     def __init__(self, dual: KernelDual, alpha: Float, scores: Float) -> None:
         super().__init__(dual, alpha, scores, _diagonal(dual.square()))
@@ -354,7 +354,7 @@ def _diagonal(K: Floats) -> Float:
 
 
 class WithColumns(SmoPoint):
-    """A point whose columns are computed when needed; the most recent ones and those of clusters are kept."""
+    """A point with columns computed on demand; the most recent ones and those of clusters stay in memory."""
 
     def __init__(self, dual: KernelDual, alpha: Float, scores: Float) -> None:
         given = dual.columns

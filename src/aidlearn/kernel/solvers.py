@@ -27,52 +27,52 @@ from aidlearn.numerics import Float
 
 @dataclass(frozen=True)
 class SolverSettings:
-    """Limits on steps, and which solver begins."""
+    """Limits on steps, and the choice of the first solver."""
 
     steps: int = 100_000
     """Maximum steps of SMO or libsvm on a large problem, where rounding may keep them from ending."""
     steps_per_row: int = 400
-    """Further steps for each row."""
+    """Additional steps per row."""
     few_steps: int = 5000
-    """Steps on a small problem before the interior point takes over, which costs about as much."""
+    """Steps on a small problem before the interior-point method takes over, which costs about as much."""
     few_per_row: int = 30
-    """Further steps for each row before an interior point on a factor is tried (``dual.polish``)."""
+    """Additional steps per row before an interior-point method is tried (``dual.solve_by_factor``)."""
     progress: float = 0.8
-    """Steps make progress if they leave less than this part of the gap, in units of the dual's value."""
+    """Steps make progress if they reduce the gap, in units of the dual's value, to this fraction."""
     patience_part: int = 3
-    """SMO ends after this fraction of its steps (1/3) without progress: where the dual grows evenly, progress takes a
+    """SMO stops after this fraction of its steps (1/3) without progress; a dual that grows evenly makes progress in a
     quarter of them."""
     hopeless: float = 0.9
-    """Guess. Gap above which the steps on a large problem may end early, after a quarter of them without progress."""
+    """Guess. Gap above which SMO may stop early on a large problem, after a quarter of its steps without progress."""
     steps_at_once: int = 200
     """Guess. Minimum steps between two computations of the gap."""
     libsvm_tolerances: tuple[float, ...] = (1e-3, 1e-5, 1e-7, 1e-9)
     """Tolerances of libsvm's optimality conditions; libsvm has no warm start, so each costs a whole solve."""
     libsvm_cache: int = 500
-    """Megabytes of libsvm's cache."""
+    """Size of libsvm's cache in megabytes."""
     first_steps: int = 200
     """Guess. Steps of libsvm's first run under a time limit; their time determines how many follow."""
     values_at_once: float = 2e7
-    """Kernel values of the steps between two looks at the clock under a time limit: a few tenths of a second if they
-    have to be computed."""
+    """Kernel values used between two checks of the clock under a time limit: a few tenths of a second if they must be
+    computed."""
     begin_by_libsvm: int = 2000
-    """Guess. Below this size libsvm finds a first solution if kernels need not be compiled."""
+    """Guess. Number of members below which libsvm finds a first solution, which usually avoids compiled code."""
     begin_by_factor: int = 256
-    """Up to this size an interior point is tried before SMO, whose first compilation takes seconds."""
+    """Maximum members for which an interior-point method precedes SMO, whose first compilation takes seconds."""
     begin_steps: int = 30
     """Guess. Steps of libsvm per row after which SMO takes over."""
     poor_gap: float = 0.1
-    """Guess. Gap above which a given point is no better start than none."""
+    """Guess. Relative gap above which a warm start is no better than none."""
 
 
 SETTINGS = SolverSettings()
 
 DualSolver = Callable[[KernelDual, Float, Float, Accuracy], Float]
-"""A function of a dual, a feasible point, its scores and an accuracy; returns a point with that relative gap."""
+"""A function of a dual, a feasible point, its scores and an accuracy that returns a point with that relative gap."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user has stopped a solver; ``alpha`` is the feasible point that it had reached."""
+    """The user stopped a solver; ``alpha`` is the feasible point reached so far."""
 
     def __init__(self, alpha: Float) -> None:
         super().__init__("The solver was interrupted.")
@@ -80,14 +80,14 @@ class Interrupted(KeyboardInterrupt):
 
 
 def solve_smo(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy) -> Float:
-    """Solve by SMO. Errors of float32 columns affect only changes: from exact scores the solution is exact."""
+    """Solve by SMO. Errors of float32 columns affect only changes, so a solution from exact scores is exact."""
     from aidlearn.kernel.smo import WithColumns, WithMatrix
 
     solver = WithMatrix(dual, alpha, scores) if dual.columns is None else WithColumns(dual, alpha, scores)
     n, total, limit = len(alpha), 0, _step_limit(len(alpha))
     few = SETTINGS.few_steps + SETTINGS.few_per_row * n
     progress = StepProgress(few // 2, 0.0) if n <= SMALL else StepProgress(limit // 4, SETTINGS.hopeless)
-    # A small problem goes to the interior point after SMO (``dual.finish``).
+    # A small problem goes to the interior-point method after SMO (``dual.finish``).
     may_factor = dual.matrix is not None and SMALL < n <= DUAL.most_factored
     most = limit if math.isinf(accuracy.deadline) else int(SETTINGS.values_at_once / max(n, 1)) + 1
     try:
@@ -102,14 +102,14 @@ def solve_smo(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy)
             done = solver.round(total, most)
             if done == 0:
                 break
-            total += max(done, SETTINGS.steps_at_once // 2)  # rounds of few steps count too, so that they end
+            total += max(done, SETTINGS.steps_at_once // 2)  # short rounds count too, so that the loop ends
     except KeyboardInterrupt:
         raise Interrupted(solver.alpha()) from None
     return solver.alpha()
 
 
 def solve_libsvm(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy) -> Float:
-    """Solve by scikit-learn's libsvm, with ever smaller tolerances of its optimality conditions."""
+    """Solve by scikit-learn's libsvm, with successively smaller tolerances of its optimality conditions."""
     best, gap = dual.start(alpha), dual.gap(alpha, scores)
     for tolerance in SETTINGS.libsvm_tolerances:
         if gap <= accuracy.relative or time.monotonic() >= accuracy.deadline:
@@ -129,7 +129,7 @@ def solve_libsvm(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accura
 
 
 def solve_auto(dual: KernelDual, alpha: Float, scores: Float, accuracy: Accuracy) -> Float:
-    """Begin a small problem by methods without compiled code, which usually suffice; SMO continues if not."""
+    """Try methods without compiled code on a small problem, where they usually suffice; otherwise continue by SMO."""
     if dual.matrix is None:
         return solve_smo(dual, alpha, scores, accuracy)
     n, classifies = len(alpha), bool((dual.edge == 1.0).all())
@@ -157,7 +157,7 @@ SOLVERS: dict[str, DualSolver] = {"auto": solve_auto, "smo": solve_smo, "libsvm"
 def _by_libsvm(
     dual: KernelDual, tolerance: float, steps: int | None = None, deadline: float = math.inf
 ) -> Float | None:
-    """Return a solution to a tolerance of the optimality conditions, or None if libsvm's numbers are not finite."""
+    """Return a solution within a tolerance of the optimality conditions; None if libsvm's numbers are not finite."""
     y, box = dual.y, dual.box
     used = np.flatnonzero(box > 0)
     if len(np.unique(y[used])) < 2:
@@ -186,23 +186,23 @@ def _by_libsvm(
 
 
 def _step_limit(n: int) -> int:
-    """Limit the steps; on a small problem an interior point takes over, which costs about n^3 / 500 steps."""
+    """Return the step limit; on a small problem an interior-point method, at about n^3 / 500 steps, takes over."""
     if n > SMALL:
         return SETTINGS.steps + SETTINGS.steps_per_row * n
     return SETTINGS.few_steps + SETTINGS.few_per_row * n + n**3 // 1000
 
 
 class StepProgress:
-    """Judges whether steps close the gap: they do not if rounding decides, or if a kernel has too little curvature."""
+    """Test of whether steps close the gap, which rounding or too little curvature of a kernel can prevent."""
 
     def __init__(self, patience: int, hopeless: float) -> None:
         self.patience, self.hopeless = patience, hopeless
         self.least, self.at = math.inf, 0
 
     def stalled(self, gap: float, total: int) -> bool:
-        """Whether too many of ``total`` steps were made without progress, and the relative gap is too large."""
-        # With a large C the objective stays far above the optimum for long, and the relative gap close to 1; the gap
-        # over the dual's value falls whenever the dual's value grows.
+        """Return whether too many of ``total`` steps made no progress and the relative gap is too large."""
+        # With a large C the objective stays far above the optimum for a long time, and the relative gap close to 1; the
+        # gap over the dual's value falls whenever the dual's value grows.
         left = gap / max(1.0 - gap, TINY)
         if left <= SETTINGS.progress * self.least:
             self.least, self.at = left, total

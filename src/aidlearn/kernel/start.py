@@ -34,36 +34,36 @@ from aidlearn.numerics import Int
 
 @dataclass(frozen=True)
 class StartSettings:
-    """When and how rows are clustered."""
+    """Limits and sizes of the initial clusters."""
 
     direct_rows: int = 6000
-    """Up to this number of rows every row is its own cluster: the whole kernel matrix is small."""
+    """Maximum rows for which every row is its own cluster, because the whole kernel matrix is small."""
     direct_support: int = 1500
-    """Guess. Rows are not clustered if a sample predicts at most this number of support vectors: they need few columns
+    """Guess. Rows are not clustered if a sample predicts at most this number of support vectors, which need few columns
     of the kernel matrix."""
     bounded_share: float = 0.15
-    """Guess. Rows are not clustered if less than this part of a sample's support vectors is at its bound: only those
-    cluster well."""
+    """Guess. Rows are not clustered if less than this fraction of a sample's support vectors are at their bound: only
+    those cluster well."""
     many_rows: int = 60_000
     """Guess. Beyond this number of rows ``bounded_share`` is ignored: even clusters that split late save most work."""
     sample_rows: int = 2000
-    """Guess. Rows of the sample of the paper's procedure; the choice of a start uses twice as many."""
+    """Guess. Sample size in the paper's procedure; the choice of a start uses twice as many rows."""
     fewest_landmarks: int = 120
     """Guess. Minimum landmarks of the quick solution."""
     most_landmarks: int = 300
-    """Guess. Maximum landmarks of the quick solution: their product with all rows is the work of the start."""
+    """Guess. Maximum landmarks of the quick solution: their product with all rows is the cost of the start."""
     rows_per_landmark: int = 400
-    """Guess. Rows for each landmark between these limits."""
+    """Guess. Rows per landmark, between these limits."""
     quick_gap: float = 1e-2
-    """Guess. Relative gap of the quick solution (of one iteration at most): aggregated problems continue from it."""
+    """Guess. Relative gap of the quick solution (at most one iteration), from which aggregated problems continue."""
     distances: int = 1 << 21
-    """Distances to centres that are held at once: 16 MB."""
+    """Distances to centres in memory at once: 16 MB."""
     near_share: float = 0.15
-    """Guess. Part of the rows, those nearest to the margin of the quick solution, that stay single."""
+    """Guess. Fraction of the rows, nearest to the margin of the quick solution, that stay single."""
     bins: int = 4
     """Guess. Clusters per class of rows inside the margin."""
     kmeans_clusters: int = 50
-    """Guess. Clusters per class of the paper's procedures by default."""
+    """Guess. Default number of clusters per class in the paper's procedures."""
 
 
 SETTINGS = StartSettings()
@@ -77,7 +77,7 @@ def automatic(problem: KernelHinge) -> Start:
 
 
 def every_row(problem: KernelHinge) -> Start:
-    """Make each row its own cluster: no aggregation."""
+    """Make each row its own cluster, without aggregation."""
     n = len(problem.y)
     if not problem.rows.compiled and n > problem.kernels.max_matrix:
         raise ValueError(
@@ -89,7 +89,7 @@ def every_row(problem: KernelHinge) -> Start:
 
 def band(problem: KernelHinge) -> Start:
     """Cluster around a linear SVM on Nystroem features: near rows stay single, far rows with a loss are binned, and far
-    rows without a loss are one cluster per class."""
+    rows without a loss form one cluster per class."""
     point = _nystroem(problem)
     y, n = problem.y, len(problem.y)
     z = problem.edge - y * (point.scores + point.intercept)
@@ -113,7 +113,7 @@ def band(problem: KernelHinge) -> Start:
 
 
 def kmeans(problem: KernelHinge) -> Start:
-    """Cluster by one k-means iteration, per class, on the distances to the hyperplane of a sample (the paper's way)."""
+    """Cluster by one k-means iteration, per class, on the distances to the hyperplane of a sample (as in the paper)."""
     machine, scores = problem.sample_machine(SETTINGS.sample_rows, problem.run.deadline)
     places = problem.entries.position(scores)
 
@@ -121,7 +121,7 @@ def kmeans(problem: KernelHinge) -> Start:
         centres = np.sort(problem.rng.choice(places[members], k, replace=False))
         return np.searchsorted(0.5 * (centres[1:] + centres[:-1]), places[members])
 
-    # The machine of the sample is needed if the time is over before the first aggregated problem is solved.
+    # The machine of the sample is the incumbent if time runs out before the first aggregated problem is solved.
     return Start(_per_class(problem, nearest), None if math.isinf(problem.run.deadline) else machine)
 
 
@@ -180,7 +180,7 @@ def _build(
 
 
 def _per_class(problem: KernelHinge, nearest: Callable[[Int, int], Int]) -> Clusters:
-    """Cluster each class; the initial rate determines the number of clusters."""
+    """Cluster each class separately; the initial rate determines the number of clusters."""
     y, n = problem.y, len(problem.y)
     most = min(problem.kernels.max_shared, problem.kernels.room(True))
     rate = problem.settings.initial_rate
@@ -196,7 +196,7 @@ def _per_class(problem: KernelHinge, nearest: Callable[[Int, int], Int]) -> Clus
 
 
 def _clusters_pay(problem: KernelHinge) -> bool:
-    """Whether a sample predicts many support vectors, and many of them at their bound."""
+    """Return whether a sample predicts many support vectors, and many of them at their bound."""
     n = len(problem.y)
     sample = problem.entries.sample(problem.rng, min(2 * SETTINGS.sample_rows, n), 0)
     box = problem.box[sample]
@@ -208,10 +208,10 @@ def _clusters_pay(problem: KernelHinge) -> bool:
 
 
 def _nystroem(problem: KernelHinge) -> KernelPoint:
-    """Solve the SVM restricted to the span of landmark rows: a linear SVM on features of all rows."""
+    """Solve the SVM restricted to the span of landmark rows, as a linear SVM on features of all rows."""
     entries, rows = problem.entries, problem.rows
     n = len(entries.target)
-    # Features, and a copy of them, take a quarter of the memory.
+    # Features and a copy of them may take a quarter of the memory limit.
     most = int(problem.settings.memory_limit / 4 / (2 * n * np.dtype(rows.dtype).itemsize))
     wanted = min(max(SETTINGS.fewest_landmarks, n // SETTINGS.rows_per_landmark), SETTINGS.most_landmarks)
     n_landmarks = max(2, min(wanted, most, n))

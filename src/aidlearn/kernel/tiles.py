@@ -28,24 +28,24 @@ KINDS = {"rbf": RBF, "poly": POLY, "linear": LINEAR}
 
 @dataclass(frozen=True)
 class TileSettings:
-    """Sizes of tiles and sums, when float32 is accurate enough, and the work of a thread."""
+    """Sizes of tiles, of sums and of a thread's work, and the limits within which float32 is accurate enough."""
 
     rows: int = 256
     """Rows of a tile."""
     columns: int = 512
     """Columns of a tile: half a megabyte in float32, which stays in the second-level cache."""
     summed_terms: int = 128
-    """Terms that are summed in the precision of the rows before they are added in float64 (``KernelRows.rounding``)."""
+    """Terms summed in the precision of the rows before they are added in float64 (``KernelRows.rounding``)."""
     product_rows: int = 512
-    """Rows of a product that one thread computes at a time: whole tiles, and few, so that all threads end together."""
+    """Rows of a product that one thread computes at a time: whole tiles, few enough that all threads end together."""
     far_single: float = 1e4
-    """Exponent of the rbf kernel beyond which rows in float32 are left to the plain kernels."""
+    """Exponent of the rbf kernel beyond which float32 rows are evaluated without compiled code."""
     far_double: float = 1e6
-    """Exponent of the rbf kernel beyond which rows in float64 are left to the plain kernels."""
+    """Exponent of the rbf kernel beyond which float64 rows are evaluated without compiled code."""
     single_exponent: float = 50.0
     """Guess. Largest typical exponent of the rbf kernel for a search in float32."""
     typical_quantile: float = 0.9
-    """Guess. Quantile of the rows' exponents that is typical (bounds count the error of each row)."""
+    """Guess. Quantile of the rows' exponents that counts as typical (bounds include the error of each row)."""
     single_tolerance: float = 1e-5
     """Guess. Smallest tolerance for a search in float32."""
 
@@ -55,7 +55,7 @@ SETTINGS = TileSettings()
 TILE_ROWS, TILE_COLUMNS, SUMMED_TERMS = SETTINGS.rows, SETTINGS.columns, SETTINGS.summed_terms
 
 _SHIFTER = 1.5 * 2.0**52
-"""Adding it to a float64 puts the nearest whole number into the low bits."""
+"""Number whose addition to a float64 puts the nearest integer into the low bits."""
 _P1, _P2, _P3, _P4, _P5, _P6, _P7, _P8, _P9, _P10, _P11, _P12, _P13 = (
     math.log(2.0) ** k / math.factorial(k) for k in range(1, 14)
 )
@@ -81,7 +81,7 @@ class RowBlock(NamedTuple):
 
 
 class _Terms(NamedTuple):
-    """A kernel is a function of ``factor * x'z + of_x + of_z``; all are of the type of the rows."""
+    """The terms of ``factor * x'z + of_x + of_z``, the argument of a kernel, in the type of the rows."""
 
     factor: Floats
     of_x: Floats
@@ -160,7 +160,7 @@ def _dot(values, coef):
 
 @njit(cache=True, nogil=True)
 def _terms(function, X, Z):
-    """Compute the terms of two blocks; rbf is a power of 2, and the constant of poly is part of x."""
+    """Compute the terms of two blocks; rbf is a power of 2, and ``of_x`` holds the constant of poly."""
     dtype = X.rows.dtype
     of_x, of_z = np.zeros(X.rows.shape[0], dtype=dtype), np.zeros(Z.rows.shape[0], dtype=dtype)
     factor = np.ones(1, dtype=dtype)
@@ -178,7 +178,7 @@ def _terms(function, X, Z):
 
 @njit(cache=True, nogil=True)
 def times(function, X, Z, coef):
-    """``out[i, :] = sum_j K(x_i, z_j) coef[j, :]`` in float64."""
+    """Compute ``out[i, :] = sum_j K(x_i, z_j) coef[j, :]`` in float64."""
     n, nz, q = X.rows.shape[0], Z.rows.shape[0], coef.shape[1]
     out = np.zeros((n, q))
     terms = _terms(function, X, Z)
@@ -237,7 +237,7 @@ class CompiledRows(KernelRows):
             self.dtype = np.float32
         self.far_exponent = SETTINGS.far_single if self.dtype is np.float32 else SETTINGS.far_double
         self.function = KernelFunction(KINDS[str(kernel.name)], kernel.gamma, kernel.coef0, int(kernel.degree))
-        # Rows far out move to a distance that the type can hold; their kernel values are computed from the originals.
+        # Rows far out are moved to a distance that the type can hold; their kernel values come from the original rows.
         shrink = np.sqrt(np.where(self.far, self.far_exponent / np.maximum(self.exponents, TINY), 1.0))
         self.working = np.empty(X.shape, dtype=self.dtype)
         for k in range(0, self.n, ROWS.copied_rows):
@@ -277,7 +277,7 @@ class CompiledRows(KernelRows):
         return product
 
     def _times(self, rows: Int, others: Int, coef: Float, exact: bool) -> Float:
-        """Multiply with rows that are not far out."""
+        """Return the product with ``others`` that are not far out."""
         double = exact and self.dtype is not np.float64
 
         def take(part: Int) -> RowBlock:
@@ -289,7 +289,7 @@ class CompiledRows(KernelRows):
         return self._by_parts(rows, SETTINGS.product_rows, lambda part: self._product(take(part), Z, coef), coef)
 
     def _doubles(self, X: Any) -> RowBlock:
-        """Return any rows in float64."""
+        """Return rows of any type, centred, in float64."""
         x = np.ascontiguousarray(self.kernel.centred(X), dtype=np.float64)
         return RowBlock(x, squared_lengths(x))
 

@@ -3,9 +3,9 @@
 The search works with scores that may be in float32. The reported objective and bound are computed from scores in
 float64 and rounded up and down by the largest possible rounding error: the reported gap is proven.
 
-When float64 has no digits left, the kernel of up to a thousand entries is computed again in long double, with 11 more
-bits (unless long double is float64 on this platform), and :func:`refined` improves the solution. Newton's systems stay
-in float64: iterative refinement needs only residuals with more digits.
+When float64 has no digits left, the kernel of up to a thousand entries is recomputed in long double, with 11 more bits
+(unless long double is float64 on this platform), and :func:`refined` improves the solution. Newton systems stay in
+float64: iterative refinement needs more digits only in residuals.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ from aidlearn.numerics import Float, Int
 
 LONG = np.longdouble
 UNIT = float(np.finfo(LONG).eps)
-"""Unit of rounding of long double."""
+"""Rounding unit of long double."""
 Long = NDArray[np.longdouble]
 
 
 @dataclass(frozen=True)
 class ValueSettings:
-    """Rounding of scores and sums, limits on the work in long double, and tolerances of the refinement."""
+    """Numbers of roundings, limits on the work in long double, and tolerances of the refinement."""
 
     recomputed: float = 8.0
-    """Guess. Rows within this multiple of the expected error of a float32 score are evaluated again in float64."""
+    """Guess. Multiple of a float32 score's expected error by which a row must clear its margin not to be recomputed."""
     score_rounding: float = 1e-6
-    """Guess. Added to that error, which is an expectation and may be too small for small scores."""
+    """Guess. Addition to that error, which is an expectation and may be too small for small scores."""
     unexpected: float = 0.5
-    """Guess. If a recomputed score is off by more than this part of the sum of both, all rows are evaluated again."""
+    """Guess. All rows are recomputed if a score changes by more than this fraction of the sum of both."""
     float32_share: float = 0.1
-    """Guess. Part of the expected errors of float32 scores that is added to an objective: they have both signs."""
+    """Guess. Fraction of the expected errors of float32 scores added to an objective; errors of both signs cancel."""
     score_operations: float = 4.0
     """Roundings of a slack: a sum of three terms and a product."""
     sum_operations: float = 64.0
     """Maximum roundings of a pairwise sum over all rows: one for each halving of 2^64 rows."""
     useful_unit: float = 0.01
-    """Guess. Long double is used if its unit of rounding is at most this part of float64's."""
+    """Guess. Long double is used if its rounding unit is at most this fraction of float64's."""
     most_copied_cells: int = 200_000
-    """Maximum cells of rows that are copied: 3.2 MB."""
+    """Maximum cells of rows copied to long double: 3.2 MB."""
     most_entries: int = 1000
-    """Maximum entries whose matrix is kept: 16 MB."""
+    """Maximum entries of a matrix in long double: 16 MB."""
     most_work: float = 5e7
-    """Guess. Maximum products of cells that the matrix is made of."""
+    """Guess. Maximum products of cells that the matrix requires."""
     most_free: int = 400
-    """Guess. Maximum entries of a Newton system."""
+    """Guess. Maximum entries in a Newton system."""
     refinements: int = 6
     """Guess. Maximum steps of refinement."""
     on_margin: float = 1e-7
     """Guess. Slack, in units of the edges, up to which an entry at its bound may have to leave it."""
     worthwhile: float = 0.7
-    """Guess. A step that leaves more than this part of the gap is the last."""
+    """Guess. Refinement stops after a step that leaves more than this fraction of the gap."""
 
 
 SETTINGS = ValueSettings()
@@ -89,7 +89,7 @@ class KernelPoint:
     """Value of the dual from long double, rounded down, if it was computed."""
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Return the point as arrays for a file."""
+        """Return the point as arrays to be written to a file."""
         numbers = [self.intercept, self.square, self.region_intercept, self.exact, self.feasible]
         if self.reached is not None and self.proven is not None:
             numbers += [self.reached, self.proven]
@@ -135,7 +135,7 @@ class PointValues:
         return KernelPoint(coef, b, scores, max(0.0, float(np.sum(coef * scores))), b, exact, feasible)
 
     def slacks(self, point: KernelPoint) -> Float:
-        """Return ``edge - y f(x)`` of all rows: the loss where it is positive."""
+        """Return ``edge - y f(x)`` of all rows, which is the loss where it is positive."""
         return self.edge - self.y * (point.scores + point.intercept)
 
     def region_slacks(self, point: KernelPoint) -> Float:
@@ -168,8 +168,8 @@ class PointValues:
     def rounding(self, point: KernelPoint) -> float:
         """Bound the rounding error of the value, if scores are in float64.
 
-        Scores in float32, which never end a run, add part of the expected errors of all rows with a loss. If the
-        intercept alone leaves no loss, slacks below their own rounding count as zero.
+        For scores in float32, which never end a run, part of the expected errors of all rows with a loss is added. If
+        the intercept alone leaves no loss, slacks below their own rounding count as zero.
         """
         if not self._last or self._last[0][0] is not point:
             self._last[:] = [(point, self._rounding(point))]
@@ -212,12 +212,12 @@ class PointValues:
 
 
 def has_more_digits() -> bool:
-    """Whether long double is more accurate than float64 on this platform."""
+    """Return whether long double is more accurate than float64 on this platform."""
     return SETTINGS.useful_unit * EPS >= UNIT
 
 
 def in_long_double(X: Any) -> Long | None:
-    """Copy rows to long double, if it has more digits and the rows are few."""
+    """Copy rows to long double; return None if it has no more digits or the rows are too many."""
     if not has_more_digits() or math.prod(X.shape) > SETTINGS.most_copied_cells:
         return None
     return np.asarray(dense(X), dtype=LONG)
@@ -225,7 +225,7 @@ def in_long_double(X: Any) -> Long | None:
 
 @dataclass(frozen=True)
 class PreciseKernel:
-    """The kernel among all entries; the error of a value is at most ``unit`` times the sizes of its entries."""
+    """The kernel matrix of all entries; the error of a value is at most ``unit`` times the sizes of its entries."""
 
     matrix: Long
     sizes: Float
@@ -233,7 +233,7 @@ class PreciseKernel:
 
     @classmethod
     def of(cls, rows: KernelRows) -> PreciseKernel | None:
-        """Compute the kernel; None if that is too much work or long double has no more digits."""
+        """Compute the kernel; return None if that is too much work or long double has no more digits."""
         kernel, X = rows.kernel, rows.X
         n, m = X.shape
         # A regression has two entries for each row.
@@ -250,12 +250,12 @@ class PreciseKernel:
     def scores(self, coef: Float) -> Long:
         """Return the scores of all entries."""
         used = np.flatnonzero(coef)
-        # Sums of NumPy along rows are pairwise in any precision.
+        # NumPy sums along rows pairwise in any precision.
         return np.asarray((self.matrix[:, used] * coef[used].astype(LONG)).sum(axis=1))
 
 
 def _matrix(kernel: Kernel, rows: KernelRows, X: Any) -> tuple[Long, float]:
-    """Return the matrix, and the number of roundings of its values."""
+    """Return the matrix and the number of roundings of its values."""
     n, m = X.shape
     if kernel.precomputed or callable(kernel.name):
         everything = np.arange(n)
@@ -297,7 +297,7 @@ def _gap(point: KernelPoint) -> float:
 
 
 def _evaluated(values: PointValues, kernel: PreciseKernel, coef: Float) -> KernelPoint:
-    """Evaluate a dual-feasible point: its objective is rounded up, the value of its dual down."""
+    """Evaluate a dual feasible point; its objective is rounded up, its dual value down."""
     y, box, edge = values.y, values.box, values.edge
     scores = kernel.scores(coef)
     b = best_intercept(scores, y, box, edge)
@@ -321,7 +321,7 @@ def _evaluated(values: PointValues, kernel: PreciseKernel, coef: Float) -> Kerne
 
 
 def _newton(values: PointValues, kernel: PreciseKernel, coef: Long) -> Long:
-    """Take one step of refinement on the intercept and the entries inside their boxes, or about to leave a bound."""
+    """Take one refinement step on the intercept and on entries inside their boxes or about to leave a bound."""
     y, box = values.y, values.box
     scores = np.asarray((kernel.matrix * coef).sum(axis=1))
     b = LONG(best_intercept(scores, y, box, values.edge))
@@ -332,7 +332,7 @@ def _newton(values: PointValues, kernel: PreciseKernel, coef: Long) -> Long:
     if not 0 < len(free) <= SETTINGS.most_free:
         return coef
     K = np.asarray(kernel.matrix[np.ix_(free, free)], dtype=np.float64)
-    # Units are such that the border of the system is as large as its matrix.
+    # The system is scaled so that its border is as large as its matrix.
     size = max(math.sqrt(float(np.abs(K.diagonal()).max(initial=0.0))), TINY)
     right = np.append(np.asarray(left[free], dtype=np.float64), -float(coef.sum()) * size**2) / size**2
     try:
@@ -347,7 +347,7 @@ def _newton(values: PointValues, kernel: PreciseKernel, coef: Long) -> Long:
 
 
 def _feasible(values: PointValues, coef: Long) -> Float:
-    """Round to float64 and into the boxes; the smallest entry with enough room absorbs the remaining sum."""
+    """Round to float64 and clip to the boxes; the smallest entry with enough room absorbs the remaining sum."""
     rounded = values.y * np.clip(values.y * np.asarray(coef, dtype=np.float64), 0.0, values.box)
     for _ in range(3):
         surplus = math.fsum(rounded)
