@@ -1,4 +1,4 @@
-"""Pictures of a linear model in the plane: its clusters and its hyperplane (paper, figures of clusters splitting)."""
+"""Pictures of a linear model's clusters and hyperplane in the plane (paper, figures of clusters splitting)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from aidlearn.numerics import Float
 from aidlearn.trace import Frame, sample
 
 PURE = 1e-9
-"""Rounding of sums within which a cluster counts as one of a single class."""
+"""Rounding error of sums up to which a cluster counts as pure, with entries of one class."""
 
 
 def frame(clusters: Clusters, point: Float, iteration: int) -> Frame | None:
-    """Clusters and hyperplane in two features; for a regression, one feature (or the fitted value) and the target."""
+    """Return clusters and hyperplane in two features; for a regression, one feature (or the fit) and the target."""
     problem = clusters.problem
     assert isinstance(problem, PiecewiseLinear)
     design, loss = problem.design, problem.design.loss
@@ -27,7 +27,7 @@ def frame(clusters: Clusters, point: Float, iteration: int) -> Frame | None:
     shown = np.flatnonzero(weight > 0)
     labels = np.zeros(len(sums))
     if loss.classifies:
-        # Rows are signed, so the intercept's column is the sum of the signs: clusters of one class only.
+        # The intercept's column is the sum of the signs, because rows are signed; only pure clusters are shown.
         labels = sums[:, m] / np.where(weight > 0, weight, 1.0)
         shown = shown[np.abs(np.abs(labels[shown]) - 1) < PURE]
         labels = np.sign(labels)

@@ -1,6 +1,6 @@
 """Linear models with piecewise-linear loss: LAD and quantile regression (paper, section 3.1), SVM (3.2).
 
-The four components of AID; the formulas are those of :mod:`aidlearn.linear.model.design`.
+This module has the four components of AID; :mod:`aidlearn.linear.model.design` has the formulas.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from aidlearn.linear.passes.records import Regions, Segment
 from aidlearn.numerics import NOISE, Float, Int
 
 ON_KINK = 1e-7
-"""Margins up to this count as on the kink in the three-way split."""
+"""Largest margin that counts as on the kink in the three-way split."""
 THREE_WAY_CUTS = np.array([np.nextafter(-ON_KINK, -1.0), ON_KINK])
 SMALLEST_GROUPS = 0.5
-"""Entries of the smallest groups that become clusters of their own, violated or not, over the number of clusters."""
+"""Largest number, per cluster, of entries of the smallest groups that become clusters of their own, violated or not."""
 ACCURATE = 1e-9
 """Accuracy of the aggregated solver that keeps the bounds of the paper's procedure visibly non-decreasing."""
 
@@ -49,20 +49,20 @@ StartMethod = Callable[["PiecewiseLinear"], Start]
 
 @dataclass(frozen=True)
 class Procedure:
-    """How a linear model is fitted: the choices of the paper's section 4, and our own."""
+    """Choices of a fit of a linear model: those of the paper's section 4, and our own."""
 
     solver: AggregatedSolver
     """Solver of the aggregated problem."""
     start: StartMethod
     """Function that draws the initial clusters."""
     paper_split: bool = False
-    """Split at the aggregated solution only (the paper's rule). Otherwise also at a point close to the incumbent on
-    the segment between the two, along which the objective is searched."""
+    """Whether to split only at the aggregated solution (the paper's rule). Otherwise clusters are also split at a point
+    close to the incumbent on the segment between the two, along which the objective is searched."""
     three_way: bool = False
-    """Split below, on and above the kink (the paper's dual procedure for the SVM): then the dual of each entry is its
-    share of the dual of its cluster, and satisfies the optimality conditions entry by entry."""
+    """Whether to split below, on and above the kink (the paper's dual procedure for the SVM). The dual of each entry is
+    then its share of the dual of its cluster, and satisfies the optimality conditions entry by entry."""
     initial_rate: float | None = None
-    """Number of initial clusters over the number of entries (r^0); the start's own rule by default."""
+    """Number of initial clusters over the number of entries (r^0); by default the start decides."""
     rng: np.random.Generator | Callable[[], np.random.Generator] = np.random.default_rng
     """Random number generator, or a function that makes one when it is needed."""
 
@@ -80,11 +80,11 @@ class PiecewiseLinear(LinearProblem):
         self.passes = passes_of(run)
         exact = Regions(np.array(design.loss.kinks), NOISE)
         self.regions = Regions(THREE_WAY_CUTS, -1.0) if procedure.three_way else exact
-        """How margins are put into regions."""
+        """Cuts and tolerance that assign margins to regions."""
         self.n_regions = self.regions.number
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state that travels to where the entries are: the formulas, neither the run nor the procedure."""
+        """Return the state that is sent to workers: the formulas without the run and the procedure."""
         return {**self.__dict__, "run": None, "procedure": None}
 
     # 1. Aggregated data
@@ -102,37 +102,37 @@ class PiecewiseLinear(LinearProblem):
             return self.hurried_start()
         start = self.procedure.start(self)
         if start.incumbent is None and out_of_time(self.run):
-            # The aggregated problem would be cut short, and evaluating its point would waste a pass.
+            # The solver would stop early, and evaluating its point would waste a pass.
             return replace(start, incumbent=self.last_resort())
         return start
 
     def hurried_start(self, point: Float | None = None) -> Start:
-        """The start of a fit whose time is over, around a point if there is one."""
+        """Return the start of a fit that is out of time, around a point if one is given."""
         given = self.procedure.start
         return given(self) if isinstance(given, Hurried) else Hurried([self.design], point)(self)
 
     @property
     def _eliminates(self) -> bool:
-        """Whether a factor is eliminated, which takes clusters of one entry each."""
+        """Whether a factor is eliminated, which requires clusters of one entry each."""
         return self.design.layout is not None and self.design.layout.levels is not None
 
     # 3. Aggregated problem
 
     def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
-        """The same model on the weighted means of the clusters."""
+        """Solve the same model on the weighted means of the clusters."""
         point = None if incumbent is None else incumbent.point
         if incumbent is not None and incumbent.objective <= self.trivial_bound:
-            # An exact fit: no loss is below 0. A solver would iterate on rounding.
+            # The fit is exact: no loss is below 0, and a solver would iterate on rounding errors.
             return self._without_effort(incumbent.point, clusters)
         if self.procedure.paper_split:
-            # Refined clusters never lower F; an accurate solver keeps that visible in the proven bounds.
+            # Refining clusters never lowers F; with an accurate solver the proven bounds show it.
             accuracy = replace(accuracy, relative=min(accuracy.relative, ACCURATE))
         if not self.design.loss.classifies:
             accuracy = replace(accuracy, duals=False)  # no regression reports duals
         late = time.monotonic() > accuracy.deadline
         plain = self.design.region is None and self.design.linear is None and not any(self.design.loss.kinks)
         if plain and not clusters.store.column(-2).any():
-            # Nothing to explain: every unit that a solver could measure in is a rounding error.
+            # All summed targets are 0, so any unit that a solver could choose is a rounding error.
             return self._without_effort(np.zeros(self.design.n_variables), clusters)
         found = solve_aggregated(self.design, clusters.store, point, accuracy, self.procedure.solver, self.run.n_jobs)
         if found.lower_bound == -math.inf and not late:
@@ -144,7 +144,7 @@ class PiecewiseLinear(LinearProblem):
         return found
 
     def _without_effort(self, point: Float, clusters: Clusters) -> Solution:
-        """The solution at a point whose objective is the trivial bound, which the dual of zeros proves."""
+        """Return a solution whose objective equals the trivial bound, which the dual of zeros proves."""
         used = int((clusters.store.column(-1) > 0).sum())
         n_rows = len(self.design.loss.kinks) * used + (self.design.n_attributes if self.design.l1 > 0 else 0)
         return Solution(point, self.trivial_bound, True, np.zeros(n_rows))
@@ -163,10 +163,10 @@ class PiecewiseLinear(LinearProblem):
         return Segment.between(incumbent.point, solution.point, n_alone / n, dissolved)
 
     def _smallest_groups(self, clusters: Clusters, point: Float, spare: float) -> NDArray[np.bool_] | None:
-        """Groups whose aggregation saves least, up to a total number of entries: small ones near a kink come first.
+        """Return the groups whose aggregation saves least, small ones near a kink first, up to a number of entries.
 
-        Where the optimum is far from the start, they hold rows unlike any other cluster, and only they are violated
-        once all large groups have settled: another iteration for a handful of entries.
+        If the optimum is far from the start, they hold rows unlike any other cluster; once all large groups have
+        settled, they would cost another iteration for a handful of entries.
         """
         groups = np.flatnonzero(clusters.counts > 1)
         saves = clusters.counts[groups] * np.sqrt(self.distances(clusters, point)[groups])
@@ -183,10 +183,10 @@ class PiecewiseLinear(LinearProblem):
         return self._with_alone(chunk, trial, homes, self.passes.moves(self.design, chunk, trial, self.regions, homes))
 
     def _with_alone(self, chunk: Chunk, trial: Trial, homes: NDArray[np.int16], moved: Moved) -> Moved:
-        """Mark the moved entries that become clusters of their own: all of them, if they are not too many.
+        """Mark the moved entries that become clusters of their own: all of them, unless they are too many.
 
-        Entries that leave a group together seldom stay together. Where a solution has overshot, many leave that will
-        come back, and are better kept together. Every chunk has its share, whatever the others have.
+        Entries that leave a group together seldom stay together. If a solution has overshot, however, many entries
+        leave that will come back, and they are better kept together. The limit applies to each chunk separately.
         """
         if not isinstance(trial, Segment):
             return moved
@@ -221,7 +221,7 @@ class PiecewiseLinear(LinearProblem):
     # Results from the sums of the clusters
 
     def entry_duals(self, clusters: Clusters, dual: Float) -> tuple[Int, Float]:
-        """Entries with a dual that is not zero, and the duals times their signs.
+        """Return the entries with a non-zero dual, and these duals times the entries' signs.
 
         ``alpha_i = alpha_k s_i / s_k`` for i in cluster k is feasible for the original problem and has the value
         of the aggregated dual, because the entries of a cluster enter both only through their weighted sum.
@@ -253,7 +253,7 @@ class PiecewiseLinear(LinearProblem):
         return np.concatenate(entries), np.concatenate(duals)
 
     def _signs(self, clusters: Clusters, wanted: NDArray[np.bool_]) -> Float | None:
-        """Sign of the entries of each wanted cluster, if sums determine it (weights of 1, one class in each)."""
+        """Return the sign of each wanted cluster's entries if the sums determine it (weights of 1, pure classes)."""
         design, weight = self.design, clusters.store.column(-1)
         if not design.fit_intercept or design.effective != self.run.n_entries or (weight != clusters.counts).any():
             return None
@@ -266,7 +266,7 @@ class PiecewiseLinear(LinearProblem):
 
 
 def _spread_without_entries(clusters: Clusters, dual: Float) -> tuple[Int, Float]:
-    """Entries of clusters whose entries have a dual each, from labels alone."""
+    """Return the entries with a non-zero dual and their duals, given one dual per cluster, from labels alone."""
 
     def spread(labels: NDArray[np.int32]) -> tuple[Int, Float, int]:
         of_entry = dual[labels]

@@ -1,4 +1,4 @@
-"""The linear SVM as a part of other fits: on the features of a kernel, or on labelled rows alone."""
+"""The linear SVM inside other fits: on the features of a kernel, or on the labelled rows alone."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ from aidlearn.linear.start.sharpen import Band
 
 
 def svm_problem(run: Run, C: float, rng: np.random.Generator) -> PiecewiseLinear:
-    """The SVM of entries with targets 1 and others, with the default procedure."""
+    """Return the SVM problem that separates target 1 from all others, with the default procedure."""
     design = Design.of(hinge(C), inspect(run), ridge=1.0)
     return PiecewiseLinear(run, design, Procedure(SOLVERS["auto"], Band(), rng=rng))
