@@ -1,11 +1,11 @@
 """Many neighbouring problems on the same rows for the price of a few passes.
 
-Around a solution, rows far from every kink keep their side in all neighbouring problems (other weights, close
-quantiles or penalties). The near rows and the sums of the far ones by side are a small problem for each member. Its
+Around a solution, rows far from every kink keep their side in all neighbouring problems (with other weights, or close
+quantiles or penalties). The near rows and the sums of the far ones by side form a small problem for each member. Its
 optimum is a lower bound for the member on all rows (Jensen: a group is the weighted mean of its rows, with the member's
-own weights), and one pass ``X @ V`` evaluates all members on all rows: their gaps are proven.
+own weights), and one pass ``X @ V`` evaluates all members on all rows, which certifies their gaps.
 
-Members whose gap stays open are tried again with more near rows; those still open are fitted on all rows.
+A second attempt uses more near rows for members whose gap stays open; those still open are fitted on all rows.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from aidlearn.trace import Profile
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """Numbers of a batch of neighbouring problems."""
+    """Settings of a batch of neighbouring problems."""
 
     near: float = 3.0
-    """Near rows in sqrt(p/n) of all: at the median, fitted values within three standard deviations."""
+    """Fraction of near rows in units of sqrt(p/n): at the median, fitted values within three standard deviations."""
     wider: float = 3.0
     """Guess. Factor on the near rows in the second attempt."""
     most_near: float = 0.5
-    """Guess. Largest part of the rows that may be near: beyond it aggregation saves nothing."""
+    """Guess. Largest fraction of the rows that may be near: beyond it aggregation saves nothing."""
     most_again: float = 0.8
-    """Guess. Largest part in a second attempt, which competes with a fit on all rows."""
+    """Guess. Largest fraction in a second attempt, which competes with a fit on all rows."""
     viewed: int = 5_000
-    """Guess. Rows that such parts are estimated from."""
+    """Guess. Number of rows from which these fractions are estimated."""
     members_at_once: int = 256
-    """Guess. Most members that share passes: each has its own weights of the near rows."""
+    """Guess. Maximum members that share passes: each has its own weights of the near rows."""
     corridors_at_once: int = 16
-    """Guess. Most corridors of a second attempt that share a pass."""
+    """Guess. Maximum corridors of a second attempt that share a pass."""
     gram_rows: int = 20_000
-    """Guess. Sample rows whose Gram matrix measures leverage scores."""
+    """Guess. Number of sample rows whose Gram matrix determines leverage scores."""
     error_of_next: float = 1.5
-    """Guess. Expected distance of the next member from its start, in that of the member before."""
+    """Guess. Expected distance of a member's solution from its start, relative to that of the previous member."""
 
 
 SETTINGS = BatchSettings()
@@ -64,17 +64,17 @@ SETTINGS = BatchSettings()
 
 @dataclass(frozen=True)
 class Member:
-    """One problem of a batch: its loss, which of the batch's weights its rows have, and its L1 penalty."""
+    """One problem of a batch: its loss, the replicate that gives its weights, and its L1 penalty."""
 
     loss: Loss
     replicate: int = 0
     l1: float | None = None
-    """L1 penalty over the sum of weights; that of the batch's design by default."""
+    """L1 penalty over the sum of weights; by default that of the batch's design."""
 
     def design(self, design: Design, weight: float, sizes: Float) -> Design:
-        """The design of a batch for this member, whose rows have a sum of weights and columns of these sizes.
+        """Return the batch's design adapted to this member's sum of weights and column sizes.
 
-        A column of size 0, which the weights leave empty, keeps the coefficient 0.
+        A column of size 0, which has only rows of weight 0, keeps the coefficient 0.
         """
         l1 = design.l1 / design.weight if self.l1 is None else self.l1
         empty = np.zeros(design.n_variables, dtype=bool)
@@ -105,18 +105,18 @@ class Solved:
 
 
 Refit = Callable[[int, Member, "Float | None"], Solved]
-"""A fit of a member (with its number) on all rows, from a point close to it if there is one."""
+"""Fits a member, given its number, on all rows, from a point close to the solution if there is one."""
 Begin = Callable[[int, Mapping[int, Float]], Float]
 """Starting point of a member, given the solutions so far."""
 Done = Callable[[Mapping[int, Solved]], None]
-"""Called with members that were evaluated on all rows; open ones are tried again at the end."""
+"""Called with members that were evaluated on all rows; those with open gaps are tried again at the end."""
 
 
 @dataclass
 class Batch:
     """Problems on the same rows.
 
-    ``design`` is that of a model of these rows with their own weights: members differ from it in loss, weights and L1
+    ``design`` belongs to a model of these rows with their own weights; members differ from it in loss, weights and L1
     penalty.
     """
 
@@ -126,19 +126,19 @@ class Batch:
     weights: Weights = UNCHANGED
     tol: float = 1e-5
     given_metric: Metric | None = None
-    """Metric of an earlier batch on the same rows, which saves measuring it again."""
+    """Metric of an earlier batch on the same rows, to avoid computing it again."""
     ordered: bool = False
-    """Whether the planes of members should lie one above the other, in their order."""
+    """Whether the members' planes should lie one above the other, in the order of the members."""
     crossings: int | None = None
-    """Pairs of neighbouring members in the wrong order, where one pass has seen the solutions of all."""
+    """Number of pairs of neighbouring members in the wrong order; None unless the passes saw all final solutions."""
 
     @cached_property
     def metric(self) -> Metric:
-        """Leverage scores of the rows."""
+        """Metric of the leverage scores of the rows."""
         return _metric(self.run, self.design) if self.given_metric is None else self.given_metric
 
     def around(self, point: Float, near: float | None = None) -> list[Corridor]:
-        """One corridor for all members, around a point that all are close to."""
+        """Return a corridor around a point to which all members are close, cut into parts that fit into memory."""
         p = self.design.n_variables
         fraction = near_share(p / self.design.effective) if near is None else near
         n, m, budget = self.run.n_entries, self.run.n_attributes, self.run.budget
@@ -152,7 +152,7 @@ class Batch:
         return [Corridor(part, (point, point), reach, error) for part in parts]
 
     def distance(self, point: Float, fraction: float) -> float:
-        """Distance (in leverages) within which a fraction of the rows lies; infinite if aggregation saves nothing."""
+        """Return the distance (in leverages) that contains a fraction of the rows; inf if aggregation saves nothing."""
         run, design = self.run, self.design
         if few_entries(run.n_entries, design.n_variables) or fraction > SETTINGS.most_near:
             return math.inf
@@ -160,12 +160,12 @@ class Batch:
         return quantile_width(distance / leverage, fraction)
 
     def _share(self, point: Float, reach: float) -> float:
-        """Part of the rows within a distance of a kink, estimated from a sample."""
+        """Return the fraction of the rows within a distance of a kink, estimated from a sample."""
         distance, leverage = self._viewed(point, SETTINGS.viewed)
         return float(np.mean(distance <= reach * leverage))
 
     def _viewed(self, point: Float, n_rows: float) -> tuple[Float, Float]:
-        """Distances from a kink and leverages of about ``n_rows`` rows of the sample."""
+        """Return the distances from a kink and the leverages of about ``n_rows`` rows of the sample."""
         sample = _sample(self.run, self.design)
         some = sample.select(slice(None, None, max(1, int(sample.n_entries // n_rows))))
         leverage = np.asarray(self.metric.leverage(self.design, some), dtype=np.float64)
@@ -179,20 +179,20 @@ class Batch:
         done: Done | None = None,
         saved: Mapping[int, Solved] | None = None,
     ) -> dict[int, Solved]:
-        """Solve all members to the tolerance; without a ``refit``, as far as near rows and time allow.
+        """Solve all members to the tolerance, or without a ``refit`` as closely as near rows and time allow.
 
         Parameters
         ----------
         corridors : sequence of Corridor
-            Each member is in one of them.
+            Corridors that together contain each member once.
         refit : callable, optional
-            Fits the members that are still open at the end.
+            Fits the members whose gaps are still open at the end.
         begin : callable, optional
             Starting point of a member; the first end of its corridor by default.
         done : callable, optional
             Called with members once they are evaluated on all rows.
         saved : mapping of Solved, optional
-            Members of an earlier part of the same batch.
+            Solutions of members from an earlier part of the same batch.
         """
         solved = dict(saved or {})
         waiting: list[int] = []
@@ -202,7 +202,7 @@ class Batch:
             if all(number in solved for number in corridor.numbers):
                 continue
             if self.run.ended:
-                break  # without another pass; waiting members are evaluated below
+                break  # without another pass of corridors; waiting members are evaluated below
             rows = self._pass([corridor], waiting, solved, done)[0]
             hopeless = self._is_hopeless(corridors, waiting, solved)
             waiting = []
@@ -230,7 +230,7 @@ class Batch:
         return [number for number in solved if not solved[number].gap <= self.tol]
 
     def _is_hopeless(self, corridors: Sequence[Corridor], numbers: Sequence[int], solved: Mapping[int, Solved]) -> bool:
-        """Whether members failed because rows are piled up on a kink: then the others would fail, too."""
+        """Return whether members failed because many rows lie on a kink, so that the others would fail, too."""
         left = set(self._open(solved))
         if not numbers or not left.issuperset(numbers):
             return False
@@ -238,7 +238,7 @@ class Batch:
         return all(self._share(solved[k].point, reach) > SETTINGS.most_again for k in numbers)
 
     def _again(self, corridors: Sequence[Corridor], solved: dict[int, Solved]) -> None:
-        """Try open members again, each around its own point and with more near rows."""
+        """Solve members with open gaps again, each around its own point and with more near rows."""
         reach = {number: SETTINGS.wider * corridor.reach for corridor in corridors for number in corridor.numbers}
         most = min(SETTINGS.most_again, self.run.budget.near_rows(self.run.n_attributes) / self.run.n_entries)
         shares = {k: self._share(solved[k].point, reach[k]) for k in self._open(solved)}
@@ -264,7 +264,7 @@ class Batch:
         """Collect the rows of corridors and the losses of waiting members in one pass."""
         run, design, passes = self.run, self.design, passes_of(self.run)
         replicates = sorted({self.members[number].replicate for corridor in corridors for number in corridor.numbers})
-        # Crossings with the plane below the first waiting member are counted, too.
+        # Crossings of the first waiting member with the plane below it count, too.
         below = [waiting[0] - 1] if waiting and self.ordered and waiting[0] - 1 in solved else []
         shown = [*below, *waiting]
         losses, of = [self.members[k].loss for k in shown], [self.members[k].replicate for k in shown]
@@ -284,7 +284,7 @@ class Batch:
         return [Rows.joined(own) for own in zip(*parts, strict=True)]
 
     def _in_corridor(self, corridor: Corridor, rows: Rows, begin: Begin | None, solved: dict[int, Solved]) -> None:
-        """Solve the members of a corridor one by one; objectives hold penalties only until the next pass."""
+        """Solve the members of a corridor one by one; until the next pass, their objectives are only penalties."""
         error, width = corridor.error, 0.0
         for number in corridor.numbers:
             member = self.members[number]
@@ -301,7 +301,7 @@ class Batch:
             solved[number] = Solved(found.point, penalty, found.lower_bound, found.profile, found.n_clusters)
 
     def _design(self, member: Member, near: Near) -> Design:
-        """The design of a member: that of the batch, adapted to its weights."""
+        """Return the batch's design adapted to the weights of a member."""
         m, weight = self.design.n_attributes, near.rows.weight
         if isinstance(self.weights, Unchanged):
             return member.design(self.design, self.design.weight, np.ones(m))
@@ -310,12 +310,12 @@ class Batch:
 
 
 def near_share(ratio: float) -> float:
-    """Part of the rows that a change of the solution by ``sqrt(ratio)`` standard deviations may move."""
+    """Return the fraction of rows that may change sides if a solution moves by ``sqrt(ratio)`` standard deviations."""
     return SETTINGS.near * math.sqrt(ratio)
 
 
 def better(one: Solved, two: Solved) -> Solved:
-    """The better point with the better bound."""
+    """Return the better point with the better bound."""
     best = two if two.objective < one.objective or math.isnan(one.objective) else one
     return replace(best, lower_bound=max(one.lower_bound, two.lower_bound))
 
@@ -325,7 +325,7 @@ def _sample(run: Run, design: Design) -> Chunk:
 
 
 def _metric(run: Run, design: Design) -> Metric:
-    """Leverage scores of the rows, as in the start of a fit."""
+    """Return the metric of the rows' leverage scores, as in the start of a fit."""
     sample = _sample(run, design)
     few = sample.select(slice(None, None, max(1, sample.n_entries // SETTINGS.gram_rows))).weighing(design.weight)
     equations = NormalEquations.of(design, few, run.n_jobs)

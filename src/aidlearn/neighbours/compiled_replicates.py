@@ -1,9 +1,9 @@
-"""A weighted sum of tilted absolute values, from vertex to vertex down to the optimum, in compiled code.
+"""Compiled simplex method for a weighted sum of tilted absolute values, from vertex to vertex down to the optimum.
 
-At a vertex p rows (the basis) have margin 0 and the duals of all others are at a bound, by the side they lie on. The
-equalities ``A'p = 0`` give the duals of the basis; one outside of its box says which row to leave along which edge, a
-weighted selection among the kinks on the edge where to stop (Barrodale and Roberts 1973; Koenker and d'Orey 1987). From
-the optimum with other weights a few pivots for each column are left.
+At a vertex, p rows (the basis) have margin 0, and the duals of all others are at the bound given by their side. The
+equalities ``A'p = 0`` determine the duals of the basis. A dual outside its box selects the row that leaves and the
+edge; a weighted selection among the kinks on the edge finds where to stop (Barrodale and Roberts 1973; Koenker and
+d'Orey 1987). From the optimum with other weights, a few pivots per column remain.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from aidlearn.data.rows.compiled import compiled
 
 FLAT = 1e-13
-"""Part of its terms below which a slope along an edge is none: a row that entered with it would leave no basis."""
+"""Largest slope along an edge, relative to its terms, that counts as 0: the row would make the basis singular."""
 
 
 @compiled
 def selected(places: Any, sizes: Any, rows: Any, n: int, wanted: float) -> int:
-    """The row of the smallest place up to which sizes sum to what is wanted, -1 if all do not; reorders them."""
+    """Return the row of the smallest place up to which sizes sum to ``wanted`` (-1 if none), and reorder the arrays."""
     first, last = 0, n
     if n == 0:
         return -1
@@ -60,7 +60,7 @@ def selected(places: Any, sizes: Any, rows: Any, n: int, wanted: float) -> int:
 def descend(
     A: Any, e: Any, lower: Any, upper: Any, basis: Any, inverse: Any, w: Any, most: int, rounding: float
 ) -> bool:
-    """Pivots until the duals of the basis are in their boxes; whether they are. Changes basis, inverse and w."""
+    """Pivot until the basis duals are in their boxes; return whether they are. Update basis, inverse and w in place."""
     n, p = A.shape
     z, rate = np.empty(n), np.empty(n)
     held = np.zeros(n, dtype=np.bool_)
@@ -101,7 +101,7 @@ def descend(
                 part = A[i, j] * edge[j]
                 slope += part
                 size += abs(part)
-            if abs(slope) <= FLAT * size:  # rounding, of a row like one of the basis
+            if abs(slope) <= FLAT * size:  # rounding error of a row like one of the basis
                 slope = 0.0
             rate[i] = slope
             if not held[i] and (z[i] > 0.0) == (slope > 0.0) and slope != 0.0:
@@ -114,7 +114,7 @@ def descend(
             return False
         step = z[new] / rate[new]
         held[old], held[new] = False, True
-        # The row that leaves has its margin on the side of the edge; the one that enters leaves the sums.
+        # The row that leaves the basis moves to the side of the edge; the one that enters leaves the sums.
         side = upper[new] if z[new] > 0 else lower[new]
         for j in range(p):
             forces[j] -= side * A[new, j]
@@ -136,7 +136,7 @@ def descend(
         z[new] = 0.0
         for j in range(p):
             w[j] += step * edge[j]
-        # The row of the basis is another: a rank-one change of the inverse.
+        # Replacing a row of the basis is a rank-one update of the inverse.
         basis[leaving] = new
         for k in range(p):
             dual[k] = 0.0

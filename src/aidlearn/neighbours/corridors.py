@@ -1,8 +1,8 @@
 """Corridors of neighbouring problems: the rows whose side is in doubt, and the sums of all others.
 
-The planes of neighbouring problems lie in a *corridor* between two points, up to an error. A row that lies beyond all
-of them on one side has the same dual in each problem, at its bound: all such rows enter through one sum. Few rows, the
-near ones, are left. Solutions on samples show where a corridor is: those on all rows are within an error that follows
+The planes of neighbouring problems lie in a *corridor* between two points, up to an error. A row on one side of all of
+them has its dual at the same bound in each problem, so all such rows enter through one sum per side. Only the few near
+rows remain. Solutions on samples locate the corridor: solutions on all rows differ from them by an error that follows
 from the size of the sample.
 """
 
@@ -31,9 +31,9 @@ from aidlearn.linear.start.sharpening import Sharpening
 from aidlearn.numerics import Float, Int
 
 MASKED = 24
-"""Replicates times regions up to which weights of 0 cost less than picking the rows of each region."""
+"""Largest product of replicates and regions for which weights of 0 cost less than picking the rows of each region."""
 TIED = 1e-3
-"""Distance of the rows whose side is in doubt, in typical margins: without ties it is tens of times as long."""
+"""Distance of the rows in doubt, in typical margins, that indicates ties: without ties it is tens of times longer."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Corridor:
     numbers: Sequence[int]
     ends: tuple[Float, Float]
     reach: float
-    """Distance beyond the ends within which rows are near, in leverages; infinite: all are."""
+    """Distance beyond the ends within which rows are near, in leverages; if infinite, all rows are."""
     error: float
     """Expected distance of the first member's start from its solution, in leverages."""
 
@@ -60,13 +60,13 @@ class Near:
 
 @dataclass(frozen=True)
 class Rows:
-    """The near rows of a corridor, and for each replicate its weights of them and the sums of the others."""
+    """Near rows of a corridor with each replicate's weights, and each replicate's sums of the other rows."""
 
     near: Chunk
     leverage: Any
-    """Leverages of the near rows, or a single number for all."""
+    """Leverages of the near rows, or one number for all."""
     weights: Float
-    """Weights of the near rows, one row for each replicate."""
+    """Weights of the near rows, with one row per replicate."""
     sums: Float
     """Replicates x regions x (sum of s a, sum of s e, sum of s), in the layout of ``Design.aggregate``."""
     counts: Int
@@ -75,7 +75,7 @@ class Rows:
 
     @classmethod
     def joined(cls, parts: Sequence[Rows]) -> Rows:
-        """The rows of all chunks."""
+        """Return the rows of all chunks."""
         first, near = parts[0], join([part.near for part in parts])
         if not sparse.issparse(near.X):
             near = replace(near, X=np.ascontiguousarray(near.X))
@@ -89,7 +89,7 @@ class Rows:
         )
 
     def of_replicate(self, replicate: int) -> Near:
-        """The rows with the weights of a replicate."""
+        """Return the rows with the weights of a replicate."""
         k = self.replicates.index(replicate)
         return Near(replace(self.near, weight=self.weights[k]), self.leverage, self.sums[k], self.counts)
 
@@ -102,7 +102,7 @@ def collecting(
     replicates: Sequence[int] = (0,),
     weights: Weights = UNCHANGED,
 ) -> Callable[[Chunk], list[Rows]]:
-    """A function that collects the rows of each corridor from a chunk, as a part of a pass."""
+    """Return a function that collects the rows of each corridor from a chunk, as a part of a pass."""
     if not corridors:
         return lambda chunk: []
     n_regions, width = design.loss.n_regions, design.n_variables + 2
@@ -133,18 +133,18 @@ def collecting(
 
 
 def taken(chunk: Chunk, rows: NDArray[np.integer]) -> Chunk:
-    """The selected rows of a chunk (``take`` copies dense rows faster than indexing does)."""
+    """Return the selected rows of a chunk (``take`` copies dense rows faster than indexing does)."""
     X = np.take(chunk.X, rows, axis=0) if isinstance(chunk.X, np.ndarray) else chunk.X[rows]
     return Chunk(0, len(rows), X, chunk.y[rows], chunk.weight[rows])
 
 
 def picked(leverage: Leverage, rows: NDArray[np.integer]) -> Leverage:
-    """Leverages of the selected rows."""
+    """Return the leverages of the selected rows."""
     return leverage[rows] if isinstance(leverage, np.ndarray) and leverage.ndim else leverage
 
 
 def _weighted_sums(design: Design, chunk: Chunk, factors: Float, regions: Any) -> Float:
-    """Sums by region with the weights of each replicate."""
+    """Return the sums by region with the weights of each replicate."""
     m = design.n_attributes
     sums = np.zeros((len(factors), design.loss.n_regions, design.n_variables + 2))
     sign, e = design.loss.fold(chunk.y)
@@ -182,7 +182,7 @@ class SampledSolution:
 
     point: Float
     error: float
-    """Distance of rows near the solution from the point, in leverages."""
+    """Distance of the solution on all rows from the point, in leverages."""
 
 
 class Sampled:
@@ -193,7 +193,7 @@ class Sampled:
 
     @classmethod
     def of(cls, run: Run, design: Design, start: Band | None = None) -> Sampled:
-        """New samples, or those of the start of a fit on the same rows."""
+        """Return new samples, or those of the start of a fit on the same rows."""
         found = None if start is None else start.samples
         return cls(Samples(run, design, np.random.default_rng(0)) if found is None else found, run)
 
@@ -202,31 +202,31 @@ class Sampled:
         return self._samples.metric
 
     def solution(self, design: Design, near: Float | None = None) -> SampledSolution:
-        """The solution of a problem on the largest sample, from that of another one close to it."""
+        """Return the solution on the largest sample, from a solution ``near`` of a similar problem if given."""
         point = Sharpening(self._samples, self._run, design).on_samples(near)
         return SampledSolution(point, self.error(design, point))
 
     def error(self, design: Design, point: Float) -> float:
-        """Distance of the solution on all rows from one on the largest sample, in leverages."""
+        """Return the distance, in leverages, of the solution on all rows from one on the largest sample."""
         view = self._samples.at(design, point)
         ratio = design.n_variables / design.effective * self._run.n_entries / self._samples.n_largest
         return view.width(view.fraction(ratio))
 
     def width(self, design: Design, point: Float, share: float) -> float:
-        """Distance from a plane, in leverages, within which the given share of the rows lies."""
+        """Return the distance from a plane, in leverages, within which the given share of the rows lies."""
         return self._samples.at(design, point).width(share)
 
     def is_tied(self, design: Design, point: Float) -> bool:
-        """Whether rows are piled up on a kink at a solution, so that those in doubt are at no distance from it."""
+        """Return whether many rows lie on a kink at a solution, so that rows in doubt are at almost no distance."""
         distance = self.error(design, point) * float(np.median(self._samples.viewed_leverage))
         return distance < TIED * design.typical_margin
 
     def largest_share(self, n_weights: int) -> float:
-        """Part of the rows that fit into memory as near rows with ``n_weights`` weights each."""
+        """Return the fraction of rows that fit into memory as near rows with ``n_weights`` weights each."""
         return self._run.budget.near_rows(self._run.n_attributes, n_weights) / self._run.n_entries
 
     def share(self, design: Design, ends: tuple[Float, Float], reach: float) -> float:
-        """Part of the rows that are near in a corridor."""
+        """Return the fraction of rows that are near in a corridor."""
         rows = self._samples.viewed
         found = NUMPY.between(design, rows, design.planes(*ends), self._samples.viewed_leverage, Reach(reach))
         return len(found.near) / rows.n_entries

@@ -1,4 +1,4 @@
-"""Many planes over all rows in one pass: ``X @ V``, block by block while it is in cache. Their losses and crossings."""
+"""Losses and crossings of many planes on all rows in one pass: ``X @ V``, by blocks that stay in cache."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from aidlearn.linear.passes.records import MemberLosses
 from aidlearn.numerics import Float, Int
 
 MARGINS = 1 << 16
-"""Guess. Margins (rows times planes) that fit into a cache: 512 kB."""
+"""Guess. Number of margins (rows times planes) that fit into a cache: 512 kB."""
 
 
 def blocks(n: int, n_planes: int) -> Iterator[slice]:
-    """Blocks of n rows whose margins at ``n_planes`` planes fit into a cache."""
+    """Yield blocks of n rows whose margins at ``n_planes`` planes fit into a cache."""
     size = max(256, MARGINS // n_planes)
     return (slice(first, min(first + size, n)) for first in range(0, n, size))
 
@@ -36,10 +36,10 @@ def evaluating(
     passes: Passes,
     ordered: bool = False,
 ) -> Callable[[Chunk], tuple[Float, int]]:
-    """A function that evaluates points on a chunk, each with a loss and with the weights of a replicate.
+    """Return a function that evaluates points on a chunk, each with its own loss and a replicate's weights.
 
-    It returns the losses, and with ``ordered`` the number of crossings of neighbouring planes (0 where targets have an
-    offset).
+    That function returns the losses and, if ``ordered``, the number of crossings of neighbouring planes (0 if targets
+    have an offset).
     """
     if not points:
         return lambda chunk: (np.zeros(0), 0)
@@ -77,9 +77,9 @@ def evaluating(
 
 
 def count_crossings(run: Run, points: Float, fit_intercept: bool) -> int:
-    """Pairs of neighbouring planes in the wrong order, summed over the rows with weight, by one pass.
+    """Count pairs of neighbouring planes in the wrong order, summed over the rows with weight, in one pass.
 
-    ``points`` are in the order of their quantiles. Two planes in the same place do not cross; rounding decides neither.
+    ``points`` are in the order of their quantiles. Equal predictions, up to rounding, are no crossing.
     """
     m, passes = run.n_attributes, passes_of(run)
     slopes = np.ascontiguousarray(points[:, :m].T)

@@ -1,12 +1,12 @@
 """One problem on the near rows of a corridor: Newton steps on the smoothed loss, and a dual that proves a bound.
 
-With every kink rounded off over ``+- h_i`` the optimum of the smoothed problem is dual feasible by itself: the slopes
-of the losses, ``p_i = s_i ((1/2 - c) + clip(z_i / h_i) / 2)``, satisfy ``A'p = P v``. Its duality gap is what the
-rounding costs,
+With every kink rounded off over ``+- h_i``, the optimum of the smoothed problem is dual feasible: the slopes of the
+losses, ``p_i = s_i ((1/2 - c) + clip(z_i / h_i) / 2)``, satisfy ``A'p = P v``. Its duality gap is the cost of the
+smoothing,
 
     sum over |z_i| < h_i of   s_i |z_i| / 2 (1 - |z_i| / h_i),
 
-so the width follows from the tolerance. If that leaves too few rows inside, an interior point takes over.
+so the width follows from the tolerance. If too few rows lie within this width, an interior-point method takes over.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ from aidlearn.trace import MOST_CLUSTERS, Profile
 
 @dataclass(frozen=True)
 class MemberSettings:
-    """Numbers of a member's problem on near rows."""
+    """Settings of a member's problem on near rows."""
 
     smoothed: float = 0.3
-    """Guess. Part of the tolerance that smoothing may cost."""
+    """Guess. Fraction of the tolerance that smoothing may cost."""
     enough: float = 0.6
-    """Guess. Part of the tolerance for the gap on near rows; the rest is for far rows that change sides."""
+    """Guess. Fraction of the tolerance for the gap on near rows; the rest is for far rows that change sides."""
     fewest: tuple[int, int] = (4, 50)
-    """Guess. Fewest rows within the width: per variable, and in addition."""
+    """Guess. Minimum rows within the width: per variable, and in addition."""
     most: tuple[int, int] = (40, 500)
-    """Guess. Most rows within the width, in the same form: a wider one only makes the bound cost more."""
+    """Guess. Maximum rows within the width, per variable and in addition: more only make the bound cost more."""
     finer: float = 20.0
-    """Guess. Largest factor by which the width shrinks to keep to that."""
+    """Guess. Largest factor by which the width shrinks to meet the maximum of rows."""
     most_steps: int = 20
-    """Guess. Most Newton steps."""
+    """Guess. Maximum number of Newton steps."""
     close: float = 0.05
     """Guess. Step length, in widths, after which the dual needs no more than a small repair."""
     narrow: float = 6.0
-    """Guess. Distance of the rows in a step, in expected distances from the solution."""
+    """Guess. Distance within which rows enter a step, in expected distances from the solution."""
     widths: float = 3.0
-    """Guess. Least distance of the rows in a step, in widths of the smoothing."""
+    """Guess. Least distance within which rows enter a step, in widths of the smoothing."""
     enough_rows: int = 2
-    """Guess. Fewest rows in a step, in the most rows within the width."""
+    """Guess. Minimum rows in a step, as a multiple of the maximum rows within the width."""
     exact_attempts: int = 4
-    """Guess. Most solutions by an interior point."""
+    """Guess. Maximum number of solutions by an interior-point method."""
     most_exact: int = 20_000
-    """Guess. Rows beyond which another interior point costs more than a fit on all rows."""
+    """Guess. Number of rows beyond which another interior-point solution costs more than a fit on all rows."""
     narrowed: int = 4
-    """Guess. Most starts of a member, each on more rows."""
+    """Guess. Maximum number of starts of a member, each on more rows."""
     worth_narrowing: float = 0.7
-    """Guess. Part of the rows up to which leaving out the others pays."""
+    """Guess. Largest fraction of the rows for which leaving out the others pays."""
 
 
 SETTINGS = MemberSettings()
@@ -94,7 +94,7 @@ class Neighbour:
         above = np.arange(len(loss.kinks))[None, :] < regions
         _, tilts, jumps = np.array(loss.parts).T
         self.sides = jumps * np.where(above, 1 - tilts, -tilts)
-        """Slope of the part of each kink (over the scale) in each region."""
+        """Slope of each kink's part of the loss (over the scale) in each region."""
 
     def solve(self, point: Float, error: float, width: float = 0.0) -> NearSolution:
         """Solve from a start that is about ``error`` leverages away from the solution.
@@ -117,7 +117,7 @@ class Neighbour:
         return replace(found, way=way, width=width)
 
     def _centred(self, change: Float) -> Float:
-        """A change of the point in centred coordinates."""
+        """Return a change of the point in centred coordinates."""
         if not self.design.fit_intercept:
             return change
         centred = change.copy()
@@ -127,7 +127,7 @@ class Neighbour:
     # Rows
 
     def narrowed(self, point: Float, reach: float) -> tuple[Near, float]:
-        """The rows within a distance, with sums of the others, and that distance; all rows if that saves too little."""
+        """Return the rows within a distance with sums of the others, and the distance; all if that saves too little."""
         near = self.whole
         enough = SETTINGS.enough_rows * (SETTINGS.most[0] * self.design.n_variables + SETTINGS.most[1])
         for _ in range(3):
@@ -143,14 +143,14 @@ class Neighbour:
         return near, math.inf
 
     def _within(self, near: Near, point: Float, reach: float) -> RowsBetween:
-        """Rows within a distance of a kink, and the sums of all others."""
+        """Return the rows within a distance of a kink, and the sums of all others."""
         limits = Reach(reach, wider=0.0, carries=math.inf)
         return self.passes.between(self.design, near.rows, self.design.planes(point), near.leverage, limits)
 
     # Groups
 
     def _value(self, sums: Float, point: Float) -> float:
-        """Loss of the groups, each on its side."""
+        """Return the loss of the groups, each on its side."""
         loss, p = self.design.loss, self.design.n_variables
         value = 0.0
         for side, kink in zip(self.sides.T, loss.kinks, strict=True):
@@ -158,20 +158,20 @@ class Neighbour:
         return loss.scale * value
 
     def _forces(self, sums: Float) -> Float:
-        """Negative gradient of the loss of the groups, in centred coordinates."""
+        """Return the negative gradient of the loss of the groups, in centred coordinates."""
         p = self.design.n_variables
         forces = self.design.loss.scale * (self.sides.sum(axis=1) @ sums[:, :p])
         return self.design.centred_forces(forces if self.design.fit_intercept else np.append(forces, 0.0))
 
     def objective(self, near: Near, point: Float) -> float:
-        """Objective on near rows and groups, with the penalty."""
+        """Return the objective on near rows and groups, with the penalty."""
         z = self.design.margins(near.rows, point)
         return self.design.losses(near.rows, z) + self._value(near.sums, point) + self.design.penalty(point)
 
     # Newton steps
 
     def _width(self, near: Near, point: Float, widest: float) -> tuple[float, bool]:
-        """The smoothing width that the tolerance allows, and whether it leaves too few rows for that."""
+        """Return the smoothing width that the tolerance allows, and whether an interior-point method must follow."""
         design, n_least = self.design, SETTINGS.fewest[0] * self.design.n_variables + SETTINGS.fewest[1]
         z = design.margins(near.rows, point)
         objective = design.losses(near.rows, z) + self._value(near.sums, point) + design.penalty(point)
@@ -195,13 +195,13 @@ class Neighbour:
                 break
         n_most = SETTINGS.most[0] * design.n_variables + SETTINGS.most[1]
         if np.count_nonzero(distance < width) > n_most:
-            # Rows tied at a kink do not determine a width.
+            # Ties at a kink say nothing about the width.
             width = max(float(np.partition(distance, n_most)[n_most]), width / SETTINGS.finer, least)
         few = width <= least and cost > allowed
         return width, few or design.l1 > 0
 
     def _model(self, near: Near, point: Float, kappa: float, smooth: bool) -> LocalModel:
-        """The model at a point; with ``smooth`` its objective is that of the smoothed loss."""
+        """Return the model at a point; with ``smooth``, its objective is that of the smoothed loss."""
         design = self.design
         sums = self.passes.local_sums(design, near.rows, point, near.leverage, kappa)
         model = local_model(design, near.rows, sums, near.leverage, thinning(len(sums.near), design.n_variables))
@@ -217,7 +217,7 @@ class Neighbour:
         return model
 
     def _descend(self, near: Near, point: Float, kappa: float, final: float) -> tuple[Float, float]:
-        """Newton steps on a width that shrinks to the final one; the point, and the length of the last step."""
+        """Take Newton steps while the width shrinks to the final one; return the point and the last step's length."""
         design, damping = self.design, Damping(size=1e-6, least=1e-9)
         model, length = self._model(near, point, kappa, kappa == final), kappa
         for _ in range(SETTINGS.most_steps):
@@ -227,7 +227,7 @@ class Neighbour:
             trial = point + design.step(step)
             narrower = max(final, kappa / 4, min(kappa, length / 2))
             there = self._model(near, trial, narrower, narrower == final)
-            # Objectives of different widths are not comparable; on the way to the final one any progress will do.
+            # Objectives of different widths are not comparable, so a step that narrows the width is always accepted.
             if kappa == narrower and not there.objective <= model.objective * (1 + 1e-13):
                 damping.more()
                 continue
@@ -238,13 +238,13 @@ class Neighbour:
     # Bounds
 
     def _aggregated(self, near: Near, point: Float, reach: float) -> tuple[HingeRows, Near]:
-        """The aggregated rows, and what they come from: rows within a distance alone, all others by region."""
+        """Return the aggregated rows and their sources: single rows within a distance, sums of the others by region."""
         kept = _kept(near, self._within(near, point, reach))
         sums = Sums.of(kept.sums, [self.design.sums_alone(kept.rows)])
         return aggregated_rows(self.design, sums, self.n_jobs), kept
 
     def _smoothed(self, near: Near, point: Float, kappa: float) -> NearSolution | None:
-        """The bound that the slopes of the smoothed losses prove, if it is good enough."""
+        """Return the solution with the bound that the slopes of the smoothed losses prove; None if it is too low."""
         design, loss = self.design, self.design.loss
         rows, kept = self._aggregated(near, point, kappa)
         z = design.margins(kept.rows, point)
@@ -265,7 +265,7 @@ class Neighbour:
         return self._found(point, bound, z, kept.counts)
 
     def _exact(self, near: Near, point: Float, reach: float) -> NearSolution:
-        """Solve the aggregated problem by an interior point, on more rows until the gap is small enough."""
+        """Solve the aggregated problem by an interior-point method, on more rows until the gap is small enough."""
         design = self.design
         bound, found = -math.inf, None
         for attempt in range(SETTINGS.exact_attempts):
@@ -287,7 +287,7 @@ class Neighbour:
         return found
 
     def _found(self, point: Float, bound: float, z: Float, counts: Int) -> NearSolution:
-        """The solution with a picture of its clusters; the caller adds the way and the width."""
+        """Return the solution with a profile of its clusters; the caller adds ``way`` and ``width``."""
         far = counts[counts > 0]
         step = max(1, -(-len(z) // (MOST_CLUSTERS - len(far))))
         shown = self.design.loss.distance(z[::step])
@@ -298,6 +298,6 @@ class Neighbour:
 
 
 def _kept(near: Near, found: RowsBetween) -> Near:
-    """Some of the near rows, with the others added to the sums."""
+    """Return the rows that were found near, with the others added to the sums."""
     rows, leverage = taken(near.rows, found.near), picked(near.leverage, found.near)
     return Near(rows, leverage, near.sums + found.sums, near.counts + found.counts)

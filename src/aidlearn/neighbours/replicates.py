@@ -1,7 +1,7 @@
-"""Many quantile regressions on the same few rows with other weights: a walk from one vertex to the next.
+"""Many quantile regressions on the same few rows with different weights, solved by walks from vertex to vertex.
 
-With a thousand rows, aggregation saves little and overhead dominates a fit. Here the rows are read once, a replicate is
-a walk along edges in compiled code, and its dual is certified like any other.
+With a thousand rows, aggregation saves little and overhead dominates a fit. Here the rows are read once, compiled code
+walks along edges to the optimum of each replicate, and its dual is certified like any other.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from aidlearn.numerics import Float
 
 @dataclass(frozen=True)
 class VertexSettings:
-    """Numbers of the walk from vertex to vertex."""
+    """Settings of the walk from vertex to vertex."""
 
     most_cells: int = 60_000
-    """Guess. Most cells of a problem solved by pivots, each of which reads all rows."""
+    """Guess. Maximum cells of a problem solved by pivots, each of which reads all rows."""
     most_variables: int = 32
-    """Guess. Most variables, because pivots grow with them."""
+    """Guess. Maximum variables, because the number and cost of pivots grow with them."""
     pivots: tuple[int, int] = (50, 30)
-    """Guess. Most pivots: in addition, and per variable. Ties may need more, and are left to other solvers."""
+    """Guess. Maximum pivots: a constant, plus a number per variable. Ties that need more are left to other solvers."""
     shaken: float = 1e-9
-    """Guess. Distance by which tied margins are moved apart: duals stay feasible, and the gap is of this size."""
+    """Guess. Distance by which tied margins are moved apart; duals stay feasible, and the gap is of this size."""
     proven: float = 1e-8
-    """Guess. Largest gap of a vertex whose dual is the right one."""
+    """Guess. Largest gap of a vertex whose dual counts as correct."""
     independent: float = 1e-8
-    """Guess. Least pivot, relative to the largest, of rows that count as independent."""
+    """Guess. Smallest pivot, relative to the largest, of rows that count as independent."""
 
 
 SETTINGS = VertexSettings()
 
 
 def suits(run: Run, design: Design) -> bool:
-    """Whether the problem has few rows and is a sum of tilted absolute values, without penalties or constraints."""
+    """Return whether the problem is small and a sum of tilted absolute values, without penalties or constraints."""
     return (
         run.n_entries * design.n_variables <= SETTINGS.most_cells
         and design.n_variables <= SETTINGS.most_variables
@@ -62,20 +62,20 @@ def suits(run: Run, design: Design) -> bool:
 
 @dataclass(frozen=True)
 class Vertices:
-    """The rows in coordinates around a solution, and the vertex next to it."""
+    """Rows in coordinates around a solution, and an optimal vertex."""
 
     design: Design
     chunk: Chunk
     basis: Basis
     rows: HingeRows
     vertex: NDArray[np.int64]
-    """The rows on their kink."""
+    """Numbers of the rows on their kink."""
     apart: Float
-    """Margins e at the origin, moved apart if a walk among ties has cycled."""
+    """Margins e at the origin, moved apart if a walk among ties failed to end."""
 
     @classmethod
     def of(cls, run: Run, design: Design, point: Float) -> Vertices | None:
-        """Read the rows in one pass; None if they do not determine all coefficients."""
+        """Read the rows in one pass; return None if they do not determine all coefficients or no walk ends."""
         parts: list[Chunk] = []
         run.map(lambda chunk, state: (chunk.select(np.arange(chunk.n_entries)), None), collect=parts.append)
         chunk = join(parts)
@@ -102,7 +102,7 @@ class Vertices:
         return None
 
     def solve(self, weight: Float) -> Solved | None:
-        """The optimum with other weights; None if the walk does not reach it."""
+        """Return the optimum with other weights, or None if the walk does not reach it."""
         vertex = self._walk(weight)
         if vertex is None:
             return None if self.apart is not self.rows.e else replace(self, apart=_shaken(self.rows.e)).solve(weight)
@@ -119,7 +119,7 @@ class Vertices:
         chunk = replace(self.chunk, weight=weight)
         found = Solved(point, self.design.losses(chunk, self.design.margins(chunk, point)), bound)
         if found.gap > SETTINGS.proven and self.apart is self.rows.e:
-            # Rows tied with those of the vertex may lie on either side; moved apart, each has one side.
+            # Rows tied with those of the vertex may lie on either side; moving them apart fixes their sides.
             return replace(self, apart=_shaken(self.rows.e)).solve(weight)
         return found
 
@@ -127,7 +127,7 @@ class Vertices:
         return replace(self.rows, weight=self.design.loss.scale * weight / self.basis.mass)
 
     def _walk(self, weight: Float) -> NDArray[np.int64] | None:
-        """Walk from the vertex of these rows to the optimal one; None if it does not end."""
+        """Walk from the stored vertex to the optimal one; return None if the walk does not end."""
         rows = self._weighing(weight)
         assert isinstance(rows.A, Dense)
         array, vertex, p = rows.A.array, self.vertex.copy(), len(self.vertex)
@@ -141,12 +141,12 @@ class Vertices:
 
 
 def _shaken(e: Float) -> Float:
-    """Margins moved apart by reproducible random amounts."""
+    """Return the margins, moved apart by reproducible random amounts."""
     return np.asarray(e + SETTINGS.shaken * np.random.default_rng(0).uniform(-1, 1, len(e)))
 
 
 def _independent(A: Float, order: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """The first rows of an order that are linearly independent, as many as there are columns."""
+    """Return linearly independent rows, one per column, from as early in the order as possible; None if too few."""
     p = A.shape[1]
     for count in (4 * p, 32 * p, len(order)):
         some = order[:count]

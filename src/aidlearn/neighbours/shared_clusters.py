@@ -1,9 +1,9 @@
 """Many problems on one partition of the rows: Algorithm 1 for a batch.
 
-Where rows are piled up on a kink, or members differ by more than near rows allow for, members share clusters: those of
-one fit, summed with the weights of each. The aggregated optimum of a member is a lower bound for it (Jensen), one pass
-evaluates the solutions of all members on all rows, and rows that the solution of an open member puts on another side
-than the mean of their cluster are split off, for all members at once.
+If many rows lie on a kink, or members differ by more than near rows allow for, members share the clusters of one fit,
+summed with each member's weights. A member's aggregated optimum is a lower bound for it (Jensen), and one pass
+evaluates the solutions of all members on all rows. Rows that lie on another side than the mean of their cluster, for a
+member whose gap is open, are split off for all members at once.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from aidlearn.numerics import Float, Int
 
 @dataclass(frozen=True)
 class SharedSettings:
-    """Numbers of members on shared clusters."""
+    """Settings of a batch on shared clusters."""
 
     most_rounds: int = 8
-    """Guess. Most rounds of splits: members still open after them are solved faster alone."""
+    """Guess. Maximum rounds of splits: members still open after them are solved faster alone."""
     kept: float = 0.5
-    """Guess. Part of the tolerance up to which another member's solution serves an aggregated problem."""
+    """Guess. Largest gap, as a fraction of the tolerance, at which another member's aggregated solution is reused."""
 
 
 SETTINGS = SharedSettings()
@@ -65,9 +65,9 @@ class Segments(Trial):
     members: Sequence[int] = ()
     origins: Sequence[Float] = ()
     homes: NDArray[np.int8] | None = None
-    """Region of each cluster's mean at the points of the split, shape (clusters, splits, members); None: no split."""
+    """Region of each cluster's mean at the split points, of shape (clusters, splits, members); None for no split."""
     n_alone: float = 0.0
-    """Part of the entries of a chunk that may become clusters of their own."""
+    """Largest fraction of a chunk's entries that may become clusters of their own."""
 
     @classmethod
     def of(cls, members: Sequence[int], origins: Sequence[Float], ends: Sequence[Float], **others: Any) -> Segments:
@@ -85,7 +85,7 @@ class Segments(Trial):
 
 
 class Together(Problem):
-    """Members of a batch as one problem of the engine: its clusters have the sums of every replicate side by side.
+    """Members of a batch as one problem of the engine, whose clusters hold the sums of all replicates side by side.
 
     ``design`` belongs to a model of these rows with their own weights, ``partition`` to a fit of that model.
     """
@@ -101,10 +101,10 @@ class Together(Problem):
         self.of = [self.replicates.index(member.replicate) for member in members]
         self.passes = passes_of(run)
         self.designs: list[Design] = []
-        """Designs of the members, once their weights are summed."""
+        """Designs of the members; empty until their weights are summed."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state that travels to where the entries are."""
+        """Return the state that is sent to workers."""
         return {**self.__dict__, "run": None, "partition": None, "designs": []}
 
     # The four components
@@ -118,14 +118,14 @@ class Together(Problem):
         return np.concatenate(parts, axis=1) if self.design.layout is None else sparse.hstack(parts, format="csr")
 
     def start(self) -> Start:
-        """The clusters of the partition, with the sums of these members."""
+        """Return the clusters of the partition with the sums of these members."""
         clusters, _ = self.partition.summed_for(self)
         known = [self._weighted(self._sums(clusters, k)) for k in range(len(self.replicates))]
         self.designs = [member.design(self.design, *known[k]) for member, k in zip(self.members, self.of, strict=True)]
         return Start(clusters)
 
     def _weighted(self, sums: Sums) -> tuple[float, Float]:
-        """The weight of a replicate, and the sizes of its columns."""
+        """Return the weight of a replicate and the sizes of its columns."""
         m = self.design.n_attributes
         sizes = np.abs(sums.dense[:, :m]).sum(axis=0)
         if sums.singles is not None:
@@ -139,7 +139,7 @@ class Together(Problem):
         return Sums(store.dense[:, columns], singles, store.alone)
 
     def solve_aggregated(self, clusters: Clusters, incumbent: Incumbent | None, accuracy: Accuracy) -> Solution:
-        """The aggregated problem of the member whose point the incumbent is."""
+        """Solve the aggregated problem of the member to which the incumbent's point belongs."""
         assert incumbent is not None
         place: MemberPoint = incumbent.point
         design, sums = self.designs[place.member], self._sums(clusters, self.of[place.member])
@@ -149,9 +149,9 @@ class Together(Problem):
     def still_good(
         self, clusters: Clusters, number: int, other: int, solution: Solution, tol: float
     ) -> Solution | None:
-        """The solution of another member with the same weights, if it is good enough for this one as well.
+        """Return the solution of another member with the same weights if it also solves this one closely enough.
 
-        Duals of losses are parts of their scales, so those of the other member are multiplied by the ratio.
+        Duals are proportional to the scale of the loss, so those of the other member are multiplied by the ratio.
         """
         design, sums = self.designs[number], self._sums(clusters, self.of[number])
         rows = aggregated_rows(design, sums, self.run.n_jobs)
@@ -165,7 +165,7 @@ class Together(Problem):
         return Solution(solution.point, bound, False, basis.to_dual(proven.dual)) if bound >= enough else None
 
     def evaluate(self, chunk: Chunk, trial: Trial) -> Evaluation:
-        """Objectives of all points; the region of an entry says for which members it is apart from its cluster."""
+        """Return the objectives at all points; regions encode the members for which an entry leaves its cluster."""
         assert isinstance(trial, Segments)
         design, m = self.design, self.design.n_attributes
         members = [self.members[number] for number in trial.members]
@@ -200,7 +200,7 @@ class Together(Problem):
         return self.designs[point.member].penalty(point.point)
 
     def homes(self, clusters: Clusters, trial: Segments) -> NDArray[np.int8]:
-        """Regions of the means of all clusters at the points of a split."""
+        """Return the regions of all clusters' means at the points of a split."""
         n = len(trial.members)
         homes = np.empty((clusters.n_clusters, SEGMENTS.n_split, n), dtype=np.int8)
         for k, number in enumerate(trial.members):
@@ -213,7 +213,7 @@ class Together(Problem):
 
 @dataclass(frozen=True)
 class SamePartition:
-    """A start with the clusters of another problem on the same entries, at a point close to the solution."""
+    """A start from the clusters of another problem on the same entries, at a point close to the solution."""
 
     partition: Clusters
     point: Float
@@ -235,9 +235,9 @@ def solve_together(
     tol: float,
     done: Done | None = None,
 ) -> dict[int, Solved]:
-    """Solve members to the tolerance, as far as rounds and time allow; ``points`` are their starting points.
+    """Solve members to the tolerance, or as closely as rounds and time allow; ``points`` are their starting points.
 
-    This is Algorithm 1 (:func:`aidlearn.engine.loop.aid`) with bounds for each member on clusters that all share.
+    This is Algorithm 1 (:func:`aidlearn.engine.loop.aid`) with separate bounds for each member on shared clusters.
     """
     run, clusters = problem.run, problem.start().clusters
     states = {k: _MemberState(k, points[k], Bounds(problem)) for k in numbers}
@@ -246,7 +246,7 @@ def solve_together(
         left = _solve_aggregated(problem, clusters, left, tol)
         if not left:
             break
-        # The first solutions are checked alone, because most of them are the last.
+        # The first check does not split, because most first solutions are the last.
         violations = _check(problem, clusters, left, split=attempt > 0)
         closed = [state for state in left if state.bounds.gap <= tol]
         if done is not None and closed:
@@ -288,7 +288,7 @@ class _MemberState:
 def _solve_aggregated(
     problem: Together, clusters: Clusters, states: Sequence[_MemberState], tol: float
 ) -> list[_MemberState]:
-    """Solve the aggregated problem of each member until time is over; returns the members that were solved."""
+    """Solve the aggregated problem of each member until time runs out; return the members that were solved."""
     run, solved = problem.run, list[_MemberState]()
     latest: dict[int, tuple[int, Solution]] = {}
     for state in states:
@@ -313,7 +313,7 @@ def _check(problem: Together, clusters: Clusters, states: Sequence[_MemberState]
     if split:
         numbers = problem.design.n_variables * len(problem.replicates)
         spare = problem.run.budget.clusters / numbers - clusters.n_clusters
-        # At most twice the clusters: each may bring one entry that becomes a cluster of its own.
+        # Entries that become clusters of their own at most double the number of clusters.
         n_alone = max(0.0, min(clusters.n_clusters, spare)) / problem.run.n_entries
         trial = replace(trial, homes=problem.homes(clusters, trial), n_alone=n_alone)
     violations = clusters.check(trial)
@@ -324,5 +324,5 @@ def _check(problem: Together, clusters: Clusters, states: Sequence[_MemberState]
 
 
 def _each_weight(chunk: Chunk) -> list[Chunk]:
-    """The chunk once for each replicate, with its weights."""
+    """Return one copy of the chunk per replicate, with the replicate's weights."""
     return [replace(chunk, weight=weight) for weight in np.ascontiguousarray(chunk.weight.T)]
