@@ -1,5 +1,5 @@
 """The aggregated problem: weighted hinges, the interior point that solves them, and the certificate of its bound.
 
 ``hinge_rows`` states the problem, ``certificate`` proves the lower bound, ``solvers`` lists the solvers by name. This
-room knows nothing of entries, clusters or models.
+package knows nothing about entries, clusters or models.
 """

@@ -1,8 +1,8 @@
 """Other solvers for the aggregated SVM (paper, section 4): libsvm and liblinear, through scikit-learn.
 
-A bound is only reported where a dual-feasible point backs it: libsvm's own dual, repaired, and for liblinear
-(which shows none) a dual fitted to its hyperplane. Neither can be stopped: under a time limit they run with more and
-more steps, as long as another run fits.
+A bound is reported only if a dual feasible point proves it: libsvm's own dual, repaired, or a dual fitted to the
+hyperplane of liblinear, which returns none. Neither solver can be interrupted: under a time limit they are rerun with
+more and more steps, as long as another run fits.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class AdapterSettings:
-    """Numbers that libsvm and liblinear are called with."""
+    """Numbers with which libsvm and liblinear are called."""
 
     first_steps: int = 200
     """Steps (of two rows) of the first run of libsvm under a time limit."""
     most_steps: int = 10**9
-    """Steps of its last run under a time limit."""
+    """Maximum number of steps of a run of libsvm under a time limit."""
     first_epochs: int = 4
     """Passes over all rows in the first run of liblinear under a time limit."""
     most_epochs: int = 10_000
-    """Passes of its last run, and of a run without a time limit: a usual choice of scikit-learn's users."""
+    """Maximum number of passes of a run of liblinear: a usual choice of scikit-learn's users."""
     loosest: float = 1e-3
-    """Loosest tolerance: the default of libsvm."""
+    """Loosest tolerance, which is the default of libsvm."""
     tightest: float = 1e-8
     """Guess. Tightest tolerance of libsvm."""
     tightest_liblinear: float = 1e-6
     """Guess. Tightest tolerance of liblinear."""
     intercept_scaling: float = 10.0
-    """Guess. Value of the column of liblinear's intercept, whose penalty it divides by 100."""
+    """Guess. Value of liblinear's intercept column, which divides the penalty of the intercept by 100."""
     growth: int = 8
-    """Maximum factor from the steps of one run to those of the next: earlier runs are then a small part of the time."""
+    """Maximum growth of the number of steps between runs: earlier runs then take a small part of the time."""
     share: float = 0.6
-    """Part of the remaining time that the next run is expected to take; steps do not all cost the same."""
+    """Share of the remaining time that the next run is expected to take; steps differ in cost."""
     worth: float = 2.0
-    """Least factor from the steps of one run to those of the next: a smaller one does not repay the restart."""
+    """Minimum growth of the number of steps between runs: a smaller one does not repay the restart."""
 
 
 SETTINGS = AdapterSettings()
 
 
 def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
-    """The weighted SVM by sequential minimal optimisation."""
+    """Solve the weighted SVM by sequential minimal optimisation."""
     machine = _Machine.of(rows, has_intercept, "libsvm")
     tol = min(SETTINGS.loosest, max(accuracy.relative, SETTINGS.tightest))
 
@@ -75,7 +75,7 @@ def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, a
 
 
 def solve_by_liblinear(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
-    """The weighted SVM by dual coordinate descent (which penalises the intercept, here only a little)."""
+    """Solve the weighted SVM by dual coordinate descent, which penalises the intercept (here only slightly)."""
     machine = _Machine.of(rows, has_intercept, "liblinear")
     tol = min(SETTINGS.loosest, max(accuracy.relative, SETTINGS.tightest_liblinear))
 
@@ -101,8 +101,8 @@ def solve_by_liblinear(rows: HingeRows, point: Float | None, has_intercept: bool
 class _Machine:
     """The SVM behind rows ``a_k = y_k (x_k, 1)``, with centred features of ordinary size.
 
-    ``(X - c) / t`` with ``C t^2`` is the same machine with t times the slopes and an intercept larger by ``c'w``. On
-    rows with a large common offset libsvm would not terminate.
+    Features ``(X - c) / t`` with cost ``C t^2`` give the same machine, with t times the slopes and an intercept larger
+    by ``c'w``. Without centring, libsvm does not terminate on rows with a large common offset.
     """
 
     rows: HingeRows
@@ -141,7 +141,7 @@ class _Machine:
         most: int,
         unlimited: int | None = None,
     ) -> Solution:
-        """The solution of a model that ``make`` builds for a number of steps, with the bound of its dual."""
+        """Return the solution of the model that ``make`` builds for a number of steps, and the bound of its dual."""
         rows = self.rows
         if len(np.unique(self.label)) < 2:
             return Solution(self._constant(self.label[0]), 0.0)
@@ -165,12 +165,12 @@ class _Machine:
         return Solution(point, certificate.bound, False, certificate.dual, out_of_time=reached.out_of_time)
 
     def _constant(self, label: float) -> Float:
-        """The hyperplane that puts every row on the side of one label."""
+        """Return the hyperplane that puts every row on the side of one label."""
         return np.append(np.zeros(len(self.centre)), label)
 
 
 def _fitted_dual(rows: HingeRows, w: Float) -> Float:
-    """A dual for a hyperplane: at its bound away from the margin, fitted to ``A'p = P w`` near it."""
+    """Return a dual for a hyperplane, at its bounds away from the margin and fitted to ``A'p = P w`` near it."""
     z = rows.margins(w)
     near = np.argsort(np.abs(z))[: 2 * len(w)]
     dual = np.where(z > 0, rows.upper, rows.lower)
@@ -191,10 +191,10 @@ class Attempt(Generic[Found]):
 def within(
     deadline: float, run: Callable[[int], tuple[Found, int]], first: int, most: int, unlimited: int | None = None
 ) -> Attempt[Found]:
-    """The result of the longest run that a deadline allows; ``run`` returns its result and the steps it took.
+    """Return the result of the longest run that a deadline allows; ``run`` returns its result and the steps it took.
 
-    A run that took fewer steps than it was allowed is finished. Without a deadline there is one run, of at most
-    ``unlimited`` steps (``most`` by default; -1 is no limit to libsvm).
+    A run that takes fewer steps than allowed has finished. Without a deadline there is one run, of at most
+    ``unlimited`` steps (``most`` by default; -1 means no limit to libsvm).
     """
     if math.isinf(deadline):
         return Attempt(run(most if unlimited is None else unlimited)[0], False)

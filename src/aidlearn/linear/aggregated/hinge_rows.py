@@ -30,7 +30,7 @@ from aidlearn.numerics import EPS as EPS
 from aidlearn.numerics import Float
 
 NO_INTERCEPT = 1e-14
-"""Mean of signs (of at most 1) up to which no cluster contains information about the intercept."""
+"""Mean of signs up to which no cluster contains information about the intercept."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class BasisSettings:
     """Numbers of the change of variables."""
 
     nothing_left: float = 1e-14
-    """Size of a centred column, relative to the original one, up to which it is rounding."""
+    """Size of a centred column, relative to the original one, up to which it is rounding error."""
     least_rms: float = 1e-4
-    """Guess. Least root mean square of a column, relative to its largest entry, that it is divided by."""
+    """Guess. Least root mean square, relative to the largest entry, by which a column is divided."""
     rounded: float = 1e-9
-    """Size of a margin, relative to the larger ones, below which it is rounding."""
+    """Size of a margin, relative to the larger ones, below which it is rounding error."""
     least_unit: float = 1e-4
     """Guess. Least unit of margins, relative to the room that constraints leave."""
 
@@ -51,44 +51,44 @@ SETTINGS = BasisSettings()
 
 
 def power_of_two(size: float) -> float:
-    """The power of two next below a size (1 for 0): a unit that costs no digits."""
+    """Return the largest power of two up to a size (1 for 0), a unit that costs no digits."""
     return math.ldexp(0.5, math.frexp(size)[1]) if size > 0 else 1.0
 
 
 class NearlyCollinear(ArithmeticError):
-    """Columns are so nearly collinear that the rows should be computed in other coordinates."""
+    """The columns are so nearly collinear that the rows should be computed in other coordinates."""
 
 
 @dataclass(frozen=True)
 class HingeRows:
-    """Rows ``(a_k, e_k)`` with weight and tilt, and the diagonal of P."""
+    """The rows ``(a_k, e_k)`` with their weights and tilts, and the diagonal of P."""
 
     A: Matrix
     e: Float
     weight: Float
-    """Infinite for constraints, which come behind the others."""
+    """Weights of the rows; those of constraints, which come last, are infinite."""
     tilt: Float
     ridge: Float
     noise: Float | float = 0.0
-    """Rounding error of the margins that the origin of the coordinates has left in e."""
+    """Rounding error of the margins in e, from the change of origin."""
     span: float = 0.0
-    """How far an optimum may lie from the origin in a coordinate: a typical margin over the smallest
-    singular value of A. What rounding leaves of the dual equalities is charged at this size."""
+    """Distance at which an optimum may lie from the origin in a coordinate: a typical margin over the smallest
+    singular value of A. Rounding errors in the dual equalities are charged at this size."""
     n_jobs: int = 1
-    """Threads for its Gram matrices."""
+    """Number of threads for Gram matrices."""
     linear: Float | None = None
     """The vector q (None: 0)."""
     constant: float = 0.0
     least_pivot: float = 0.0
-    """Part of a column that is not a combination of others, below which a solver raises :class:`NearlyCollinear`."""
+    """Relative size of a column's independent part, below which a solver raises :class:`NearlyCollinear`."""
 
     @classmethod
     def of_array(cls, A: Float, e: Float, weight: Float, tilt: Float, ridge: Float) -> HingeRows:
-        """Rows of an array."""
+        """Return the rows of a dense array."""
         return cls(Dense(A), e, weight, tilt, ridge)
 
     def normal(self, D: Float, cut: float = 0.0) -> Normal:
-        """``A' diag(D) A``; rows whose part is below ``cut`` times the largest may be left out of it."""
+        """Return ``A' diag(D) A``; rows whose part is below ``cut`` times the largest may be left out."""
         if cut > 0:
             A, D = self.A.heaviest(D, cut)
             return A.normal(D, self.n_jobs)
@@ -101,7 +101,7 @@ class HingeRows:
 
     @cached_property
     def n_soft(self) -> int:
-        """Rows that are no constraints."""
+        """Number of rows that are not constraints."""
         return int(np.isfinite(self.weight).sum())
 
     @property
@@ -121,7 +121,7 @@ class HingeRows:
 
     @property
     def zero_is_feasible(self) -> bool:
-        """Whether p = 0 is dual-feasible."""
+        """Whether p = 0 is dual feasible."""
         return self.linear is None or not self.linear[self.free].any()
 
     def margins(self, v: Float) -> Float:
@@ -135,19 +135,19 @@ class HingeRows:
         return float(self.weight[:n] @ (EPS * np.abs(self.e[:n]) + noise)) + EPS * abs(self.constant)
 
     def value(self, v: Float) -> float:
-        """The primal objective at v, regardless of constraints that it violates."""
+        """Return the primal objective at v, even if v violates constraints."""
         value = self.penalised_loss(v, self.margins(v))
         return value + self.constant + (0.0 if self.linear is None else float(self.linear @ v))
 
     def penalised_loss(self, v: Float, margins: Float) -> float:
-        """The weighted losses and the penalty at v, given its margins; at least 0."""
+        """Return the weighted losses plus the penalty at v, given its margins; the sum is never negative."""
         n = self.n_soft
         z, tilt = margins[:n], self.tilt[:n]
         loss = np.maximum((1 - tilt) * z, -tilt * z)
         return float(self.weight[:n] @ loss + 0.5 * self.ridge @ v**2)
 
     def violation(self, v: Float) -> float:
-        """The most by which v violates a constraint."""
+        """Return the largest violation of a constraint at v."""
         if self.n_soft == len(self.e):
             return 0.0
         return max(float(self.margins(v)[self.n_soft :].max()), 0.0)
@@ -157,23 +157,23 @@ class HingeRows:
 class Basis:
     """Change of variables ``v = origin + T w`` that makes columns comparable, and units for margins and weights.
 
-    Columns are centred through the last one when that is a free intercept (slopes stay slopes, so P
-    stays diagonal) unless they are sparse, then divided by their root mean square. Only free coordinates
-    are shifted: large offsets of the target cancel once, in the margins at the origin.
+    If the last column is a free intercept, it centres all columns that are not sparse (slopes stay slopes, so P stays
+    diagonal). Columns are then divided by their root mean square. Only free coordinates are shifted: large offsets of
+    the target cancel once, in the margins at the origin.
 
-    With margins in ``unit`` and weights in ``mass`` the problem is the same, its value in ``unit * mass``; solvers
-    only ever see problems of ordinary size, whatever the scales of y, of the columns and of the weights.
+    Margins are in multiples of ``unit``, weights of ``mass`` and values of ``unit * mass``, so that solvers only see
+    problems of ordinary size, whatever the scales of y, the columns and the weights.
     """
 
     origin: Float
     centre: Float
     scale: Float
     weakest: float = 1.0
-    """Smallest singular value (estimated) of the scaled rows, relative to the largest."""
+    """Estimated smallest singular value of the scaled rows, relative to the largest."""
     unit: float = 1.0
     """Unit of margins: about their median at the origin."""
     mass: float = 1.0
-    """Unit of weights: about their median, or with a ridge the unit in which it is about 1."""
+    """Unit of weights: about their median, or with a ridge the unit in which the ridge is about 1."""
     row_units: Float | None = None
     """Factors of the constraints, which make them comparable with the other rows."""
 
@@ -187,17 +187,17 @@ class Basis:
         largest = A.maxima()
         if has_intercept:
             one = A.column(-1)
-            # Its cells are means of signs: clusters that mix two classes evenly leave rounding errors of it at most.
+            # Its cells are means of signs: clusters that mix two classes evenly leave at most rounding errors.
             if np.abs(one).max() > NO_INTERCEPT:
                 centre[:-1] = np.where(A.centrable[:-1], A.slope_products(s * one) / (s @ one**2), 0.0)
             else:
                 largest[-1] = np.inf
         columns = A.centred(centre)
         spread = columns.maxima()
-        # Divided by the largest entry before squaring: 1e200 and 1e-200 are legitimate values.
+        # Columns are divided by their largest entry before squaring: 1e200 and 1e-200 are legitimate values.
         safe = np.where(spread > 0, spread, 1.0)
         rms = np.sqrt(columns.weighted_squares(s, safe) / s.sum())
-        # A column that centring has turned into rounding noise carries nothing: scale 0 fixes its variable.
+        # A column that centring has turned into rounding noise carries no information: scale 0 fixes its variable.
         scale = np.where(spread > SETTINGS.nothing_left * largest, safe * np.maximum(rms, SETTINGS.least_rms), 0.0)
         row_units = None
         if n < K:
@@ -217,11 +217,11 @@ class Basis:
         weakest = 1.0
         if not rows.ridge.any():
             dependent, weakest = columns.dependent(scale)
-            if rows.linear is None:  # a linear term may tell columns apart that are the same in all rows
+            if rows.linear is None:  # a linear term may distinguish columns that are equal in all rows
                 scale[dependent] = 0.0
         unit = _typical_margin(A, rows.e[:n], origin)
         if rows.linear is not None and row_units is not None:
-            # Where margins vanish, a linear term moves the point as far as constraints leave room.
+            # If margins vanish, a linear term moves the point as far as constraints allow.
             room = np.abs(rows.e[n:] - rows.A.part(n, K) @ origin) * row_units
             unit = max(unit, power_of_two(SETTINGS.least_unit * float(np.median(room)))) if room.any() else unit
         held = (rows.ridge > 0) & (scale > 0)
@@ -232,7 +232,7 @@ class Basis:
         return cls(origin, centre, scale, weakest, unit, mass, row_units)
 
     def apply(self, rows: HingeRows) -> HingeRows:
-        """The rows in terms of w; free coordinates have the origin's margins at w = 0."""
+        """Return the rows in terms of w, whose margins at w = 0 are those at the origin."""
         inverse = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0)
         margins, n = rows.margins(self.origin), rows.n_soft
         typical = float(rows.weight[:n] @ np.abs(margins[:n]) / rows.weight[:n].sum())
@@ -279,17 +279,17 @@ class Basis:
 
 
 def _typical_margin(A: Matrix, e: Float, origin: Float) -> float:
-    """A power of two near the median of the margins at a point that are more than rounding errors."""
+    """Return a power of two near the median of those margins at a point that exceed rounding errors."""
     size = np.abs(e - A @ origin)
     size = size[size > 8 * EPS * (np.abs(e) + abs(A) @ np.abs(origin))]
     if len(size):
-        # A point that puts most rows on their kink, up to errors of its own, leaves the others to measure by.
+        # If the point puts most rows on their kink, up to its own errors, the other rows set the unit.
         size = size[size >= SETTINGS.rounded * ranked(size, 0.9)]
     return power_of_two(ranked(size, 0.5)) if len(size) else 1.0
 
 
 def ranked(values: Float, *parts: float) -> Any:
-    """Quantiles without interpolation, in a tenth of the time."""
+    """Return quantiles without interpolation, in a tenth of the time."""
     ranks = [int(part * (len(values) - 1)) for part in parts]
     found = np.partition(values, ranks)[ranks].tolist()
     return found[0] if len(parts) == 1 else found

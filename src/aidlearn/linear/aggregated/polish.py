@@ -4,7 +4,7 @@ With B the rows on the kink and p at a bound elsewhere, the optimum solves the l
 
     P w - A_B' p_B = A_N' p_N - q,      A_B w = e_B.
 
-Constraints are on their kink where they hold with equality.
+A constraint is on its kink if it holds with equality.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class PolishSettings:
     """Numbers of the polishing step."""
 
     proven: float = 1e-12
-    """Relative gap at which the certificate is not improved further."""
+    """Relative gap below which the certificate is not improved further."""
     on_kink: float = 1e-9
-    """Distance from the kinks, relative to the largest margin, at which the guess of the rows on them is rejected."""
+    """Distance from the kinks, relative to the largest margin, above which the guess of rows on them is rejected."""
     box_steps: int = 30
-    """Maximum number of steps to a solution inside the box. A dozen are the rule; where thirty do not reach it, only
-    rounding is left."""
+    """Maximum number of steps to a solution inside the box. A dozen usually suffice; if thirty do not, only rounding
+    errors remain."""
     kinks_per_variable: int = 4
-    """Guess. Polishing is not tried with more rows on their kinks than this number per variable plus ``more_kinks``."""
+    """Guess. Maximum number of rows on their kinks, per variable and in addition to ``more_kinks``, for polishing."""
     more_kinks: int = 50
-    """Guess. See ``kinks_per_variable``."""
+    """Guess. Number of rows on their kinks for polishing, in addition to ``kinks_per_variable``."""
 
 
 SETTINGS = PolishSettings()
@@ -54,7 +54,7 @@ def polish(rows: HingeRows, w: Float, dual: Float) -> Polished | None:
     n = rows.n_soft
     room = np.minimum(dual - rows.lower, rows.upper - dual)
     room[:n] /= rows.weight[:n]
-    if n < len(room):  # multipliers have no box to compare with but each other's size
+    if n < len(room):  # multipliers have no box: they are compared with each other
         room[n:] /= max(float(room[n:].max()), np.finfo(float).tiny)
     on_kink = room > np.abs(z) / size
     n_kink, p = int(on_kink.sum()), len(w)
@@ -70,7 +70,7 @@ def polish(rows: HingeRows, w: Float, dual: Float) -> Polished | None:
     system[:p, p:], system[p:, :p] = -B.T, B
     right = np.concatenate([target - rows.ridge * w, z[on_kink]])
     try:
-        # In terms of the correction to w: what the interior point got right stays as it is.
+        # Solving for the correction to w keeps the digits that the interior point got right.
         unknown = np.linalg.lstsq(system, right, rcond=EPS)[0]
     except np.linalg.LinAlgError:
         return None
@@ -79,7 +79,7 @@ def polish(rows: HingeRows, w: Float, dual: Float) -> Polished | None:
     if (kink_dual < lower).any() or (kink_dual > upper).any():
         if np.abs(B @ unknown[:p] - z[on_kink]).max() > SETTINGS.on_kink * size:
             return None  # no point has all of them on their kinks: the guess is wrong
-        # More rows on the kink than equations: any solution inside the box will do.
+        # There are more rows on the kink than equations: any solution inside the box will do.
         wanted = rows.ridge * new_w - target
         bounded = optimize.lsq_linear(
             B.T, wanted, (lower, upper), tol=1e-14, lsq_solver="exact", max_iter=SETTINGS.box_steps

@@ -1,15 +1,15 @@
-"""A warm start of the interior point where its matrices are large: Newton's method on the smoothed loss.
+"""A warm start for the interior point if its Gram matrices are large: Newton's method on the smoothed loss.
 
-Far from the optimum an interior point weighs all rows, and each of its steps takes the Gram matrix of all of them.
-With hinges rounded over a width h only rows within h / 2 of their kink have curvature,
+Far from the optimum, all rows have weight in an interior point, and each of its steps takes their full Gram matrix.
+With hinges rounded over a width h, only rows within h / 2 of their kink have curvature,
 
     u_k = s_k clip(1/2 + z_k / h, 0, 1),      (P + A_B' diag(s_B / h) A_B) d = A'u - q - P w,
 
 where B are these rows and q = A'(c s). As h shrinks, B shrinks to about as many rows as there are variables. The path
-of minimisers is piecewise linear in h, so each width begins with a step that keeps B; then steps are searched along
-until their gain is small compared with the cost of rounding. Nothing is proven here.
+of minimisers is piecewise linear in h, so each width begins with a step that keeps B; steps with line searches follow
+until their gain is small compared with the cost of rounding the hinges. Nothing is proven here.
 
-An SVM of 20,000 x 1,300 takes 3.7 CPU seconds with it and 7.5 without, LAD as long as without it.
+An SVM of 20,000 x 1,300 takes 3.7 CPU seconds with the warm start and 7.5 without; LAD takes the same time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SmoothingSettings:
     """Numbers of the smoothed Newton method."""
 
     worthwhile: float = 2e9
-    """Operations of a Gram matrix of all rows below which a warm start gains nothing."""
+    """Number of operations for the Gram matrix of all rows, below which a warm start gains nothing."""
     many_rows: int = 4
     """Rows per variable below which B is hardly smaller than the set of all rows."""
     most_steps: int = 40
@@ -47,18 +47,18 @@ class SmoothingSettings:
     shrink: float = 0.3
     """Guess. Factor from one width to the next."""
     settled: float = 0.5
-    """Guess. Gain of a step, relative to the cost of rounding, below which a width is finished."""
+    """Guess. Gain of a step, relative to the cost of rounding the hinges, below which a width is finished."""
     few: float = 1.3
     """Rows of B per variable at which the interior point takes over: fewer leave directions without curvature."""
     widest_share: float = 0.15
-    """Guess. Least share of the rows that the first width holds."""
+    """Guess. Least share of the rows within the first width."""
 
 
 SETTINGS = SmoothingSettings()
 
 
 def worthwhile(rows: HingeRows) -> bool:
-    """Whether an interior point would spend most of its time on Gram matrices of all rows."""
+    """Return whether an interior point would spend most of its time on Gram matrices of all rows."""
     K, p = rows.A.shape
     if rows.constrained or not isinstance(rows.A, Dense):
         return False
@@ -66,9 +66,9 @@ def worthwhile(rows: HingeRows) -> bool:
 
 
 def warm_start(rows: HingeRows, w: Float, deadline: float = math.inf) -> tuple[Float, float]:
-    """A point close to the minimiser of the loss rounded over a width, and that width.
+    """Return a point close to the minimiser of the loss smoothed over a width, and that width.
 
-    The minimisers are followed down to about as many rows within the width as variables.
+    The path of minimisers is followed until about as many rows are within the width as there are variables.
     """
     path = _Path(rows, w)
     done = path.w, path.width
@@ -89,7 +89,7 @@ def warm_start(rows: HingeRows, w: Float, deadline: float = math.inf) -> tuple[F
 
 
 class _Path:
-    """The point, its margins, the width, and the rows within it."""
+    """The current point on the path, its margins, the smoothing width, and the rows within that width."""
 
     def __init__(self, rows: HingeRows, w: Float) -> None:
         assert isinstance(rows.A, Dense)
@@ -98,18 +98,18 @@ class _Path:
         self.z = rows.margins(w)
         share = min(1.0, max(SETTINGS.widest_share, 0.5 * SETTINGS.direct * p / K))
         distance = np.abs(self.z)
-        # A little more than twice the distance, so that rows all at the same one are inside.
+        # A little more than twice the distance, so that rows that are all equally far are inside.
         self.width = 2.2 * max(float(np.quantile(distance, share)), 1e-6 * float(distance.mean()), 1e-150)
         self.linear = rows.A.T @ (rows.tilt * rows.weight)
         self.near = np.zeros(K, dtype=bool)
 
     def rounding_cost(self) -> float:
-        """Difference between the value at the point and that of the dual, if that were feasible."""
+        """Return the difference between the value at the point and that of the dual, if the dual were feasible."""
         rows, part = self.rows, np.clip(0.5 + self.z / self.width, 0.0, 1.0)
         return float(rows.weight @ (np.maximum(self.z, 0.0) - part * self.z))
 
     def step(self, predict: bool) -> tuple[float, float]:
-        """Take one step (``predict``: with the rows of the last one); the gain that its slope promised, its length."""
+        """Take one step (``predict``: with the last one's rows); return the gain its slope promised and its length."""
         rows, part = self.rows, 0.5 + self.z / self.width
         if not predict:
             self.near = (part > 0) & (part < 1)
@@ -123,7 +123,7 @@ class _Path:
         return -float(gradient @ change), length
 
     def _direction(self, gradient: Float) -> Float:
-        """Minus the gradient in the metric of the curvature, by a Gram matrix or by conjugate gradients."""
+        """Return the Newton direction, from a Gram matrix or by conjugate gradients."""
         ridge, p = self.rows.ridge, len(self.w)
         D, few = self.rows.weight[self.near] / self.width, int(self.near.sum()) <= SETTINGS.direct * p
         if few:
@@ -146,7 +146,7 @@ class _Path:
         )
 
     def _search(self, change: Float, moved: Float) -> float:
-        """About the minimiser of the rounded loss along a direction: the root of its slope, which is monotone."""
+        """Return the approximate minimiser of the smoothed loss along a direction: the root of its monotone slope."""
         rows, z, width = self.rows, self.z, self.width
         square = float(rows.ridge @ change**2)
         product = float((rows.ridge * self.w + self.linear) @ change)

@@ -25,18 +25,18 @@ class SolverSettings:
     """Numbers that decide how an aggregated problem is solved."""
 
     small: int = 500
-    """Number of rows up to which the verified optimum costs next to nothing.
+    """Number of rows up to which a verified optimum costs next to nothing.
     Ablation (small=0): mean work 0.994, worst table 1.00."""
     grace: float = 0.05
-    """Seconds that a problem of at most ``small`` rows is given after the deadline, for a useful bound."""
+    """Seconds granted after the deadline to a problem of at most ``small`` rows, for a useful bound."""
     hurried: float = 1e-3
-    """Relative gap that is asked for after the deadline, and above which HiGHS gives a second opinion."""
+    """Relative gap requested after the deadline, and above which HiGHS gives a second opinion."""
     most_rows_for_highs: int = 20_000
     """Guess. Maximum number of rows for a second opinion by HiGHS."""
     seconds_of_highs: float = 5.0
-    """Time limit of a second opinion: with some nearly collinear columns HiGHS takes hours."""
+    """Time limit of a second opinion in seconds: on some nearly collinear columns HiGHS takes hours."""
     largest_cost: float = 2.0**20
-    """Costs, in typical margins, are clipped at this size. HiGHS compares costs with 1e-7 and has ended the process at
+    """Size, in typical margins, at which costs are clipped. HiGHS compares costs with 1e-7 and has ended the process at
     1e12; the side of a row this far from its kink is known."""
 
 
@@ -46,7 +46,7 @@ SETTINGS = SolverSettings()
 def solve_by_interior_point(
     rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy, small: int | None = None
 ) -> Solution:
-    """Solve around ``point`` in scaled coordinates; up to ``small`` rows to a verified optimum."""
+    """Solve around ``point`` in scaled coordinates; at most ``small`` rows are solved to a verified optimum."""
     small = SETTINGS.small if small is None else small
     basis, scaled = _scaled(rows, point, has_intercept)
     start = np.zeros(len(basis.scale)) if point is None else basis.to_coordinates(point)
@@ -62,7 +62,7 @@ def solve_by_interior_point(
     unproven = found.gap > max(SETTINGS.hurried * abs(found.value), scaled.rounding)
     tractable = not rows.ridge.any() and len(rows.e) <= SETTINGS.most_rows_for_highs
     if unproven and tractable and time.monotonic() < accuracy.deadline:
-        # Nearly collinear columns: a simplex method keeps digits that normal equations lose.
+        # With nearly collinear columns a simplex method keeps digits that normal equations lose.
         other = solve_by_highs(rows, point, has_intercept, accuracy, SETTINGS.seconds_of_highs)
         if other.lower_bound > found.certificate.bound:
             return other
@@ -79,7 +79,7 @@ def solve_by_highs(
     basis, scaled = _scaled(rows, point, has_intercept)
     left = min(max(accuracy.deadline - time.monotonic(), 0.01), most_seconds)
     used = scaled.A.maxima() > 0
-    if not used.any():  # no column to move: every row has its loss
+    if not used.any():  # all columns are 0, so every row has its loss
         nothing = np.zeros(len(used))
         certificate = certify(scaled, np.where(scaled.e > 0, scaled.upper, scaled.lower), nothing)
         return _solution(basis, nothing, certificate, True)
@@ -102,7 +102,7 @@ def solve_by_highs(
 
 
 def _without_dust(rows: HingeRows, found: interior_point.AggregatedSolution) -> Float:
-    """The solution, or that without slopes if it is no worse: an interior point never quite reaches 0."""
+    """Return the solution, without slopes if that is no worse: an interior point never quite reaches 0."""
     level = np.where(rows.free, found.w, 0.0)
     if rows.free.all() or rows.value(level) > found.value or rows.violation(level) > 0:
         return found.w
@@ -110,13 +110,13 @@ def _without_dust(rows: HingeRows, found: interior_point.AggregatedSolution) -> 
 
 
 def _solution(basis: Basis, w: Float, certificate: Certificate, verified: bool) -> Solution:
-    """A solution in the coordinates and units of a basis, converted to those of the problem."""
+    """Convert a solution in the coordinates and units of a basis to those of the problem."""
     bound = certificate.bound * basis.unit * basis.mass
     return Solution(basis.to_point(w), bound, verified, basis.to_dual(certificate.dual))
 
 
 def _scaled(rows: HingeRows, point: Float | None, has_intercept: bool) -> tuple[Basis, HingeRows]:
-    """Coordinates around the point; without one, around the weighted least squares solution."""
+    """Return coordinates around the point (by default the weighted least squares solution), and the rows in them."""
     if point is None and rows.free.all():
         A, weight = rows.A.part(0, rows.n_soft), rows.weight[: rows.n_soft]
         point = A.least_squares(np.sqrt(weight / weight.max()), rows.e[: rows.n_soft])
