@@ -80,7 +80,7 @@ class HingeRows:
     """The vector q (None: 0)."""
     constant: float = 0.0
     least_pivot: float = 0.0
-    """Relative size of a column's independent part, below which a solver raises :class:`NearlyCollinear`."""
+    """Relative pivot of the columns, below which a solver raises :class:`NearlyCollinear`."""
 
     @classmethod
     def of_array(cls, A: Float, e: Float, weight: Float, tilt: Float, ridge: Float) -> HingeRows:

@@ -1,4 +1,4 @@
-"""The aggregated problem of a design: from the sums of clusters to its rows, and to a solution of the model."""
+"""The aggregated problem of a design, from the sums of clusters to its rows and to a solution of the model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aidlearn.linear.rows.matrix import Dense, Matrix
 from aidlearn.numerics import EXACT_FIT, Float
 
 NEAR_BOUND = (1e-4, 1e-6, 1e-8)
-"""Distances within which a coefficient moves to its bound: changes of margins relative to a typical one."""
+"""Distances within which a coefficient moves to its bound, as changes of margins relative to a typical margin."""
 NO_WORSE = 1e-12
 """Relative difference below which two values count as equal."""
 
@@ -27,7 +27,7 @@ NO_WORSE = 1e-12
 def solve_aggregated(
     design: Design, sums: Sums, point: Float | None, accuracy: Accuracy, solver: AggregatedSolver, n_jobs: int = 1
 ) -> Solution:
-    """Solve the aggregated problem of cluster sums, around a point of the region if there is one."""
+    """Solve the aggregated problem of cluster sums around ``point``, which lies in the region (None: no point yet)."""
     rows = replace(aggregated_rows(design, sums, n_jobs), least_pivot=design.least_pivot)
     coordinates = design.coordinates
     if coordinates is None:
@@ -43,9 +43,9 @@ def solve_aggregated(
 
 
 def _exactly(rows: HingeRows, solution: Solution) -> Solution:
-    """The solution, corrected by least squares if its loss is almost 0.
+    """Return the solution, corrected by least squares if its loss is almost 0.
 
-    An interior point is right to about ten units in the last place; users expect an exact fit to be exact.
+    An interior point is accurate to about ten units in the last place; users expect an exact fit to be exact.
     """
     if rows.ridge.any() or rows.linear is not None:
         return solution
@@ -60,7 +60,7 @@ def _exactly(rows: HingeRows, solution: Solution) -> Solution:
 
 
 def _only_point(rows: HingeRows, point: Float) -> Solution:
-    """The solution where equations leave one point: any dual that fits its margins proves its value."""
+    """Return the only point that satisfies the equations: any dual that fits its margins proves its value."""
     z, nothing = rows.margins(np.empty(0)), np.empty(0)
     dual = np.where(z > 0, rows.upper, rows.lower)
     dual[rows.n_soft :] = 0.0
@@ -68,7 +68,7 @@ def _only_point(rows: HingeRows, point: Float) -> Solution:
 
 
 def _at_bounds(design: Design, rows: HingeRows, point: Float) -> Float:
-    """The point with coefficients moved to bounds that they are close to, if that costs nothing.
+    """Return the point with coefficients moved to nearby bounds, if that costs nothing.
 
     An interior point never quite reaches a bound.
     """
@@ -93,7 +93,7 @@ def _at_bounds(design: Design, rows: HingeRows, point: Float) -> Float:
 
 
 def aggregated_rows(design: Design, sums: Sums, n_jobs: int = 1) -> HingeRows:
-    """Each cluster gives one row per kink; the l1 penalty adds one row per slope."""
+    """Return the aggregated problem: one row per cluster and kink, per slope with an l1 penalty, and per constraint."""
     total = sums.column(-1)
     used = total > 0
     weight = total[used]
@@ -106,7 +106,7 @@ def aggregated_rows(design: Design, sums: Sums, n_jobs: int = 1) -> HingeRows:
     if design.l1 > 0:
         # l1 |w_j| = 2 l1 max(z / 2, -z / 2) at z = 0 - w_j
         m = design.n_attributes
-        # In the size that a slope has in margins, so that these rows are comparable with the others.
+        # Rows are in units of the slope's effect on margins, which makes them comparable with the others.
         size = np.array([power_of_two(math.sqrt(square / design.weight)) for square in design.column_squares[:m]])
         diagonal = sparse.csr_array((size, (np.arange(m), np.arange(m))), shape=(m, design.n_variables))
         blocks.append((_extra_rows(design, diagonal, sums), np.zeros(m), 2 * design.l1 / size, np.full(m, 0.5)))
@@ -123,7 +123,7 @@ def aggregated_rows(design: Design, sums: Sums, n_jobs: int = 1) -> HingeRows:
 
 
 def _means(design: Design, sums: Sums, used: NDArray[np.bool_]) -> Matrix:
-    """Mean rows of the clusters with weight."""
+    """Return the mean rows of the clusters with positive weight."""
     layout = design.layout
     if layout is None or sums.singles is None:
         means = sums.dense[used, :-2] / sums.dense[used, -1:]
@@ -150,7 +150,7 @@ def _means(design: Design, sums: Sums, used: NDArray[np.bool_]) -> Matrix:
 
 
 def _with_constants(means: Float, ignored: NDArray[np.bool_], levels: Float) -> Float:
-    """The means with ignored columns set to 0 and constant ones restored, which sums of many rows have rounded."""
+    """Set ignored columns of the means to 0, and restore constant ones, which sums of many rows have rounded."""
     means[:, ignored] = 0.0
     told = np.flatnonzero(levels)
     if len(told):
@@ -160,7 +160,7 @@ def _with_constants(means: Float, ignored: NDArray[np.bool_], levels: Float) -> 
 
 
 def _extra_rows(design: Design, rows: sparse.csr_array, sums: Sums) -> Matrix:
-    """Rows of penalties and constraints (a CSR matrix), stored like those of the clusters."""
+    """Return rows of penalties or constraints (a CSR matrix), stored like those of the clusters."""
     layout = design.layout
     if layout is None or sums.singles is None:
         return Dense(rows.toarray())

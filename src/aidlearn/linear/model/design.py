@@ -3,7 +3,7 @@
     minimise over (w, b)   1/2 w'Pw + q'(w, b) + l1 |w|_1 + constant + sum_i s_i loss(z_i),
                            z_i = e_i - sign_i (x_i'w + b)
 
-over all points or those of a region. A design is small and travels to where the rows are.
+over all points or those of a region. A design is small and is sent to where the rows are.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from aidlearn.linear.rows.matrix import Dense, Matrix
 from aidlearn.numerics import EPS, EXACT_FIT, NOISE, Float
 
 SINGULAR = 8 * EPS
-"""Eigenvalue of a matrix with unit diagonal, for each of its rows and over the largest, up to which it may be 0."""
+"""Eigenvalue of a matrix with unit diagonal, relative to the largest and per row, up to which it may be 0."""
 
 
 @dataclass(frozen=True)
 class Design:
     """The model that is fitted, with the moments of the columns that its formulas need.
 
-    Points are slopes with the intercept last. With an intercept, starts work on centred columns: slopes stay,
-    ``b' = b + centre'w``.
+    Points are slopes with the intercept last. With an intercept, starts work on centred columns, where slopes are the
+    same and ``b' = b + centre'w``.
     """
 
     loss: Loss
@@ -46,16 +46,16 @@ class Design:
     l1: float
     """Weight of the l1 penalty on the slopes."""
     centre: Float
-    """Means of the columns with an intercept, else 0; 0 for sparse columns, which stay as they are."""
+    """Means of the columns if there is an intercept, else 0; always 0 for sparse columns, which are not centred."""
     column_squares: Float
     """Weighted sum of squares of each variable's (centred) column."""
     constant: NDArray[np.bool_]
-    """Variables without information (constant columns, next to an intercept): their coefficients stay 0."""
+    """Mask of variables without information (constant columns next to an intercept), whose coefficients stay 0."""
     levels: Float
-    """Constant columns beside an intercept that is told: the number in each of them, 0 for all other variables.
+    """Values of constant columns if a constraint or the linear term involves the intercept; 0 for other variables.
 
-    An intercept that no constraint and no linear term knows does what a constant column does. One with bounds or a
-    price does not: then a constant column is what lets predictions move together, and is no more centred.
+    A free intercept makes constant columns redundant. An intercept with bounds or a linear cost does not: then a
+    constant column can still shift all predictions, and it is not centred.
     """
     weight: float
     """Sum of the weights."""
@@ -64,21 +64,21 @@ class Design:
     raw_squares: Float
     """Weighted sum of squares of each column about zero."""
     typical_margin: float = 1.0
-    """Typical size of a residual before any fit. Margins of classes are about 1."""
+    """Typical size of a residual before any fit; 1 for classes, whose margins are of about that size."""
     offset: float = 0.0
     """Number subtracted from all targets, which the intercept restores."""
     layout: SparseLayout | None = None
-    """The columns that single rows store dense, the others sparse (None: all are dense)."""
+    """Layout of single rows, with dense columns and sparse ones (None: all columns are dense)."""
     least_pivot: float = 0.0
-    """See :class:`~aidlearn.linear.aggregated.hinge_rows.HingeRows`."""
+    """Relative pivot of the columns, below which solving the aggregated problem raises ``NearlyCollinear``."""
     base: float = 0.0
-    """The constant of the objective: a bound that needs no proof, where losses and penalties are all there is."""
+    """Constant of the objective, which is a lower bound without proof if there is no linear term."""
     quadratic: Float | None = None
-    """P on the slopes, where it is no diagonal."""
+    """The matrix P on the slopes, if it is not diagonal."""
     linear: Float | None = None
-    """q on the slopes and the intercept."""
+    """The vector q on the slopes and the intercept."""
     region: Region | None = None
-    """Where points may lie."""
+    """Region in which points must lie (None: everywhere)."""
 
     @classmethod
     def of(
@@ -95,12 +95,12 @@ class Design:
         linear: Float | None = None,
         region: Region | None = None,
     ) -> Design:
-        """The design of a model of columns that were measured."""
+        """Return the design of a model for columns with the given moments."""
         centre = moments.mean if fit_intercept else np.zeros(len(moments.mean))
         squares = np.append(moments.squares, moments.weight) if fit_intercept else moments.raw_squares
         factor = moments.exclusive if region is None and linear is None else range(0)
         turned = quadratic is not None or (region is not None and len(region.f) > 0)
-        # Other coordinates mix columns, so that sparse ones would not stay so.
+        # Other coordinates mix columns, so that sparse ones would fill up.
         layout = None if turned else SparseLayout.of(moments.density, fit_intercept)
         if layout is not None and layout.worth_eliminating(moments.n_entries, len(factor)):
             layout = SparseLayout.of(moments.density, fit_intercept, factor)
@@ -135,7 +135,7 @@ class Design:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """State without the terms of the point alone, which passes over rows do not need."""
+        """Return the state without the terms that depend on the point alone, which passes over rows do not need."""
         return {**self.__dict__, "quadratic": None, "_root": None, "linear": None, "region": None, "coordinates": None}
 
     @property
@@ -144,12 +144,12 @@ class Design:
 
     @property
     def n_variables(self) -> int:
-        """Slopes, and the intercept last."""
+        """Number of slopes, plus 1 for an intercept."""
         return self.n_attributes + self.fit_intercept
 
     @property
     def n_coupled(self) -> int:
-        """Variables without those of a factor that is eliminated."""
+        """Number of variables, without those of an eliminated factor."""
         eliminated = None if self.layout is None else self.layout.levels
         return self.n_variables - len(eliminated or ())
 
@@ -161,12 +161,12 @@ class Design:
 
     @property
     def trivial_bound(self) -> float:
-        """A bound that needs no proof."""
+        """Lower bound that needs no proof."""
         return self.base if self.linear is None else -math.inf
 
     @cached_property
     def coordinates(self) -> Coordinates | None:
-        """Coordinates of the aggregated problems, where they are not those of the points."""
+        """Coordinates of the aggregated problems (None: those of the points)."""
         if self.quadratic is None and (self.region is None or not len(self.region.f)):
             return None
         quadratic = np.zeros((self.n_variables, self.n_variables))
@@ -181,7 +181,7 @@ class Design:
             matrix[: self.n_attributes, : self.n_attributes] += self.quadratic * factor
 
     def penalty(self, point: Float) -> float:
-        """The part of the objective that does not depend on the entries."""
+        """Return the part of the objective that does not depend on the entries."""
         slopes = point[: self.n_attributes]
         penalty = float(0.5 * self.ridge * slopes @ slopes + self.l1 * np.abs(slopes).sum() + self.base)
         if self.quadratic is not None:
@@ -189,7 +189,7 @@ class Design:
         return penalty if self.linear is None else penalty + float(self.linear @ point)
 
     def _curved(self, P: Float, slopes: Float) -> float:
-        """``w'Pw``; of a singular P as a sum of squares, which is never negative, without those that are rounding."""
+        """Return ``w'Pw``, for a singular P as a sum of squares, which is never negative and omits rounding errors."""
         if self._root is None:
             return float(slopes @ P @ slopes)
         parts = self._root @ slopes
@@ -198,7 +198,7 @@ class Design:
 
     @cached_property
     def _root(self) -> Float | None:
-        """R with P = R'R, where P is singular up to rounding."""
+        """Root R with P = R'R, if P is singular up to rounding."""
         assert self.quadratic is not None
         size = np.sqrt(np.maximum(self.quadratic.diagonal(), 0.0))
         inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
@@ -207,7 +207,7 @@ class Design:
         return None if known.all() else np.asarray(np.sqrt(values[known])[:, None] * vectors[:, known].T * size)
 
     def penalty_gradient(self, point: Float) -> Float:
-        """Gradient of the quadratic and the linear term."""
+        """Return the gradient of the quadratic and the linear term."""
         gradient = self.ridge_diagonal * point
         if self.quadratic is not None:
             gradient[: self.n_attributes] += self.quadratic @ point[: self.n_attributes]
@@ -215,27 +215,27 @@ class Design:
 
     @cached_property
     def ignored(self) -> NDArray[np.bool_]:
-        """Variables without information that no constraint, no linear term and no other variable knows either."""
+        """Mask of variables without information that no constraint, linear term or off-diagonal of P involves."""
         told = _told(self.linear, self.region, self.n_variables)
         if self.quadratic is not None:
             told[: self.n_attributes] |= np.count_nonzero(self.quadratic, axis=0) > 1
         return self.constant & ~told
 
     def inside(self, point: Float) -> Float:
-        """A point of the region, from one that lies in it up to rounding, or close to one that does not."""
+        """Return a point of the region close to the given one, which may be outside."""
         return point if self.region is None else self.region.inside(point)
 
     # Rows
 
     def margins(self, chunk: Chunk, point: Float) -> Float:
-        """``z = e - sign * (X w + b)`` of the entries of a chunk."""
+        """Return ``z = e - sign * (X w + b)`` for the entries of a chunk."""
         score = chunk @ point[: self.n_attributes]
         if self.fit_intercept:
             score += self.intercept(point)
         return self.loss.margins(chunk.y, score)
 
     def planes(self, *points: Float) -> Float:
-        """Hyperplanes with the intercept last (0 without one), one in each row."""
+        """Return hyperplanes as rows, with the intercept last (0 without one)."""
         planes = np.zeros((len(points), self.n_attributes + 1))
         for plane, point in zip(planes, points, strict=True):
             plane[: len(point)] = point
@@ -244,11 +244,11 @@ class Design:
         return planes
 
     def intercept(self, point: Float) -> float:
-        """Intercept of a point as it will be returned, rounded as its sum with the offset of the targets is."""
+        """Return the intercept of a point as users will get it, rounded by adding the offset of the targets."""
         return float((point[-1] + self.offset) - self.offset)
 
     def losses(self, chunk: Chunk, z: Float) -> float:
-        """Sum of the losses of margins, rounded up by what float64 predictions make of it once the offset is back."""
+        """Return the sum of the losses, plus its rounding error in float64 predictions that include the offset."""
         exact = float(chunk.weight @ self.loss.values(z))
         if not self.offset:
             return exact
@@ -256,7 +256,10 @@ class Design:
         return exact + abs(float(chunk.weight @ self.loss.values(predicted)) - exact)
 
     def objective_error(self, point: Float) -> float:
-        """``4 eps sum_i s_i (|x_i|'|w| + |b|) scale``, with ``(sum_i s_i |x_ij|)^2 <= sum_i s_i sum_i s_i x_ij^2``."""
+        """Return the rounding error of the objective, ``4 eps sum_i s_i (|x_i|'|w| + |b|) scale``.
+
+        Its sums are bounded by ``(sum_i s_i |x_ij|)^2 <= sum_i s_i sum_i s_i x_ij^2``.
+        """
         size = float(np.sqrt(self.weight * self.raw_squares) @ np.abs(point[: self.n_attributes]))
         if self.fit_intercept:
             size += self.weight * abs(point[-1] + self.offset)
@@ -264,14 +267,14 @@ class Design:
         return 4 * EPS * (size if self.linear is None else size + float(np.abs(self.linear) @ np.abs(point)))
 
     def rows(self, chunk: Chunk, select: NDArray[np.integer] | slice) -> Matrix:
-        """The selected rows ``a_i = sign_i (x_i - centre, 1)``."""
+        """Return the selected rows ``a_i = sign_i (x_i - centre, 1)``."""
         if self.layout is not None:
             everything = isinstance(select, slice) and select == slice(None)  # which scipy would copy
             return self._sparse_rows(chunk if everything else chunk.select(select), self.layout)
         return Dense(self.dense_rows(chunk, select))
 
     def dense_rows(self, chunk: Chunk, select: NDArray[np.integer] | slice) -> Float:
-        """The selected rows as an array."""
+        """Return the selected rows as an array."""
         block = chunk.dense_rows(select)
         rows = np.empty((len(block), self.n_variables))
         np.subtract(block, self.centre, out=rows[:, : self.n_attributes])
@@ -298,7 +301,7 @@ class Design:
         return Hybrid.without_sums(dense, others, layout)
 
     def centred_forces(self, forces: Float) -> Float:
-        """``sum_i slope_i a_i`` on centred rows, from ``sum_i slope_i sign_i (x_i, 1)``: minus the gradient."""
+        """Return minus the gradient, ``sum_i slope_i a_i`` on centred rows, from ``sum_i slope_i sign_i (x_i, 1)``."""
         total = forces[: self.n_variables].copy()
         if self.fit_intercept:
             total[:-1] -= self.centre * forces[-1]
@@ -306,7 +309,7 @@ class Design:
         return total
 
     def step(self, centred: Float) -> Float:
-        """A change of the point from one in centred coordinates."""
+        """Convert a step in centred coordinates to a change of the point."""
         if not self.fit_intercept:
             return centred
         change = centred.copy()
@@ -314,18 +317,18 @@ class Design:
         return change
 
     def may_be_exact(self, objective: float, target_size: float) -> bool:
-        """Whether an objective may be that of an exact fit, spoilt by rounding (``target_size`` is sum s_i |e_i|)."""
+        """Return whether an objective may be that of an exact fit up to rounding (``target_size`` is sum s_i |e_i|)."""
         return objective <= EXACT_FIT * target_size
 
     def objective_at(self, chunk: Chunk, point: Float, z: Float) -> float:
-        """The chunk's part of the objective; margins below their own rounding error count as zero."""
+        """Return the chunk's part of the objective, in which margins below their own rounding error count as zero."""
         objective = self.losses(chunk, z)
         _, e = self.loss.fold(chunk.y)
         size = np.broadcast_to(np.abs(e), chunk.n_entries)
         if not self.may_be_exact(objective, float(chunk.weight @ size)):
             return objective
-        # Those of the point are errors of every row: coefficients are known to the rounding of a typical target, and
-        # the errors of several add up as their squares do.
+        # Rounding errors of the point affect every row: each coefficient is known to the rounding of a typical target,
+        # and the squares of their errors add up.
         absolute = Chunk(0, chunk.n_entries, abs(chunk.X), chunk.y, chunk.weight)
         size = size + math.sqrt(self.n_variables) * size.mean() + absolute @ np.abs(point[: self.n_attributes])
         noise = NOISE * (size + (abs(point[-1]) + abs(self.offset) if self.fit_intercept else 0.0))
@@ -334,7 +337,7 @@ class Design:
     # Sums of rows
 
     def aggregate(self, chunk: Chunk, labels: NDArray[np.integer], n_clusters: int) -> Float:
-        """Sums by cluster; columns: sum of s_i a_i, sum of s_i e_i, sum of s_i."""
+        """Return sums by cluster, in columns: sum of s_i a_i, sum of s_i e_i, sum of s_i."""
         sign, e = self.loss.fold(chunk.y)
         signed = chunk.weight if sign is None else chunk.weight * sign
         m = self.n_attributes
@@ -347,7 +350,7 @@ class Design:
         return sums
 
     def sums_alone(self, chunk: Chunk) -> Any:
-        """The same for entries that are clusters of their own; a CSR matrix where rows are sparse."""
+        """Return the sums of entries that are clusters of their own, as a CSR matrix if rows are sparse."""
         n, m = chunk.n_entries, self.n_attributes
         sign, e = self.loss.fold(chunk.y)
         signed = chunk.weight if sign is None else chunk.weight * sign
@@ -362,17 +365,17 @@ class Design:
         return sums
 
     def mean_margins(self, sums: Sums, point: Float) -> Float:
-        """Margins of the means of clusters (0 for those without weight)."""
+        """Return the margins of cluster means (0 for clusters without weight)."""
         weight = sums.column(-1)
         return (sums.column(-2) - sums.times(point)) / np.where(weight > 0, weight, 1.0)
 
 
 def _told(linear: Float | None, region: Region | None, n_variables: int) -> NDArray[np.bool_]:
-    """Variables that a constraint or the linear term knows."""
+    """Return a mask of the variables that a constraint or the linear term involves."""
     told = np.zeros(n_variables, dtype=bool) if linear is None else linear != 0
     return told if region is None else told | (abs(region.G).sum(axis=0) > 0) | region.E.any(axis=0)
 
 
 def _mean_deviation(targets: Float) -> float:
-    """Mean distance from the median; 1 where all are equal."""
+    """Return the mean distance from the median; 1 if all targets are equal."""
     return float(np.abs(targets - ranked(targets, 0.5)).mean()) or 1.0

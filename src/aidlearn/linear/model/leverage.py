@@ -1,4 +1,4 @@
-"""The metric of a start: the Gram matrix of the columns, by which leverages are measured, and its normal equations.
+"""The metric of a start, which measures leverages by the Gram matrix of the columns, and the normal equations.
 
 Leverages are ``s_i = |a_i|`` in the norm of the inverse Gram matrix. Gram matrices of many rows are summed in parts.
 """
@@ -23,22 +23,22 @@ from aidlearn.linear.rows.matrix import Matrix, block_rows, in_runs
 from aidlearn.numerics import Float, regularised_cholesky
 
 Leverage = float | NDArray[np.float32] | Float
-"""One leverage for each row, or a single one for all rows."""
+"""One leverage per row, or a single one for all rows."""
 
 SKETCH_COLUMNS = 8
 HEAVY = 0.02
-"""Leverage from which a row always counts, whatever the sample: at most 50 rows per variable have it."""
+"""Squared leverage, times weight, above which a row always stays single: at most 50 rows per variable exceed it."""
 MOST_HELD = 1 << 20
-"""Numbers of rows that are held (8 MB) before they are summed into a Gram matrix."""
+"""Maximum count of stored numbers (8 MB) in rows that wait to be summed into a Gram matrix."""
 LOOKED_AT = 4000
 """Number of rows that decide whether leverages differ."""
 SMALLEST = 1e-12
-"""Squared leverage over the sum of weights that every row has at least."""
+"""Least squared leverage of a row, before division by the sum of weights."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """Gram matrix of the (centred) rows, and from it the leverage of each row.
+    """The Gram matrix of the (centred) rows, which determines the leverage of each row.
 
     Leverages come from a Gaussian sketch: ``|a_i|_{G^-1} ~ |a_i' R^-1 g| / sqrt(k)``.
     """
@@ -48,18 +48,18 @@ class Metric:
     factor: Float
     sketch: Float
     constant: float | None = None
-    """The leverage of every row, where rows hardly differ in it."""
+    """Leverage of every row, if rows hardly differ in it."""
     n_jobs: int = 1
-    """Threads for matrices of this size."""
+    """Number of threads for matrices of this size."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """State without the Gram matrix and its factor: passes compute leverages from the sketch."""
+        """Return the state without the Gram matrix and its factor: passes compute leverages from the sketch."""
         return {**self.__dict__, "gram": None, "factor": None}
 
     @classmethod
     def of(cls, design: Design, gram: Float, n_jobs: int = 1) -> Metric:
         diagonal = np.diag_indices_from(gram)
-        # A ridge holds a coefficient as rows would: 0.3 scale per row and typical margin is about the loss's curvature.
+        # A ridge holds a coefficient as rows do: the loss's curvature is about 0.3 scale per row and typical margin.
         design.add_quadratic(gram, design.typical_margin / (0.3 * design.loss.scale))
         gram[diagonal] = np.maximum(gram[diagonal], 1e-12 * design.column_squares)
         gram[design.constant, design.constant] = 1.0
@@ -70,18 +70,18 @@ class Metric:
         return replace(metric, sketch=metric.directions(design, SKETCH_COLUMNS) / math.sqrt(SKETCH_COLUMNS))
 
     def directions(self, design: Design, number: int) -> Float:
-        """Columns ``R^-1 g`` with normal g: along each of them rows scatter as far as their leverages allow."""
+        """Return columns ``R^-1 g`` with normal g, along each of which rows scatter as far as their leverages allow."""
         normal = np.random.default_rng(0).standard_normal((len(self.gram), number))
         half = linalg.solve_triangular(self.factor, normal, check_finite=False)
         half[design.constant] = 0.0
         return np.asarray(half / self.size[:, None])
 
     def solve(self, right: Float) -> Float:
-        """``G^-1 right``."""
+        """Return ``G^-1 right``."""
         return np.asarray(linalg.cho_solve((self.factor, False), right / self.size) / self.size)
 
     def settled(self, design: Design, sample: Chunk) -> Metric:
-        """This metric with one leverage for all rows, if a sample shows that they hardly differ."""
+        """Return this metric, with one leverage for all rows if a sample shows that they hardly differ."""
         some = sample.select(slice(None, None, max(1, sample.n_entries // LOOKED_AT)))
         leverage = np.asarray(self.leverage(design, some))
         middle = float(np.median(leverage))
@@ -92,26 +92,26 @@ class Metric:
         return replace(self, constant=middle)
 
     def offset(self, design: Design) -> Float:
-        """Part of the sketch of a row that comes from centring and the intercept."""
+        """Return the part of a row's sketch that comes from centring and the intercept."""
         offset = -design.centre @ self.sketch[: design.n_attributes]
         return offset + self.sketch[-1] if design.fit_intercept else offset
 
     def least(self, design: Design) -> float:
-        """Smallest squared leverage: a row of zeros moves with no coefficient, and distances stay finite."""
+        """Return the least squared leverage, which keeps distances finite even for a row of zeros."""
         return SMALLEST / design.weight
 
     def leverage(self, design: Design, chunk: Chunk) -> float | Float:
-        """Leverages of the rows of a chunk in NumPy, or the single leverage of all rows."""
+        """Return the leverages of the rows of a chunk, computed in NumPy, or the single leverage of all rows."""
         if self.constant is not None:
             return self.constant
         projected = np.asarray(chunk.X @ self.sketch[: design.n_attributes]) + self.offset(design)
         square = np.einsum("ij,ij->i", projected, projected, dtype=np.float64)
-        # As if the row itself were part of the Gram matrix: no leverage exceeds 1 (for weight 1).
+        # The row itself counts as part of the Gram matrix, so that no leverage exceeds 1 (for weight 1).
         square /= 1 + chunk.weight * square
         return np.sqrt(np.maximum(square, self.least(design)))
 
     def length(self, step: Float) -> float:
-        """Typical ``|a_i'd| / s_i`` of a step in centred coordinates."""
+        """Return the typical ``|a_i'd| / s_i`` of a step d in centred coordinates."""
         with np.errstate(over="ignore", invalid="ignore"):  # a step from a Hessian of no rows may be of any size
             square = float(step @ self.gram @ step)
         return math.sqrt(max(square, 0.0) / len(step)) if math.isfinite(square) else math.inf
@@ -119,17 +119,17 @@ class Metric:
 
 @dataclass
 class GramSum:
-    """The Gram matrix of rows that come in parts, of which few are held at a time."""
+    """The Gram matrix of rows that arrive in parts, of which few are held at a time."""
 
     held: list[Matrix] = field(default_factory=list)
     summed: Float | None = None
     _n_held: int = 0
 
     def add(self, parts: Sequence[Matrix], n_jobs: int = 1) -> None:
-        """Add rows; which of them are summed together follows from their order alone, and so do the bits."""
+        """Add rows; their order alone decides which are summed together, which makes results bitwise reproducible."""
         self.held += parts
         self._n_held += sum(rows.stored for rows in parts)
-        # Blocks of a dense Gram matrix have 2 p rows: enough of them for all threads.
+        # Blocks of a dense Gram matrix have 2 p rows, and there have to be enough blocks for all threads.
         if self._n_held > max([MOST_HELD, *(16 * rows.n_dense**2 for rows in parts)]):
             self._sum(n_jobs)
 
@@ -138,7 +138,7 @@ class GramSum:
         self.summed = gram if self.summed is None else np.add(self.summed, gram, out=self.summed)
 
     def whole(self, n_jobs: int = 1) -> Float:
-        """The matrix of all rows, once they are there."""
+        """Return the matrix of all rows, after all of them have been added."""
         if self.held:
             self._sum(n_jobs)
         assert self.summed is not None
@@ -151,7 +151,7 @@ class GramSum:
 
 @dataclass(frozen=True)
 class NormalEquations:
-    """Gram matrix of the (centred) rows and their product with the target."""
+    """The Gram matrix of the (centred) rows and their product with the target."""
 
     gram: Float
     right: Float
@@ -163,12 +163,12 @@ class NormalEquations:
             right = rows.T @ (chunk.weight * chunk.y)
             return cls(rows.gram(chunk.weight, n_jobs), right)
         n, p = chunk.n_entries, design.n_variables
-        if n == 0:  # a class that a chunk has no row of
+        if n == 0:  # the chunk has no row of a class
             return cls(np.zeros((p, p)), np.zeros(p))
         size, root = block_rows(n, p), np.sqrt(chunk.weight)
 
         def part(first: int, total: Float | None) -> Float:
-            # With the target as one more column: its products with the others come along.
+            # The target is one more column, so that the same product yields its products with the others.
             here = slice(first, first + size)
             rows = np.column_stack([design.dense_rows(chunk, here), chunk.y[here]])
             rows *= root[here, None]
@@ -186,12 +186,12 @@ class NormalEquations:
         pick: Callable[[Chunk], Chunk] | None = None,
         take: Callable[[Chunk], None] = lambda picked: None,
     ) -> NormalEquations:
-        """Equations of all rows, by one pass that may also pick rows from each chunk."""
+        """Return the equations of all rows, by one pass that may also pick rows from each chunk."""
         return cls._of_parts(design, run, 1, lambda chunk: [slice(None)], pick, take)[0]
 
     @classmethod
     def of_classes(cls, design: Design, run: Run) -> list[NormalEquations]:
-        """Equations of the negative class and of the positive one, by one pass."""
+        """Return the equations of the negative class and of the positive class, by one pass."""
         return cls._of_parts(design, run, 2, partial(_classes, design))
 
     def __add__(self, other: NormalEquations) -> NormalEquations:
@@ -207,7 +207,7 @@ class NormalEquations:
         pick: Callable[[Chunk], Chunk] | None = None,
         take: Callable[[Chunk], None] = lambda picked: None,
     ) -> list[NormalEquations]:
-        """Equations of several parts of the rows of every chunk."""
+        """Return one set of equations for each of the parts into which every chunk is divided."""
         p = design.n_variables
         grams, right = [GramSum() for _ in range(n_parts)], np.zeros((n_parts, p))
 
@@ -215,7 +215,7 @@ class NormalEquations:
             if design.layout is None:
                 found = cls.of(design, chunk.select(select))
                 return found.gram, found.right
-            # A matrix for every chunk would take more than its rows.
+            # A Gram matrix for every chunk would take more memory than its rows.
             root = np.sqrt(chunk.weight[select])
             rows = design.rows(chunk, select).scaled_rows(root)
             return rows, rows.T @ (root * chunk.y[select])
@@ -238,12 +238,12 @@ class NormalEquations:
         return [cls(gram.whole(run.n_jobs), right[k]) for k, gram in enumerate(grams)]
 
     def unlike(self, design: Design) -> NDArray[np.intp]:
-        """The columns of a sample whose norms are far from those on all entries: rare dummies and heavy tails."""
+        """Return the columns of a sample whose norms are far from those on all entries: rare dummies, heavy tails."""
         ratio = np.diag(self.gram) / np.where(design.constant, 1.0, design.column_squares)
         return np.flatnonzero(~((ratio > 0.6) & (ratio < 1.7)) & ~design.constant)
 
     def with_all_columns(self, design: Design) -> Float:
-        """The matrix of a sample where no column has less than its norm on all entries."""
+        """Return the Gram matrix of a sample, in which no column has less than its norm on all entries."""
         gram = self.gram.copy()
         diagonal = np.diag_indices_from(gram)
         gram[diagonal] = np.maximum(gram[diagonal], design.column_squares)
@@ -251,7 +251,7 @@ class NormalEquations:
 
 
 def _classes(design: Design, chunk: Chunk) -> list[NDArray[np.intp]]:
-    """Rows of the negative class and of the positive one."""
+    """Return the rows of the negative class and those of the positive class."""
     sign, _ = design.loss.fold(chunk.y)
     assert sign is not None
     return [np.flatnonzero(sign < 0), np.flatnonzero(sign > 0)]

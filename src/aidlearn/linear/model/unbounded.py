@@ -1,12 +1,12 @@
-"""Problems that are unbounded, distinguished from those of which only the aggregated problem is.
+"""Unbounded problems, as opposed to bounded ones whose aggregated problem is unbounded.
 
-A linear term may pull further than the losses of few clusters hold: the aggregated objective is below the original one,
-and may fall without end where that does not. Along a direction d an objective changes by
+A linear term may outweigh the losses of few clusters: the aggregated objective is below the original one, and may be
+unbounded although that is not. Far along a direction d the slope of an objective is
 
     q'd + l1 |d|_1 + sum_i s_i loss'(-a_i'd)     (P d = 0, constraints kept)
 
-in the end, with loss' the same hinges with all kinks at 0. A linear program finds the steepest d of the aggregated
-problem, and one pass computes its slope for all entries.
+where loss' has the same hinges with all kinks at 0. A linear program finds the steepest d of the aggregated problem,
+and one pass computes its slope for all entries.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from aidlearn.linear.model.design import Design
 from aidlearn.numerics import Float
 
 FALLS = 1e-9
-"""Slope of a direction, relative to the sizes of its parts, from which it counts."""
+"""Descent along a direction, relative to the sizes of its terms, above which it is not a rounding error."""
 FAR = 1e3
-"""Length of a direction, in typical margins, at which entries are on the side that they end on."""
+"""Length of a direction, in typical margins, beyond which entries no longer change sides."""
 
 
 class Unbounded(ValueError):
-    """A problem without a smallest value.
+    """The objective of a problem has no smallest value.
 
     Examples
     --------
@@ -48,12 +48,12 @@ class Unbounded(ValueError):
 
 
 def far_point(design: Design, run: Run, sums: Sums, point: Float | None) -> Float | None:
-    """A point far along a direction in which the aggregated problem falls without end; None if there is none.
+    """Return a point far along a direction in which the aggregated problem is unbounded; None if there is none.
 
     Raises
     ------
     Unbounded
-        If the objective on all entries falls without end, too.
+        If the objective on all entries is unbounded, too.
     """
     rows, coordinates = aggregated_rows(design, sums, run.n_jobs), design.coordinates
     keeps = design.fit_intercept if coordinates is None else coordinates.keeps_intercept
@@ -75,7 +75,7 @@ def far_point(design: Design, run: Run, sums: Sums, point: Float | None) -> Floa
 
 
 def _most_pulled(design: Design, direction: Float) -> str:
-    """The variable whose part of the linear term falls most along a direction."""
+    """Return the name of the variable whose part of the linear term falls most along a direction."""
     assert design.linear is not None
     falls = design.linear * direction
     largest = int(np.argmin(falls))
@@ -83,7 +83,7 @@ def _most_pulled(design: Design, direction: Float) -> str:
 
 
 def _steepest(rows: HingeRows) -> Float | None:
-    """The direction of at most unit length in which the objective ends up falling most, if it falls."""
+    """Return the direction of at most unit length along which the objective eventually falls most, if it falls."""
     n, p = rows.n_soft, len(rows.ridge)
     assert rows.linear is not None
     A = sparse.csr_array(rows.A.transposed(np.ones(p, dtype=bool)).T)
@@ -102,7 +102,7 @@ def _steepest(rows: HingeRows) -> Float | None:
 
 
 def _slope(design: Design, run: Run, direction: Float) -> tuple[float, float]:
-    """Slope of the objective on all entries far along a direction, and the size of its parts."""
+    """Return the slope of the objective on all entries far along a direction, and the size of its terms."""
     m, slopes = design.n_attributes, direction[: design.n_attributes]
     loss = replace(design.loss, kinks=(0.0,) * len(design.loss.kinks))
     level = float(direction[-1]) if design.fit_intercept else 0.0
