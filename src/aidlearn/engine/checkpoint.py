@@ -20,11 +20,11 @@ KIND, VERSION = "aidlearn checkpoint", 3
 PREVIOUS = ".previous"
 """Suffix of the previous checkpoint."""
 OLDEST = 2
-"""Oldest version that can still be continued: its sums are dense, as those of version 3 may be."""
+"""Oldest version that can still be continued: its sums are dense, which version 3 allows."""
 
 
 NUMBERS = ("objective", "lower_bound", "stalled", "n_passes", "seconds")
-"""Fields of a :class:`Snapshot` that a checkpoint holds by their names."""
+"""Fields of a :class:`Snapshot` that a checkpoint stores under their own names."""
 
 
 class CheckpointError(ValueError):
@@ -46,7 +46,7 @@ class Snapshot:
     steps: Sequence[StartStep] = ()
     plan: Mapping[str, Any] = field(default_factory=dict)
     first_is_last: bool = True
-    """``Start.last`` of :class:`~aidlearn.engine.problem.Start`."""
+    """Value of ``last`` in the :class:`~aidlearn.engine.problem.Start` of the run."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Origin:
     """The fit that a checkpoint belongs to."""
 
     fingerprint: dict[str, str]
-    """Properties by name that a fit must share to continue the checkpoint."""
+    """Properties, by name, that a fit must share to continue the checkpoint."""
     recipe: dict[str, Any] | None = None
-    """Estimator, parameters and source of the fit; None if JSON cannot hold them."""
+    """Estimator, parameters and source of the fit; None if JSON cannot represent them."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Checkpoint:
     _failed: bool = field(default=False, init=False)
 
     def save(self, snapshot: Snapshot) -> None:
-        """Write the run; if that fails, the user is warned and the run continues."""
+        """Write the run; if that fails, warn the user and let the run continue."""
         meta = {
             "origin": asdict(self.origin),
             **{name: getattr(snapshot, name) for name in NUMBERS},
@@ -89,7 +89,7 @@ class Checkpoint:
             self._failed = True
 
     def load(self) -> Snapshot | None:
-        """The saved run, the previous one if the newest is damaged, or None if there is no file."""
+        """Return the saved run, the previous one if the newest is damaged, or None if there is no file."""
         found = read_newest(self.path)
         if found is None:
             return None
@@ -118,16 +118,16 @@ class NewestCheckpoint:
     snapshot: Snapshot
     origin: Origin
     damaged: CheckpointError | None
-    """Error of a newer checkpoint that is damaged."""
+    """Error of a newer checkpoint if that one is damaged."""
 
 
 def one_before(path: Path) -> Path:
-    """Path of the previous checkpoint."""
+    """Return the path of the previous checkpoint."""
     return path.with_name(path.name + PREVIOUS)
 
 
 def read_newest(path: Path) -> NewestCheckpoint | None:
-    """The checkpoint, the previous one if it is damaged or lost, or None if there is neither."""
+    """Read the checkpoint, or the previous one if it is damaged or lost; return None if there is neither."""
     damaged: CheckpointError | None = None
     for candidate in (path, one_before(path)):
         if not candidate.exists():
@@ -142,7 +142,7 @@ def read_newest(path: Path) -> NewestCheckpoint | None:
 
 
 def read(path: Path) -> tuple[Snapshot, Origin]:
-    """A checkpoint and the fit it belongs to."""
+    """Read a checkpoint and the origin of its fit."""
     try:
         found = archive.read(path, KIND, VERSION)
     except archive.ArchiveError as error:

@@ -1,7 +1,7 @@
 """Clusters of entries with incremental sums (paper, section 2: declustering).
 
-Labels stay with their chunk. A pass returns, for the entries that leave their cluster, the sums of
-the new clusters; the parent's sum is the old one minus those, so nothing else is summed again.
+Labels stay with their chunk. For the entries that leave their cluster, a pass returns the sums of the new clusters.
+These are subtracted from the parents' sums, so no other entry is summed again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from aidlearn.numerics import Float, Int
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """Numbers of declustering."""
+    """Settings of declustering."""
 
     held: int = 1 << 22
-    """Guess. Sums of split groups (as single numbers) that are held by chunk before they are added up: 32 MB."""
+    """Guess. Maximum size, in numbers, of the sums of split groups that chunks hold before they are added up: 32 MB."""
     cancellation: float = 0.01
-    """Guess. A cluster is summed afresh once its sum is below this part of its last full sum: two digits are lost."""
+    """Guess. Fraction of its last full sum below which a cluster is summed afresh: two digits are lost."""
 
 
 SETTINGS = ClusterSettings()
@@ -60,8 +60,8 @@ def _check_saved(arrays: Mapping[str, NDArray[Any]], n_entries: int) -> None:
 class Clusters:
     """A partition of the entries: labels by chunk, and size, sum and home region of each cluster.
 
-    The home is the region that most entries of a cluster are expected in: a pass sums only entries in
-    other regions. It affects the work, never the partition.
+    The home is the region expected to contain most entries of a cluster: a pass sums only entries in other regions.
+    It affects the work, never the partition.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class Clusters:
 
     @property
     def sums(self) -> Float:
-        """Sums of all clusters as one array; a problem whose entries alone are sparse asks ``store`` instead."""
+        """Sums of all clusters as one array; problems with sparse sums of single entries use ``store`` instead."""
         return self.store.array()
 
     @classmethod
@@ -108,10 +108,10 @@ class Clusters:
         homes: NDArray[np.int16] | None = None,
         states: Sequence[Any] | None = None,
     ) -> tuple[Clusters, float]:
-        """Label every entry by ``assign(chunk, state)`` and sum, in one pass.
+        """Label every entry by ``assign(chunk, state)`` and sum the clusters, in one pass.
 
-        Entries marked ``single`` become clusters of their own behind the ``n_groups`` groups; groups
-        without an entry are dropped. Returns the clusters and the total of the objectives.
+        Entries marked ``single`` become clusters of their own after the ``n_groups`` groups; empty groups are dropped.
+        Returns the clusters and the total of the objectives.
         """
         objective = 0.0
         counts = np.zeros(n_groups, dtype=np.int64)
@@ -168,7 +168,7 @@ class Clusters:
 
     @classmethod
     def alone(cls, problem: Problem) -> Clusters:
-        """Clusters of one entry each: the aggregated problem is the original one."""
+        """Return clusters of one entry each, for which the aggregated problem is the original one."""
         parts: list[Any] = []
 
         def sum_alone(chunk: Chunk, state: None) -> tuple[Any, ChunkLabels]:
@@ -183,7 +183,7 @@ class Clusters:
     def summed_for(
         self, problem: Problem, objective: Callable[[Chunk], float] = lambda chunk: 0.0
     ) -> tuple[Clusters, float]:
-        """This partition with the sums of another problem on the same entries, and an objective, in one pass."""
+        """Return this partition with another problem's sums of the same entries, and its objective, in one pass."""
         renaming, alone = self._renaming, self.counts == 1
         position = numbered(~alone)
 
@@ -194,7 +194,7 @@ class Clusters:
         return Clusters.build(problem, assign, max(1, int((~alone).sum())), states=self._states)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All arrays of the partition, for a checkpoint."""
+        """Return all arrays of the partition, for a checkpoint."""
         return {
             "labels": self.labels(),
             "counts": self.counts,
@@ -205,7 +205,7 @@ class Clusters:
 
     @classmethod
     def restore(cls, problem: Problem, arrays: Mapping[str, NDArray[Any]]) -> Clusters:
-        """The partition that was saved."""
+        """Restore a saved partition."""
         source = problem.source
         size = source.rows_per_chunk
         _check_saved(arrays, source.n_entries)
@@ -224,15 +224,15 @@ class Clusters:
 
     @property
     def aggregation_rate(self) -> float:
-        """Clusters over entries."""
+        """Number of clusters over the number of entries."""
         return self.n_clusters / self.problem.run.n_entries
 
     def labels(self) -> NDArray[np.int32]:
-        """The cluster of every entry (for tests, plots and models that need it)."""
+        """Return the cluster of every entry (for tests, plots and models that need it)."""
         return np.concatenate(self.map_labels(lambda labels: labels))
 
     def map(self, function: Callable[[Chunk, NDArray[np.int32]], Any], collect: Callable[[Any], None]) -> None:
-        """One pass of ``function(chunk, labels)``."""
+        """Call ``function(chunk, labels)`` for every chunk, in one pass."""
         renaming = self._renaming
 
         def with_labels(chunk: Chunk, state: ChunkLabels) -> tuple[Any, ChunkLabels]:
@@ -241,14 +241,14 @@ class Clusters:
         self.problem.run.map(with_labels, self._states, collect)
 
     def map_labels(self, function: Callable[[NDArray[np.int32]], Any]) -> list[Any]:
-        """``function(labels)`` of every chunk in order, without reading entries."""
+        """Return ``function(labels)`` for every chunk in order, without reading entries."""
         renaming = self._renaming
         return list(self.problem.run.map_states(lambda state: function(state.current(renaming)), self._states))
 
     def check(self, trial: Trial) -> Violations:
         """Evaluate a trial on all entries and find the clusters that lie in several regions.
 
-        One pass: the sums of the clusters a split would create come back with the objectives.
+        One pass returns both the objectives and the sums of the clusters that a split would create.
         """
         problem, renaming = self.problem, self._renaming
         homes = np.where(self.counts > 1, self.homes, np.int16(-1))
@@ -312,22 +312,22 @@ class Clusters:
         return Violations(objectives, self._n_violated(born, kept), states, renamed, born, kept)
 
     def unchecked(self, objective: float, met: bool) -> Violations:
-        """The check of a point whose objective is known, without a pass.
+        """Return the check of a point whose objective is known, without a pass.
 
-        No cluster violates the condition if the bound is met; otherwise any of them may.
+        If the bound is met, no cluster violates the condition; otherwise any of them may.
         """
         objectives = np.array([objective])
         return Violations(objectives, 0 if met else self.n_clusters, self._states, self._renaming)
 
     def _n_violated(self, born: NewClusters, kept: NDArray[np.bool_]) -> int:
-        """Clusters in several regions at the first point; entries that stayed are in the home of theirs."""
+        """Return the number of clusters in several regions at the first point; entries that stayed are in the home."""
         base = self.problem.n_regions
         rest = np.unique(born.parents[kept[born.parents]])
         regions = np.unique(np.concatenate([born.parents * base + born.firsts, rest * base + self.homes[rest]]))
         return int((np.unique(regions // base, return_counts=True)[1] > 1).sum())
 
     def fit_into_memory(self, check: Violations) -> bool:
-        """Whether there is room for the clusters that a check would split."""
+        """Return whether the clusters that a split would create fit into memory."""
         if check.born is None:
             return True
         added = numbers_of(check.born.groups) + sum(map(numbers_of, check.born.alone))
@@ -352,7 +352,7 @@ class Clusters:
         self._sum_again(parents[self.store.sizes_of_groups(parents) < SETTINGS.cancellation * self._summed[parents]])
 
     def _sum_again(self, stale: Int) -> None:
-        """Sum clusters afresh whose sums have cancelled by subtraction."""
+        """Sum clusters afresh whose sums have lost digits by cancellation."""
         if len(stale) == 0:
             return
         renaming, problem = self._renaming, self.problem
@@ -377,7 +377,7 @@ class Clusters:
 
 
 def near_and_far(counts: Int, distances: Float) -> tuple[float | None, float | None]:
-    """Aggregation rates of the clusters nearer to their kink than the median entry, and of the others."""
+    """Return the aggregation rates of the clusters nearer to their kink than the median entry, and of the others."""
     order = np.argsort(distances, kind="stable")
     entries = np.cumsum(counts[order])
     median = distances[order[np.searchsorted(entries, entries[-1] / 2)]]

@@ -14,7 +14,7 @@ from aidlearn.engine.progress import Bounds, Callback, Limits, Observer, Progres
 from aidlearn.engine.result import Result
 
 UNLIKELY = 10.0
-"""Guess. Gap between the incumbent and the first bound, in tolerances, above which further iterations follow."""
+"""Guess. Gap between the incumbent and the first bound, in tolerances, above which further iterations are likely."""
 
 
 def aid(
@@ -35,7 +35,7 @@ def aid(
     callbacks : sequence of callables
         Each is called with every :class:`Iteration`; a true return value stops the run.
     checkpoint : Checkpoint, optional
-        File that the run is saved to after every iteration, and continued from if it was saved before. A problem
+        File to which the run is saved after every iteration, and from which it continues if the file exists. A problem
         whose points are not arrays, or that has state besides its clusters, implements ``Problem.state``.
     observer : callable, optional
         Called with the clusters, solution and record of every iteration (plots use it).
@@ -97,10 +97,10 @@ def aid(
 
 
 def _trial(problem: Problem, solution: Solution, clusters: Clusters, bounds: Bounds, progress: Progress) -> Trial:
-    """The points to check a solution at.
+    """Return the points at which a solution is checked.
 
-    The first solution is checked alone, because it is most often the last. Later, or where the first bound is far
-    from the incumbent, the same pass also finds where to split.
+    The first solution is checked alone, because it is usually the last. Later, or if the first bound is far from the
+    incumbent, the same pass also finds where to split.
     """
     alone = Trial([solution.point])
     if progress.saves_a_pass(solution):

@@ -1,7 +1,7 @@
 """The state of one run of the loop: the two sides of the gap, the records, and why the run ends.
 
-Any partition gives a lower bound (Jensen), so ``lower_bound = max F_t`` and ``objective = min E_t`` stay valid
-whatever is split or merged in between.
+Any partition gives a lower bound (Jensen), so ``lower_bound = max F_t`` and ``objective = min E_t`` stay valid for any
+sequence of splits and merges.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Observer = Callable[[Clusters, Solution, Iteration], None]
 
 @dataclass(frozen=True)
 class LateSettings:
-    """Numbers that decide what a late run still does."""
+    """Settings of runs that are out of time."""
 
     at_once: float = 1e-3
-    """Guess. Seconds for a problem that had not begun when the user stopped the fit."""
+    """Guess. Time budget, in seconds, of a problem that had not started when the user stopped the fit."""
     useless: float = 0.5
-    """Guess. Relative gap above which the point of a late fit may be worse than one without slopes."""
+    """Guess. Relative gap above which the point of a late fit may be worse than a model without slopes."""
 
 
 SETTINGS = LateSettings()
@@ -42,7 +42,7 @@ SETTINGS = LateSettings()
 
 @dataclass(frozen=True)
 class Limits:
-    """When a run ends.
+    """Limits that end a run.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Limits:
     time_limit: float | None = None
 
     def at_once(self) -> Limits:
-        """Limits of a problem whose fit the user has stopped: one iteration from a hurried start."""
+        """Return limits for a problem whose fit the user has stopped: one iteration from a hurried start."""
         return replace(self, max_iter=1, time_limit=min(SETTINGS.at_once, self.time_limit or SETTINGS.at_once))
 
 
@@ -69,16 +69,16 @@ class Bounds:
         self._error = 0.0
         """Rounding error of the incumbent's objective."""
         self.proven = problem.trivial_bound
-        """Best bound as it was proven; ``lower_bound`` is the part of it that rounding of the objective leaves."""
+        """Best bound as it was proven; ``lower_bound`` is this bound corrected for rounding of the objective."""
         self._saved = -math.inf
-        """Bound of a checkpoint. It proves nothing without its dual: the next solution has to prove it again."""
+        """Bound of a checkpoint. Without its dual it proves nothing; the next solution has to prove it again."""
         self.take(incumbent)
 
     def resume(self, point: Any, saved: Snapshot) -> None:
         """Continue with the bounds of a checkpoint.
 
-        The point is evaluated on all entries, in a pass that does not count as one of the fit. An objective that
-        agrees up to rounding keeps its last bits, so that the fit continues exactly as it would have.
+        The point is evaluated on all entries, in a pass that does not count towards the fit. If the saved objective
+        agrees up to rounding, its exact bits are kept, so that the fit continues exactly as it would have.
         """
         self._saved = saved.lower_bound
         if saved.objective is None:
@@ -110,43 +110,43 @@ class Bounds:
         return relative_gap(self.objective, self.lower_bound)
 
     def gap_to(self, lower_bound: float) -> float:
-        """Relative gap between the incumbent and a given bound."""
+        """Return the relative gap between the incumbent and a given bound."""
         return relative_gap(self.objective, self.kept(lower_bound))
 
     def kept(self, lower_bound: float) -> float:
-        """The bound, lowered below the objective as far as rounding explains a crossing, and -inf otherwise."""
+        """Return the bound, lowered if rounding put it above the objective, or -inf if rounding cannot explain that."""
         return below(lower_bound, self.objective, self._error)
 
     def discards(self, lower_bound: float) -> bool:
-        """Whether a finite bound exceeds the objective by more than rounding explains."""
+        """Return whether a finite bound exceeds the objective by more than rounding explains."""
         return self.kept(lower_bound) == -math.inf < lower_bound
 
     def take(self, candidate: Incumbent | None) -> None:
-        """Keep a point that is better than the incumbent; a point whose objective is NaN never is."""
+        """Keep a point if it is better than the incumbent; a point whose objective is NaN never is."""
         if candidate is not None and candidate.objective < self.objective:
             self.incumbent, self._error = candidate, self._problem.objective_error(candidate.point)
 
     def improve(self, points: Iterable[Any], objectives: Iterable[float]) -> Incumbent | None:
-        """Keep the best of the points as incumbent, and return the one before."""
+        """Keep the best of the points as incumbent, and return the previous incumbent."""
         before = self.incumbent
         for point, objective in zip(points, objectives, strict=True):
             self.take(Incumbent(point, float(objective)))
         return before
 
     def prove(self, solution: Solution) -> float:
-        """Keep the bound of a solution if it is the best; returns the part of it that the objective leaves."""
+        """Keep the bound of a solution if it is the best, and return it, corrected for rounding of the objective."""
         kept = self.kept(solution.lower_bound)
         if self.discards(solution.lower_bound):
             logger.warning("bound %.17g above the objective %.17g discarded", solution.lower_bound, self.objective)
         elif self.kept(self.proven) == -math.inf or solution.lower_bound > self.proven:
             self.proven = solution.lower_bound
         if kept < self._saved <= kept + CROSSING * abs(kept):
-            self.proven = max(self.proven, self._saved)  # proven up to rounding, and kept to its last bits
+            self.proven = max(self.proven, self._saved)  # proven again up to rounding: keep the exact bits
         return kept
 
 
 class Progress:
-    """What one run has recorded so far, its clock, and the rule that ends it."""
+    """Records and clock of one run, and the rule that ends it."""
 
     def __init__(
         self,
@@ -157,19 +157,19 @@ class Progress:
         observer: Observer | None,
     ) -> None:
         self._started = time.monotonic()
-        """When the first part of a continued run started; time limits are limits of this part."""
+        """Time when the run started, moved back by the saved seconds if it continues; the time limit excludes them."""
         self._was_stopped = problem.run.stopped
         self.limits = limits.at_once() if self._was_stopped else limits
         limit = self.limits.time_limit
         self._run = problem.limit_time(math.inf if limit is None else self._started + limit)
         self._passes_before = self._run.n_passes
-        """Passes of the same fit for other problems."""
+        """Passes that the same fit has made for other problems."""
         self._problem = problem
         self._callbacks, self._checkpoint, self._observer = callbacks, checkpoint, observer
         self.status: Status | None = None
-        """Why the run has ended; None while it continues."""
+        """Reason why the run has ended; None while it continues."""
         self._stalled = False
-        """Whether only the accuracy of the aggregated solver is left to improve."""
+        """Whether only a more accurate aggregated solver can still close the gap."""
         self._late_start = self._late = self._stop = False
         self.history: list[Iteration] = []
         self._steps: Sequence[StartStep] = ()
@@ -180,7 +180,7 @@ class Progress:
         """Solution of the aggregated problem of the current clusters."""
 
     def begin(self) -> tuple[Clusters, Bounds]:
-        """Draw the initial clusters, or restore those of a run that was saved."""
+        """Draw the initial clusters, or restore those of a saved run."""
         problem = self._problem
         saved = None if self._checkpoint is None else self._checkpoint.load()
         if saved is None:
@@ -209,19 +209,19 @@ class Progress:
         return time.monotonic() >= self._run.deadline
 
     def solve_aggregated(self, clusters: Clusters) -> Solution:
-        """Solve to a tenth of the tolerance, so that the split and not the solver decides the gap."""
+        """Solve to a tenth of the tolerance, so that the split and not the solver determines the gap."""
         self._solution = None
         accuracy = Accuracy(0.0 if self._stalled else 0.1 * self.limits.tol, self._run.deadline)
         self._solution = self._problem.solve_aggregated(clusters, self._bounds.incumbent, accuracy)
         return self._solution
 
     def saves_a_pass(self, solution: Solution) -> bool:
-        """Whether the solver ran out of time at the incumbent, whose objective is known."""
+        """Return whether the solver ran out of time at the incumbent, whose objective is known."""
         incumbent = self._bounds.incumbent
         return solution.out_of_time and incumbent is not None and solution.point is incumbent.point
 
     def check(self, clusters: Clusters, solution: Solution, trial: Trial) -> Violations:
-        """Check all entries at a trial, by one pass unless the only point is the incumbent of a late fit."""
+        """Check all entries at a trial, in one pass unless the only point is the incumbent of a late fit."""
         if not self.saves_a_pass(solution):
             return clusters.check(trial)
         return clusters.unchecked(self._bounds.objective, met=solution.lower_bound >= self._bounds.objective)
@@ -229,7 +229,7 @@ class Progress:
     def resort(self, solution: Solution, before: Incumbent | None) -> None:
         """Try the problem's last resort if time or precision is exhausted and the best point is poor.
 
-        A start that ended too late has tried it already.
+        A start that ended past the deadline has already tried it.
         """
         bounds, self._late = self._bounds, self._is_late
         tried = not self.history and self._late_start and solution.point is (before and before.point)
@@ -239,7 +239,7 @@ class Progress:
             bounds.take(self._problem.last_resort())
 
     def record(self, clusters: Clusters, solution: Solution, violations: Violations) -> None:
-        """Keep the bound and the record of an iteration, and show it to the observer and the callbacks."""
+        """Keep the bound and the record of an iteration, and pass the record to the observer and the callbacks."""
         bounds, proven = self._bounds, self._bounds.prove(solution)
         distances = self._problem.distances(clusters, solution.point)
         near, far = (None, None) if distances is None else near_and_far(clusters.counts, distances)
@@ -287,16 +287,16 @@ class Progress:
         return Status.iteration_limit if len(self.history) >= self.limits.max_iter else None
 
     def decluster(self, clusters: Clusters, violations: Violations) -> None:
-        """Split clusters and save the run, which ends where memory has no room for more clusters."""
+        """Split clusters and save the run, or end the run if the new clusters would exceed the memory limit."""
         if not clusters.fit_into_memory(violations):
             self.status = Status.memory_limit
             return
-        self._solution = None  # it belongs to the clusters as they were
+        self._solution = None  # it belongs to the clusters before the split
         clusters.decluster(violations)
         self._save(clusters)
 
     def _save(self, clusters: Clusters) -> None:
-        """Write a checkpoint, if there is a file for it."""
+        """Write a checkpoint if the run has a file for it."""
         if self._checkpoint is None:
             return
         incumbent = self._bounds.incumbent
@@ -317,13 +317,13 @@ class Progress:
         )
 
     def interrupt(self) -> None:
-        """End the run because the user asked for it, with the bound of a solution that was not recorded yet."""
+        """End the run at the user's request, and keep the bound of a solution that was not recorded yet."""
         self.status = Status.interrupted
         if self._solution is not None:
             self._bounds.prove(self._solution)
 
     def result(self, clusters: Clusters) -> Result:
-        """The best point and what is proven about it; a stopped run also stops the fit it belongs to."""
+        """Return the best point and what is proven about it; a stopped run also stops the fit it belongs to."""
         bounds, status = self._bounds, self.status
         assert status is not None
         if self._was_stopped and not status.reached_tolerance:
@@ -350,6 +350,6 @@ class Progress:
 
 
 def asks_to_stop(callbacks: Sequence[Callback], record: Iteration) -> bool:
-    """Call all callbacks with a record; whether one of them asks to stop the fit."""
+    """Call all callbacks with a record, and return whether one of them asks to stop the fit."""
     answers = [callback(record) for callback in callbacks]
     return any(answers)

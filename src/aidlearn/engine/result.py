@@ -51,15 +51,14 @@ CROSSING = 1e-9
 
 
 NOTHING = 1e-100
-"""Distance below 0 that a bound may have if the objective is 0: data of ordinary size yield no such number."""
+"""Largest distance of a bound below an objective of 0 that counts as no gap: ordinary data give no such number."""
 
 
 def below(lower_bound: float, objective: float, rounding: float = 0.0) -> float:
-    """The part of a bound that holds given an objective that was reached and is known up to ``rounding``.
+    """Return a bound that does not exceed an objective known up to ``rounding``.
 
-    Where the two cross in their last bits, the excess shows how large the rounding errors of both are: the bound is
-    lowered to as much below the objective. A bound that exceeds the objective by more than rounding explains is
-    discarded (-inf).
+    If the two cross in their last bits, the excess shows the size of their rounding errors, and the bound is lowered by
+    twice the excess. A bound that exceeds the objective by more than rounding explains is discarded (-inf).
     """
     excess = lower_bound - objective
     if excess <= 0:
@@ -68,9 +67,9 @@ def below(lower_bound: float, objective: float, rounding: float = 0.0) -> float:
 
 
 def relative_gap(objective: float, lower_bound: float) -> float:
-    """``(E - F) / |E|``, the paper's optimality gap; an objective of 0 is closed if the bound is 0, too.
+    """Return ``(E - F) / |E|``, the paper's optimality gap, or 0 if both objective and bound are 0.
 
-    It is never negative, because :func:`below` lowers a bound above the objective.
+    The gap is never negative, because :func:`below` lowers a bound that exceeds the objective.
     """
     lower_bound = below(lower_bound, objective)
     if objective == 0:
@@ -80,7 +79,7 @@ def relative_gap(objective: float, lower_bound: float) -> float:
 
 @dataclass(frozen=True)
 class StartStep:
-    """A point that the start has evaluated before it drew the first clusters.
+    """A point that the start evaluated before it drew the first clusters.
 
     Examples
     --------
@@ -95,13 +94,13 @@ class StartStep:
     """
 
     n_rows: int
-    """Number of rows it was evaluated on: a sample, or all."""
+    """Number of rows on which the point was evaluated: a sample, or all."""
     objective: float
-    """Objective on these rows, scaled to the weight of all: an estimate if they are a sample."""
+    """Objective on these rows, scaled to the weight of all rows: an estimate if they are a sample."""
     seconds: float
     """Time since the start of the fit."""
     n_passes: int
-    """Passes over all rows so far."""
+    """Number of passes over all rows so far."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +132,11 @@ class Iteration:
     best_lower_bound: float
     gap: float
     n_violated: int
-    """Clusters with entries in more than one region."""
+    """Number of clusters with entries in more than one region."""
     seconds: float
     """Time since the start of the fit."""
     near_rate: float | None = None
-    """Aggregation rate of the clusters nearer to their kink than the median entry; None where it is not known."""
+    """Aggregation rate of the clusters nearer to their kink than the median entry; None if unknown."""
     far_rate: float | None = None
     """Aggregation rate of the other clusters."""
 
@@ -164,13 +163,13 @@ class Result:
     n_passes: int
     history: list[Iteration] = field(default_factory=list)
     solution: Any = None
-    """The last aggregated solution, with its dual (None if the run was interrupted before it had one)."""
+    """Last aggregated solution, with its dual; None if the run was interrupted before there was one."""
     clusters: Any = None
     """Clusters of that solution."""
     start: list[StartStep] = field(default_factory=list)
     """Points that the start evaluated before the first iteration."""
     plan: Mapping[str, Any] = field(default_factory=dict)
-    """Quantities that the initial clusters follow from, by name."""
+    """Quantities that determine the initial clusters, by name."""
 
     def __post_init__(self) -> None:
         if math.isnan(self.objective):
@@ -191,9 +190,9 @@ class Result:
         seconds: float,
         status: Status = Status.gap,
     ) -> Result:
-        """A point that one aggregated problem and one check on all entries have certified, with their record.
+        """Return a point certified by one aggregated problem and one check on all entries, with their record.
 
-        ``n_open`` clusters may have entries in several regions; they have none if the bound is met.
+        ``n_open`` clusters count as violated unless the bound is met.
         """
         kept = below(lower_bound, objective)
         gap = relative_gap(objective, kept)
@@ -213,23 +212,23 @@ class Result:
         return cls(point, objective, kept, status, n_clusters, record.aggregation_rate, n_passes, [record])
 
     def judge(self) -> None:
-        """Compare bound and objective when either is new; a run whose bound is discarded has not succeeded."""
+        """Compare bound and objective after either has changed; a run whose bound is discarded has not succeeded."""
         kept = below(self.lower_bound, self.objective)
         if kept == -math.inf < self.lower_bound and self.status.reached_tolerance:
             self.status = Status.numerical
         self.lower_bound = kept
 
     def drop_clusters(self) -> Any:
-        """Hand over the clusters, which hold labels of all entries; the result no longer keeps them."""
+        """Return the clusters, which hold the labels of all entries, and remove them from the result."""
         clusters, self.clusters = self.clusters, None
         return clusters
 
     @property
     def gap(self) -> float:
-        """``(objective - lower_bound) / |objective|``."""
+        """Relative gap ``(objective - lower_bound) / |objective|``."""
         return relative_gap(self.objective, self.lower_bound)
 
     @property
     def n_iter(self) -> int:
-        """Iterations of the loop."""
+        """Number of iterations of the loop."""
         return len(self.history)

@@ -1,9 +1,7 @@
-"""Sums of clusters, and what passes over clusters return: labels, first assignments, entries that leave.
+"""Sums of clusters, and the results of passes over clusters: labels, first assignments, entries that leave.
 
-Sums are dense rows for clusters of several entries, sparse ones for entries that are alone.
-
-An entry alone never splits and its sum never changes, so it may keep the sparsity it came with. Problems that sum
-densely have one array and nothing else.
+Sums are dense rows for clusters of several entries and may be sparse rows for single entries: a single entry never
+splits and its sum never changes, so it can keep its sparsity. Problems with dense sums only use a single array.
 """
 
 from __future__ import annotations
@@ -24,15 +22,15 @@ SPARSE_ARRAYS = ("single_data", "single_indices", "single_indptr", "single_clust
 
 
 def numbers_of(rows: Any) -> float:
-    """Size of rows in numbers of 8 bytes; each number of a sparse row is stored with its column (4 bytes)."""
+    """Return the size of rows in numbers of 8 bytes; a sparse row stores a column (4 bytes) with each number."""
     return 1.5 * rows.nnz if sparse.issparse(rows) else float(rows.size)
 
 
 class Sums:
     """One row of additive data for each cluster.
 
-    Clusters that are ``alone`` are the rows of the CSR matrix ``singles``, all others those of the array ``dense``,
-    each in the order of the clusters. New clusters come at the end.
+    Clusters marked ``alone`` are rows of the CSR matrix ``singles``, all others are rows of the array ``dense``, both
+    in the order of the clusters. New clusters come at the end.
     """
 
     def __init__(self, dense: Float, singles: Any = None, alone: NDArray[np.bool_] | None = None) -> None:
@@ -41,7 +39,7 @@ class Sums:
 
     @classmethod
     def of(cls, groups: Float, singles: Sequence[Any]) -> Sums:
-        """Sums of groups, then those of single entries, in parts that are arrays or CSR matrices."""
+        """Return the sums of groups, followed by those of single entries, whose parts are arrays or CSR matrices."""
         sums = cls(groups)
         sums.append(groups[:0], singles)
         return sums
@@ -61,26 +59,26 @@ class Sums:
         return numbers_of(self.dense) + (0.0 if self.singles is None else numbers_of(self.singles))
 
     def _spread(self, dense: Float, singles: Float) -> Float:
-        """Values of the dense rows and of the sparse ones, in the order of the clusters."""
+        """Return the values of dense and sparse rows in the order of the clusters."""
         values = np.empty((len(self.alone), *dense.shape[1:]))
         values[~self.alone], values[self.alone] = dense, singles
         return values
 
     def _place(self, clusters: Int) -> Int:
-        """Rows of ``dense`` that belong to clusters."""
+        """Return the rows of ``dense`` that belong to clusters."""
         return clusters if self.singles is None else (np.cumsum(~self.alone) - 1)[clusters]
 
     # Reading
 
     def column(self, number: int) -> Float:
-        """One column of all clusters."""
+        """Return one column of the sums of all clusters."""
         if self.singles is None:
             return self.dense[:, number]
         singles = self.singles[:, [number % self.shape[1]]].toarray()
         return self._spread(self.dense[:, number], singles[:, 0])
 
     def times(self, vector: Float) -> Float:
-        """The first ``len(vector)`` columns times a vector."""
+        """Return the product of the first ``len(vector)`` columns with a vector."""
         dense = self.dense[:, : len(vector)] @ vector
         if self.singles is None:
             return np.asarray(dense)
@@ -89,15 +87,15 @@ class Sums:
         return self._spread(dense, self.singles @ padded)
 
     def sizes(self) -> Float:
-        """Largest number in the row of each cluster; 0 for sparse rows, which never change."""
+        """Return the largest absolute value in each cluster's row, with 0 for sparse rows, which never change."""
         return self._spread(_largest(self.dense), np.zeros(self.n_singles))
 
     def sizes_of_groups(self, clusters: Int) -> Float:
-        """Largest number in the row of each of the given clusters, none of which is alone."""
+        """Return the largest absolute value in the row of each given cluster, none of which may be alone."""
         return _largest(self.dense[self._place(clusters)])
 
     def array(self) -> Float:
-        """All rows as one dense array (for problems that sum densely, pictures and tests)."""
+        """Return all rows as one dense array (for problems with dense sums, pictures and tests)."""
         if self.singles is None:
             return self.dense
         return self._spread(self.dense, self.singles.toarray())
@@ -105,11 +103,11 @@ class Sums:
     # Changes of clusters that are not alone
 
     def subtract(self, clusters: Int, sums: Float) -> None:
-        """Subtract sums of entries that leave clusters; a cluster may be named several times."""
+        """Subtract the sums of entries that leave clusters; a cluster may occur several times."""
         np.subtract.at(self.dense, self._place(clusters), sums)
 
     def append(self, groups: Float, singles: Sequence[Any]) -> None:
-        """Add new clusters: groups, then single entries in parts that are arrays or CSR matrices."""
+        """Add new clusters: groups, then single entries, whose parts are arrays or CSR matrices."""
         rows = [part for part in singles if sparse.issparse(part)]
         added = [groups, *(part for part in singles if not sparse.issparse(part))]
         if rows:
@@ -119,7 +117,7 @@ class Sums:
         self.alone = np.concatenate([self.alone, np.zeros(n_dense, dtype=bool), np.ones(n_alone, dtype=bool)])
 
     def keep(self, kept: NDArray[np.bool_]) -> None:
-        """Drop all other clusters."""
+        """Drop all clusters that are not marked in ``kept``."""
         if not kept.all():
             self.dense, self.alone = self.dense[kept[~self.alone]], self.alone[kept]
 
@@ -130,7 +128,7 @@ class Sums:
     # Checkpoints
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All arrays, for a checkpoint."""
+        """Return all arrays, for a checkpoint."""
         if self.singles is None:
             return {"sums": self.dense}
         parts = (self.singles.data, self.singles.indices, self.singles.indptr, np.flatnonzero(self.alone))
@@ -170,7 +168,7 @@ class Sums:
 
 
 def stacked(parts: Sequence[Any]) -> Any:
-    """CSR matrices below each other."""
+    """Return CSR matrices stacked by rows."""
     return parts[0] if len(parts) == 1 else sparse.csr_array(sparse.vstack(parts, format="csr"))
 
 
@@ -180,7 +178,7 @@ def _largest(rows: Float) -> Float:
 
 @dataclass(frozen=True)
 class ChunkLabels:
-    """Cluster of each entry of a chunk; ``moved`` entries get the id of their key at the next pass."""
+    """Cluster of each entry of a chunk; at the next pass, ``moved`` entries get the cluster id of their key."""
 
     labels: NDArray[np.int32]
     moved: Int
@@ -199,12 +197,12 @@ class ChunkLabels:
 
 @dataclass(frozen=True)
 class Renaming:
-    """New cluster id of every key (ascending) that entries moved to in the last pass."""
+    """New cluster ids of the keys (ascending) to which entries moved in the last pass."""
 
     keys: Int
     ids: NDArray[np.int32]
     groups: NDArray[np.int32] | None = None
-    """New id of every old one, where some are no longer used."""
+    """New id of every old id, if some are no longer used."""
 
 
 NOTHING = np.empty(0, dtype=np.int64)
@@ -212,13 +210,13 @@ AS_BEFORE = Renaming(NOTHING, np.empty(0, dtype=np.int32))
 
 
 def numbered(used: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """The number of each cluster among those that are used."""
+    """Return the position of each cluster among those that are used."""
     return np.cumsum(used, dtype=np.int32) - np.int32(1)
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """Initial group of each entry of a chunk, which entries stay alone, and the chunk's objective.
+    """Initial group of each entry of a chunk, the entries that stay alone, and the chunk's objective.
 
     Examples
     --------
@@ -235,12 +233,12 @@ class Assignment:
     objective: float = 0.0
     counts: Int | None = None
     sums: Float | None = None
-    """Sizes and sums of the groups without the single entries, where they come with the labels."""
+    """Sums of the groups without the single entries, if ``assign`` computes them; ``counts`` holds their sizes."""
 
 
 @dataclass(frozen=True)
 class ChunkSums:
-    """One chunk of the first clusters: its groups with sizes, and sums of these and of its single entries."""
+    """Contribution of one chunk to the first clusters: sizes and sums of its groups, and sums of its single entries."""
 
     groups: NDArray[np.intp]
     sizes: Int
@@ -253,24 +251,24 @@ class ChunkSums:
 
 @dataclass(frozen=True)
 class NewClusters:
-    """Clusters that a split creates: groups of entries first, then entries that are alone."""
+    """Clusters that a split creates: groups of entries first, then single entries."""
 
     keys: Int
-    """Cluster and regions of a group, or the number of an entry that is alone, as ascending numbers."""
+    """Ascending keys that encode the cluster and regions of a group, or the number of a single entry."""
     parents: Int
     firsts: NDArray[np.int16]
-    """Region at the first of the points."""
+    """Region at the first point of the trial."""
     homes: NDArray[np.int16]
-    """Region at the last of the points."""
+    """Region at the last point of the split."""
     counts: Int
     groups: Float
     """Sums of the groups."""
     alone: list[Any]
-    """Sums of the entries that are alone, in one part for each chunk."""
+    """Sums of the single entries, with one part per chunk."""
 
     @classmethod
     def joined(cls, parts: Sequence[NewClusters], n_shared: int) -> NewClusters:
-        """The new clusters of consecutive chunks, with sums added in their order; groups have keys < ``n_shared``."""
+        """Return the new clusters of consecutive chunks, with sums added in order; groups have keys < ``n_shared``."""
         keys = np.unique(np.concatenate([part.keys for part in parts]))
         parents, counts = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int64)
         firsts, homes = np.zeros(len(keys), dtype=np.int16), np.zeros(len(keys), dtype=np.int16)
@@ -283,7 +281,7 @@ class NewClusters:
         return cls(keys, parents, firsts, homes, counts, groups, [rows for part in parts for rows in part.alone])
 
     def left(self) -> Iterator[tuple[Int, Float]]:
-        """Parents, and the sums that entries take from them; a parent may occur several times."""
+        """Yield parents with the sums that leaving entries take from them; a parent may occur several times."""
         first = len(self.groups)
         yield self.parents[:first], self.groups
         for rows in self.alone:
@@ -296,14 +294,14 @@ class NewClusters:
 
 @dataclass(frozen=True)
 class Violations:
-    """What one pass at a trial found: objectives, and the clusters that violate the optimality condition."""
+    """Results of one pass at a trial: objectives, and the clusters that violate the optimality condition."""
 
     objectives: Float
     n_violated: int
-    """Clusters with entries in several regions at the first of the points."""
+    """Number of clusters with entries in several regions at the first point."""
     states: list[ChunkLabels]
     renaming: Renaming = AS_BEFORE
     born: NewClusters | None = None
-    """New clusters (None: no entry leaves its cluster)."""
+    """New clusters; None if no entry leaves its cluster."""
     kept: NDArray[np.bool_] | None = None
     """Mask of the clusters that keep at least one entry."""
