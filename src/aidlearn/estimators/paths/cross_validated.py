@@ -22,7 +22,7 @@ from aidlearn.linear.model.losses import pinball
 from aidlearn.numerics import Float
 
 SMALLEST_ALPHA = 1e-3
-"""Smallest alpha of a path, relative to the largest, at which all slopes are 0."""
+"""Ratio of the smallest alpha of a path to the largest, which is where all slopes become 0."""
 
 
 CV_ATTRIBUTES = """
@@ -75,7 +75,7 @@ class LinearSVCCV(LinearSVCCVParameters, LinearClassifier, CrossValidated):
         return np.logspace(-4, 4, n).tolist()
 
     def _probe(self) -> LinearEstimator:
-        """The model that opens the rows: factors of classes depend on the fold."""
+        """Return the model that opens the rows, without class weights: these depend on the fold."""
         return super()._probe().set_params(class_weight=None)
 
     def _folded(self, probe: LinearEstimator, measured: MeasuredRows) -> FoldRows:
@@ -88,7 +88,7 @@ class LinearSVCCV(LinearSVCCVParameters, LinearClassifier, CrossValidated):
         return rows
 
     def _weighted(self, folds: Folds, run: Any, classes: Any) -> Folds:
-        """The folds with the factors of classes that each of them has."""
+        """Return the folds with the class weights of each."""
         if self.class_weight is None:
             return folds
         targets: list[Float] = []
@@ -99,7 +99,7 @@ class LinearSVCCV(LinearSVCCVParameters, LinearClassifier, CrossValidated):
             counts = np.bincount(codes[mask], minlength=len(classes))
             there = counts > 0
             own = np.ones(len(classes))
-            if isinstance(self.class_weight, str):  # "balanced" counts the classes that are there
+            if isinstance(self.class_weight, str):  # "balanced" counts only the classes present
                 own[there] = Classes(classes[there], counts[there]).factors(self.class_weight)
             else:
                 own[:] = Classes(classes, counts).factors(self.class_weight)
@@ -145,7 +145,7 @@ class QuantileRegressorCV(QuantileCVParameters, CrossValidated, LinearRegressor)
         check_number("quantile", self.quantile, low=0, high=1)
 
     def _drawn_path(self, rows: FoldRows, n: int) -> list[float]:
-        """A path down from about the smallest alpha at which all slopes are 0: the largest slope of the loss there."""
+        """Return alphas down from about the smallest with all slopes 0: the largest derivative of the loss there."""
         moments, level = rows.measured.moments, 0.0
         if self.fit_intercept:
             level = float(np.quantile(moments.targets, self.quantile)) - rows.measured.offset

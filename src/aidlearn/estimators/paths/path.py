@@ -1,6 +1,6 @@
-"""Cross-validation over a path of penalties: every point of every fold certified, for the price of a few fits.
+"""Cross-validation over a path of penalties: every point of every fold certified, at the cost of a few fits.
 
-Solutions of a sample along the path show where those of the folds lie. A fold gives weight zero to the rows it leaves
+Solutions of a sample along the path locate those of the folds. A fold gives weight zero to the rows it leaves
 out, so folds and close penalties share passes (:mod:`aidlearn.neighbours.batch`), and no row is copied.
 """
 
@@ -48,16 +48,16 @@ logger = logging.getLogger("aidlearn")
 
 @dataclass(frozen=True)
 class PathSettings:
-    """Limits of shared near rows, and of the time of a last fit."""
+    """Limits of shared near rows, and the least time of the final fit."""
 
     doubt: float = 3.0
-    """Guess. Distance between the solutions of a fold and of a sample that near rows cover, in typical distances."""
+    """Guess. Near rows allow for this many typical distances between the solutions of a fold and of a sample."""
     merged: float = 1.5
-    """Guess. Penalties share near rows if that takes at most this many times the near rows of one."""
+    """Guess. Penalties share near rows if these are at most this many times the near rows of one penalty."""
     few: float = 0.25
-    """Guess. Largest part of the rows that may be near a solution: with more, shared clusters cost less."""
+    """Guess. Largest fraction of rows near a solution; above it, shared clusters cost less."""
     least_time: float = 1e-3
-    """Guess. Seconds for the final fit if the points have used up the time: a hurried one."""
+    """Guess. Time limit in seconds of the final fit, a hurried one, if the points have used up the time."""
 
 
 SETTINGS = PathSettings()
@@ -65,18 +65,18 @@ SETTINGS = PathSettings()
 
 @dataclass
 class FoldRows:
-    """Rows of a cross-validation and what was measured of them."""
+    """Rows of a cross-validation and their measurements."""
 
     run: Run
     folds: Folds
     measured: MeasuredRows
     """The rows with the weights of the fit on all rows."""
     probe: LinearEstimator
-    """A model of these rows, with its classes."""
+    """Model of these rows, with their classes."""
     n_fits: int
     """Number of classes fitted against the rest."""
     partition: Clusters | None = None
-    """Clusters that all folds share, if they do."""
+    """Clusters that all folds share, if there are any."""
 
 
 class Path:
@@ -87,7 +87,7 @@ class Path:
         self.points: list[Float] = []
 
     def corridors(self) -> list[Corridor]:
-        """Corridors of near rows; penalties whose solutions are close share one."""
+        """Return corridors of near rows; penalties with close solutions share one."""
         found: list[SampledSolution] = []
         for design in self.designs:
             found.append(self.sampled.solution(design, found[-1].point if found else None))
@@ -107,7 +107,7 @@ class Path:
         return corridors
 
     def begin(self, number: int, points: Mapping[int, Float]) -> Float:
-        """Starting point from the previous fold and penalty; the first fold moves along the path as the sample does."""
+        """Return a start from the previous fold and penalty; the first fold moves along the path as the sample does."""
         k, fold = divmod(number, self.n_folds)
         before = number - self.n_folds
         if fold == 0:
@@ -126,17 +126,17 @@ class CrossValidated(LinearEstimator):
     solver: str = "auto"
     no_bootstrap = "it chooses among penalties; give the model with the one that it has chosen"
     _model: ClassVar[type[LinearEstimator]]
-    """The model of one penalty."""
+    """Class of the model with one penalty."""
     _penalty: ClassVar[str]
-    """Name of the penalty in that model; with an s, that of the path."""
+    """Name of the penalty in that model; the path has the same name with an s."""
 
     @abstractmethod
     def _drawn_path(self, rows: FoldRows, n: int) -> list[float]:
-        """Penalties on a logarithmic scale, if only their number is given."""
+        """Return ``n`` penalties on a logarithmic scale, if only their number is given."""
 
     @abstractmethod
     def _score(self, chunk: Chunk, scores: Float) -> Float:
-        """Score of each row by the rule of ``scoring=None``, from linear scores of shape (rows, fits)."""
+        """Return the default score of each row (``scoring=None``), from linear scores of shape (rows, fits)."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model (see :meth:`LinearSVC.fit`)."""
@@ -158,7 +158,7 @@ class CrossValidated(LinearEstimator):
         check_flag("refit", self.refit)
 
     def _given_path(self) -> int | list[float]:
-        """The penalties, or how many there are to be."""
+        """Return the given penalties, or their number."""
         name = f"{self._penalty}s"
         given = getattr(self, name)
         if isinstance(given, Integral):
@@ -172,26 +172,26 @@ class CrossValidated(LinearEstimator):
         return [float(value) for value in values]
 
     def _single(self, value: float) -> LinearEstimator:
-        """The model of one penalty, not fitted."""
+        """Return the unfitted model of one penalty."""
         own = (f"{self._penalty}s", "cv", "scoring", "refit")
         settings = {name: setting for name, setting in self.get_params(deep=False).items() if name not in own}
         return self._model(**{**settings, self._penalty: value})
 
     def _probe(self) -> LinearEstimator:
-        """The model that opens the rows."""
+        """Return the model that opens the rows."""
         return self._single(1.0)
 
     def _at(self, rows: FoldRows, value: float) -> LinearEstimator:
-        """The model of one penalty with the classes of the rows; points are saved together."""
+        """Return the model of one penalty with the classes of the rows; it has no checkpoint, as points share one."""
         return copy.copy(rows.probe).set_params(**{self._penalty: value}, checkpoint=None)
 
     def _folded(self, probe: LinearEstimator, measured: MeasuredRows) -> FoldRows:
-        """The rows with their folds."""
+        """Return the rows with their folds."""
         folds = self._fold_weights(measured.run, hasattr(probe, "classes_"))
         return FoldRows(measured.run, folds, measured, probe, len(probe._losses()))
 
     def _fold_weights(self, run: Run, classifies: bool) -> Folds:
-        """The folds that ``cv`` asks for, from the targets as the fit sees them."""
+        """Return the folds of ``cv``, from the targets as the fit sees them."""
         parts: list[Float] = []
         run.map(lambda chunk, state: (np.array([chunk.y, chunk.weight]), None), collect=parts.append)
         y, weight = np.concatenate(parts, axis=1)
@@ -200,7 +200,7 @@ class CrossValidated(LinearEstimator):
         return Folds.of(splits, len(y)).weighing(weight)
 
     def _path(self, rows: FoldRows, values: Sequence[float], number: int) -> list[list[Solved | None]]:
-        """Solutions of each fold (inner) at each value (outer) for one class; None for points not reached in time."""
+        """Solve each fold (inner) at each value (outer) for one class; points not reached in time are None."""
         n_folds, n_values = rows.folds.n, len(values)
         designs = [_design(self._at(rows, value), rows.measured, number) for value in values]
         pairs = [(k, fold) for k in range(n_values) for fold in range(n_folds)]
@@ -261,7 +261,7 @@ class CrossValidated(LinearEstimator):
             path = Path(sampled, designs, rows.folds.n)
             record.improve(batch.solve(path.corridors(), None, path.begin, record.improve, record.solved))
         left, layout = record.left(), middle.layout
-        # Sums of all folds side by side.
+        # The sums of all folds are stored side by side.
         fits = fit.n_clusters * middle.n_variables * rows.folds.n <= run.budget.clusters
         if left and fits and not middle.offset and not (layout and layout.levels):
             together = Together(run, middle, members, rows.folds, fit.clusters)
@@ -271,7 +271,7 @@ class CrossValidated(LinearEstimator):
         self._fit_rest(members, refit, record)
 
     def _validate(self, rows: FoldRows, values: Sequence[float]) -> Float:
-        """Fit all points of all folds; returns them, shape (fits, folds, values, variables), and sets ``gaps_``.
+        """Fit all points of all folds; return them, shape (fits, folds, values, variables), and set ``gaps_``.
 
         Points not reached before the time limit are NaN, with an infinite gap.
         """
@@ -288,7 +288,7 @@ class CrossValidated(LinearEstimator):
         return points.swapaxes(1, 2)
 
     def _default_scores(self, rows: FoldRows, points: Float) -> Float:
-        """Weighted means over the test rows of each fold, by one pass."""
+        """Compute weighted mean scores over the test rows of each fold, by one pass."""
         n_fits, n_folds, n_values, _ = points.shape
         m, folds = rows.run.n_attributes, rows.folds
         slopes = points[..., :m]
@@ -317,7 +317,7 @@ class CrossValidated(LinearEstimator):
         return np.divide(total[:, :-1], weight, out=np.full((n_folds, n_values), np.nan), where=weight > 0)
 
     def _asked_scores(self, rows: FoldRows, X: Any, y: Any, sample_weight: Any, points: Float) -> Float:
-        """Scores by the scorer that was asked for, on rows in memory."""
+        """Compute the scores of the scorer ``scoring``, on rows in memory."""
         if is_elsewhere(X) or isinstance(X, DataSource):
             raise ValueError("scoring needs rows in memory; files, sources and Dask are scored with scoring=None.")
         scorer = check_scoring(rows.probe, scoring=self.scoring)
@@ -339,7 +339,7 @@ class CrossValidated(LinearEstimator):
     def _finish(
         self, rows: FoldRows, values: Sequence[float], points: Float, X: Any, y: Any, sample_weight: Any
     ) -> float:
-        """Scores, the best value, and the model with it."""
+        """Store the scores and the final model, and return the best value."""
         if self.scoring is None:
             self.scores_ = np.where(np.isfinite(self.gaps_), self._default_scores(rows, points), np.nan)
         else:
@@ -349,14 +349,14 @@ class CrossValidated(LinearEstimator):
             raised = points.copy()
             raised[..., -1] += rows.measured.offset
         self.coefs_paths_ = raised if len(raised) > 1 else raised[0]
-        scored = ~np.isnan(self.scores_).all(axis=1)  # a fold that is tested on rows of weight 0 only has no score
+        scored = ~np.isnan(self.scores_).all(axis=1)  # a fold whose test rows all have weight 0 has no score
         means = self.scores_[scored].mean(axis=0) if scored.any() else self.scores_.mean(axis=0)
         self._tell_of_missing(rows)
         best = int(np.nanargmax(means)) if np.isfinite(means).any() else 0
         final, n_passes = rows.probe, rows.run.n_passes
         if self.refit and not rows.run.stopped:
             final = self._single(values[best])
-            if np.isinf(self.gaps_).any():  # another penalty may be chosen when the rest is done
+            if np.isinf(self.gaps_).any():  # once all are fitted, another may be the best
                 final.set_params(checkpoint=None)
             if math.isfinite(rows.run.deadline):
                 final.set_params(time_limit=max(rows.run.deadline - time.monotonic(), SETTINGS.least_time))
@@ -371,14 +371,14 @@ class CrossValidated(LinearEstimator):
         return float(values[best])
 
     def _tell_of_missing(self, rows: FoldRows) -> None:
-        """Warn of points that the time limit or the user has left out; raise if no value was fitted for all folds.
+        """Warn of points cut off by the time limit or the user; raise if no value was fitted for all folds.
 
         Raises
         ------
         KeyboardInterrupt
-            If the user has stopped the fit before there was anything to choose from.
+            If the user stopped the fit before any value was fitted for all folds.
         TimeoutError
-            If the time limit ended before there was anything to choose from.
+            If the time limit ended before any value was fitted for all folds.
         """
         missing = np.isinf(self.gaps_)
         if not missing.any() and not rows.run.stopped:
@@ -402,5 +402,5 @@ class CrossValidated(LinearEstimator):
 
 
 def _design(single: LinearEstimator, rows: MeasuredRows, number: int) -> Design:
-    """The problem of one penalty and class."""
+    """Return the problem of one penalty and class."""
     return rows.design(single._losses()[number], single._terms(rows.moments))
