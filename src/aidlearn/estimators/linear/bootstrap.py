@@ -1,4 +1,4 @@
-"""The bootstrap: a linear model fitted again and again with random weights, every replicate with its gap."""
+"""The bootstrap: a linear model refitted with random weights, each replicate with its certified gap."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def bootstrap(
     *,
     sample_weight: Any = None,
 ) -> Bootstrap:
-    """Fit a linear model again with random weights, every replicate to a certified gap.
+    """Refit a linear model with random weights, each replicate to a certified gap.
 
     Rows far from the kinks of the model keep their side in nearly all replicates. A replicate therefore costs a small
     problem and its share of two passes over the data.
@@ -107,18 +107,18 @@ def bootstrap(
     Parameters
     ----------
     model : LADRegressor, QuantileRegressor, LinearSVC or LinearSVR
-        A model that is fitted to these rows. If it is not fitted yet, a copy of it is.
+        Model fitted to these rows; of an unfitted model, a copy is fitted first.
     X, y, sample_weight
         The rows of the fit, as in ``fit``.
     n_replicates : int, default=200
         Number of replicates.
     kind : {"exponential", "multinomial", "cluster"}, default="exponential"
-        Exponential weights of the rows; how often each row is drawn with replacement (Efron); exponential weights of
-        clusters.
+        Random weights: exponential for each row; counts of rows drawn with replacement (Efron); exponential for each
+        cluster.
     clusters : array of shape (n_samples,), or the column of a file or Dask DataFrame
         The cluster of each row, for ``kind="cluster"``.
     random_state : int, optional
-        Seed of the weights, which are the same wherever the rows are stored.
+        Seed of the weights, which do not depend on where the rows are stored.
 
     Returns
     -------
@@ -216,7 +216,7 @@ class _Replicates:
             return [self._from_vertex(vertices, member) for member in members]
         batch = Batch(run, design, members, self.weights, min(self.model.tol, GAP))
         near = None
-        if self.clusters is not None:  # which move a fit further than independent rows would
+        if self.clusters is not None:  # clusters move a fit further than independent rows would
             effect = design_effect(run, design, point, batch.metric, self.clusters)
             near = near_share(effect * design.n_variables / design.effective)
         return list(batch.solve(batch.around(point, near), self._refit).values())

@@ -20,7 +20,7 @@ def is_constrained(model: Any) -> bool:
 
 
 def listed(constraints: Any) -> list[Any]:
-    """Constraints as a list."""
+    """Return the constraints as a list."""
     if constraints is None:
         return []
     return list(constraints) if isinstance(constraints, Sequence) else [constraints]
@@ -43,12 +43,12 @@ def check_constraints(model: Any) -> None:
 
 
 def region_of(model: Any, source: DataSource) -> Region | None:
-    """Where the coefficients of a model may lie (slopes, then the intercept); None: anywhere.
+    """Return the feasible region of a model's coefficients (slopes, then the intercept); None if unconstrained.
 
     Raises
     ------
     ValueError
-        If a constraint has another number of columns than the model, or if no coefficients meet all of them.
+        If the columns of a constraint are not those of the model, or if no coefficients satisfy all constraints.
     """
     if not is_constrained(model):
         return None
@@ -81,7 +81,7 @@ def _bounds(model: Any, m: int, p: int) -> tuple[Float, Float]:
 
 
 def each(values: Any, default: Float, m: int, p: int, name: str, alike: bool = False) -> Float:
-    """One number for each variable, from numbers for the coefficients or for these and the intercept."""
+    """Return one number for each variable, from numbers for the coefficients with or without the intercept."""
     given = np.atleast_1d(np.asarray(values, dtype=np.float64))
     if np.isnan(given).any():
         raise ValueError(f"{name} contains NaN; use -inf and inf where there is no bound.")
@@ -96,7 +96,7 @@ def each(values: Any, default: Float, m: int, p: int, name: str, alike: bool = F
 
 
 def _rows(constraint: LinearConstraint, m: int, p: int) -> tuple[Any, Float, Float]:
-    """A constraint on slopes and intercept, with its two sides."""
+    """Return the matrix of a constraint on slopes and intercept, and its two sides."""
     matrix = constraint.A
     rows = matrix.tocsr() if sparse.issparse(matrix) else np.atleast_2d(np.asarray(matrix, dtype=np.float64))
     if rows.ndim != 2 or rows.shape[1] not in (m, p):

@@ -1,10 +1,10 @@
 """The rows of a fit in coordinates that keep digits, and objectives of coefficients in the units of the data.
 
-Columns are scaled if the model standardizes them, and a large offset is taken from the targets. Regressions on badly
-conditioned columns are fitted on mixed columns.
+Columns are scaled if the model standardizes them, and a large offset is subtracted from the targets. Regressions on
+badly conditioned columns are fitted on mixed columns.
 
 A margin ``e - y (x'w + b)`` of rows around 1e9 is a small difference of large numbers, of which float64 keeps few
-digits. If that may change an objective, it is evaluated once more, exactly up to its last rounding.
+digits. If that may change an objective, it is evaluated again, with a single rounding at the end.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ logger = logging.getLogger("aidlearn")
 Extended = NDArray[np.longdouble]
 
 HALF = 2.0**26
-"""Half of the bits of a float64's mantissa."""
+"""Factor that splits a float64's mantissa into halves."""
 
 
 @dataclass(frozen=True)
 class CoordinateSettings:
-    """Limits of the digits that a fit can do without."""
+    """Thresholds of the digits that a fit may lose."""
 
     large_offset: float = 100.0
-    """Sums lose digits of targets whose median is more than this many times their interquartile range."""
+    """Ratio of the median of the targets to their interquartile range above which sums lose too many digits."""
     least_pivot: float = 1e-5
-    """Columns are mixed if others leave less than this part of one."""
+    """Fraction of a column that the others leave unexplained below which columns are mixed."""
     sample_rows: int = 10
-    """Rows for each column in the sample that shows what others leave of it; the sample has 2000 rows at least."""
+    """Rows per column of the sample that detects nearly collinear columns; the sample has at least 2000 rows."""
     most_sampled_cells: float = 2e7
     """Largest number of cells of that sample."""
     doubtful: float = 1e-11
@@ -57,7 +57,7 @@ class CoordinateSettings:
     exact_cells: float = 5e5
     """Largest number of cells for which an exact evaluation takes negligible time."""
     signs: float = 4.0
-    """The errors of n rows have both signs: their sum is at most this many times sqrt(n) times one of them."""
+    """Bound on the sum of the errors of n rows, which have both signs, in units of sqrt(n) times one error."""
 
 
 SETTINGS = CoordinateSettings()
@@ -76,23 +76,23 @@ class Terms:
 
 @dataclass(frozen=True)
 class MeasuredRows:
-    """The rows of a fit as its designs see them, and what one pass has measured of them."""
+    """The rows of a fit as its designs see them, and their moments from one pass."""
 
     run: Run
-    """Rows with scaled columns, and targets less the offset."""
+    """Run over rows with scaled columns, and targets less the offset."""
     moments: Moments
     fit_intercept: bool
     offset: float = 0.0
-    """Number that was taken from all targets."""
+    """Number that was subtracted from all targets."""
     region: Region | None = None
-    """Where the variables of a design may lie."""
+    """Feasible region of the variables of a design."""
     seconds: float = 0.0
-    """Time that the pass took."""
+    """Duration of the pass."""
     is_mixed: bool = False
     """Whether the columns are mixtures of those of the data."""
 
     def design(self, loss: Loss, terms: Terms) -> Design:
-        """The model of a loss on these rows."""
+        """Return the design of a loss on these rows."""
         return Design.of(
             loss,
             self.moments,
@@ -107,7 +107,7 @@ class MeasuredRows:
         )
 
     def within(self, region: Region | None) -> MeasuredRows:
-        """The rows with a region of coefficients, which is given in the units of the data."""
+        """Return the rows with a feasible region, which is given in the units of the data."""
         if region is not None and self.offset and self.fit_intercept:
             region = region.moved(np.append(np.zeros(len(self.moments.mean)), self.offset))
         if region is not None and self.moments.factors is not None:
@@ -115,17 +115,17 @@ class MeasuredRows:
         return replace(self, region=region)
 
     def slopes(self, points: Float) -> Float:
-        """Slopes of points in the units of the data."""
+        """Return the slopes of points in the units of the data."""
         slopes = points[..., : len(self.moments.mean)]
         return slopes if self.moments.factors is None else slopes * self.moments.factors
 
     def coefficients(self, points: Float) -> tuple[Float, Float]:
-        """Slopes and intercepts of points in the units of the data, a row for each."""
+        """Return slopes and intercepts of points in the units of the data, one row for each."""
         slopes = self.slopes(points)
         return slopes, points[:, slopes.shape[1]] + self.offset if self.fit_intercept else np.zeros(len(points))
 
     def points(self, coef: Float, intercept: Float | float) -> list[Float]:
-        """The points that have these coefficients in the units of the data."""
+        """Return the points that have these coefficients in the units of the data."""
         slopes, levels = np.atleast_2d(coef), np.atleast_1d(intercept)
         if self.moments.factors is not None:
             slopes = slopes / self.moments.factors
@@ -135,13 +135,13 @@ class MeasuredRows:
 
 
 def large_offset(targets: Float) -> float:
-    """The median of targets that lie far from 0 for their spread; else 0."""
+    """Return the median of targets that are far from 0 relative to their spread; else 0."""
     low, middle, high = ranked(targets, 0.25, 0.5, 0.75)
     return 0.0 if abs(middle) / SETTINGS.large_offset <= high - low else float(np.median(targets))
 
 
 def deviation(moments: Moments) -> Float:
-    """Standard deviations of the columns."""
+    """Return the standard deviations of the columns."""
     return np.asarray(np.sqrt(moments.squares / moments.weight))
 
 
@@ -150,25 +150,25 @@ def deviation(moments: Moments) -> Float:
 
 @dataclass(frozen=True)
 class Attempt:
-    """The fits of a model in some coordinates."""
+    """The fits of a model in one choice of coordinates."""
 
     fits: list[Fitted]
     designs: list[Design]
     crossings: int | None = None
-    """Crossings of several quantiles, if the fits have counted them."""
+    """Number of crossings of several quantiles, if the fits counted them."""
 
 
 Solve = Callable[[MeasuredRows, float], Attempt]
-"""Fits of rows; columns of which others leave less than a given pivot raise :class:`NearlyCollinear`."""
+"""Function that fits rows; it raises :class:`NearlyCollinear` if the pivot of a column is below the given one."""
 
 
 def in_good_coordinates(rows: MeasuredRows, solve: Solve, has_penalty: bool, tol: float) -> Attempt:
-    """Fit columns as they are, unless offsets or near dependencies would leave nothing to prove (no constraints)."""
-    if rows.moments.factors is not None:  # a mixing is one of the columns as they are
+    """Fit an unconstrained model, on mixed columns if offsets or near collinearity would spoil the certificate."""
+    if rows.moments.factors is not None:  # mixing is for unscaled columns only
         found = solve(rows, 0.0)
         return replace(found, fits=as_reported(rows, found.designs, found.fits, tol))
     mixing = centring(rows.moments.mean, deviation(rows.moments)) if rows.fit_intercept else None
-    try:  # a penalty is one of the columns as they are
+    try:  # a penalty holds for the columns of the data: they are not orthogonalised
         found = solve(_mixed(rows, mixing), 0.0 if has_penalty else SETTINGS.least_pivot)
     except NearlyCollinear:
         mixing = _independent(rows) or mixing
@@ -183,7 +183,7 @@ def in_good_coordinates(rows: MeasuredRows, solve: Solve, has_penalty: bool, tol
 
 
 def _no_worse(rows: MeasuredRows, solve: Solve, fits: list[Fitted], tol: float) -> list[Fitted]:
-    """Fits that ended without a proof, or the points without nearly collinear columns if these are better.
+    """Return fits that ended without a proof, at points without nearly collinear columns if these are better.
 
     The slopes of such columns are large, and rounding them may cost more than they gain.
     """
@@ -195,7 +195,7 @@ def _no_worse(rows: MeasuredRows, solve: Solve, fits: list[Fitted], tol: float) 
         return fits
     found = []
     for fit, other in zip(fits, _in_original(rows.run, mixing, solve(_mixed(rows, mixing), 0.0), tol), strict=True):
-        if other.result.objective < fit.result.objective:  # the bound is one of all columns
+        if other.result.objective < fit.result.objective:  # the bound for all columns remains valid
             fit = replace(fit, result=replace(fit.result, point=other.result.point), frames=[])
             fit = with_objective(fit, other.result.objective, 0.0, tol)
         found.append(fit)
@@ -203,7 +203,7 @@ def _no_worse(rows: MeasuredRows, solve: Solve, fits: list[Fitted], tol: float) 
 
 
 def _mixed(rows: MeasuredRows, mixing: Mixing | None) -> MeasuredRows:
-    """Rows with mixed columns and the targets of those before; the start's sample is drawn anew."""
+    """Return rows with mixed columns and unchanged targets; the start's sample is drawn anew."""
     if mixing is None:
         return rows
     run = rows.run.resampled().changed(mixing)
@@ -212,7 +212,7 @@ def _mixed(rows: MeasuredRows, mixing: Mixing | None) -> MeasuredRows:
 
 
 def _independent(rows: MeasuredRows) -> Mixing | None:
-    """A mixing that leaves no columns nearly collinear, if a sample shows which are."""
+    """Return a mixing that removes near collinearity, if a sample shows which columns cause it."""
     sample = _sample(rows.run)
     if sample is None:
         return None
@@ -223,7 +223,7 @@ def _independent(rows: MeasuredRows) -> Mixing | None:
 
 
 def _sample(run: Run) -> Chunk | None:
-    """Rows as they are, unless there are too many columns to sample enough of them."""
+    """Return a sample of the unmixed rows; None if there are too many columns to sample enough rows."""
     m = run.n_attributes
     wanted = max(SETTINGS.sample_rows * m, 2000)
     if wanted * m > SETTINGS.most_sampled_cells:
@@ -232,9 +232,9 @@ def _sample(run: Run) -> Chunk | None:
 
 
 def _in_original(run: Run, mixing: Mixing, found: Attempt, tol: float) -> list[Fitted]:
-    """The fits with points in the coordinates of the data, and with the objectives that these points have.
+    """Return the fits with points in the coordinates of the data, and with the objectives of these points.
 
-    Coefficients of 1e9 are rounded by 1e-7, which objectives show; bounds are what was proven.
+    Coefficients of 1e9 have rounding errors of 1e-7, which change objectives; the proven bounds remain.
     """
     points = mixing.to_original(np.array([fit.result.point for fit in found.fits]), found.designs[0].fit_intercept)
     reached = objectives(run, found.designs, points, points[:, : run.n_attributes])
@@ -245,11 +245,11 @@ def _in_original(run: Run, mixing: Mixing, found: Attempt, tol: float) -> list[F
     return fits
 
 
-# Objectives of coefficients as they are returned
+# Objectives of the returned coefficients
 
 
 def as_reported(rows: MeasuredRows, designs: list[Design], fits: list[Fitted], tol: float) -> list[Fitted]:
-    """The fits with objectives that are those of their coefficients in the units of the data, or are no lower."""
+    """Return the fits with the objectives of their coefficients in the units of the data, or upper bounds of these."""
     run, moments = rows.run, rows.moments
     share = min(1.0, SETTINGS.signs / math.sqrt(run.n_entries))
     errors = [share * design.objective_error(fit.result.point) for design, fit in zip(designs, fits, strict=True)]
@@ -267,7 +267,7 @@ def as_reported(rows: MeasuredRows, designs: list[Design], fits: list[Fitted], t
             run = run.unscaled()  # the slopes are rounded in the units of the data
             slopes = slopes * moments.factors
         values = objectives(run, [designs[k] for k in doubtful], points, slopes).tolist()
-        # With an offset, predictions are rounded too: the gap covers that rounding, whichever its sign.
+        # With an offset, predictions are rounded too: the gap covers that rounding, whatever its sign.
         least = [reached[k] if designs[k].offset else -math.inf for k in doubtful]
         values = list(map(max, values, least))
     for k, value in zip(doubtful, values, strict=True):
@@ -276,7 +276,7 @@ def as_reported(rows: MeasuredRows, designs: list[Design], fits: list[Fitted], t
 
 
 def with_objective(fit: Fitted, objective: float, trivial_bound: float, tol: float) -> Fitted:
-    """A fit with the objective that its point has; the bound is what was proven, or a trivial one."""
+    """Return a fit with the objective of its point, and the better of its proven bound and the trivial one."""
     before = fit.result
     bound = max(below(before.lower_bound, objective), below(trivial_bound, objective))
     gap = relative_gap(objective, bound)
@@ -293,7 +293,7 @@ def with_objective(fit: Fitted, objective: float, trivial_bound: float, tol: flo
 
 
 def objectives(run: Run, designs: list[Design], points: Float, slopes: Float) -> Float:
-    """Objectives of points with these slopes in the units of the rows, by one pass: exact if there are few rows."""
+    """Compute objectives of points with these slopes in the units of the rows, by one pass; exactly for few rows."""
     intercepts = [float(p[-1] + d.offset) if d.fit_intercept else 0.0 for d, p in zip(designs, points, strict=True)]
     total = np.zeros(len(points), dtype=EXTENDED)
     few = run.n_entries * run.n_attributes <= SETTINGS.exact_cells
@@ -304,7 +304,7 @@ def objectives(run: Run, designs: list[Design], points: Float, slopes: Float) ->
         for design, w, intercept in zip(designs, slopes, intercepts, strict=True):
             sign, e = design.loss.fold(chunk.y)
             e = np.broadcast_to(e, len(X))
-            # The offset was taken from the targets, and is part of what is returned.
+            # The offset was subtracted from the targets and is part of the intercept.
             if few:
                 sign = np.ones(len(X)) if sign is None else sign
                 z = _exactly(e, X, sign[:, None] * w, [-sign * intercept, sign * design.offset])
@@ -322,7 +322,7 @@ def objectives(run: Run, designs: list[Design], points: Float, slopes: Float) ->
 
 
 def _exactly(e: Float, X: NDArray[Any], slopes: Float, others: list[Float]) -> Any:
-    """``e - X slopes + others``, rounded once: products of halves of numbers are exact, and so are sums in pairs.
+    """Compute ``e - X slopes + others`` with one rounding: products of halves are exact, as are sums with their errors.
 
     See Ogita, Rump and Oishi, Accurate sum and dot product (SIAM Journal on Scientific Computing, 2005).
     """
@@ -345,7 +345,7 @@ def _exactly(e: Float, X: NDArray[Any], slopes: Float, others: list[Float]) -> A
 
 
 def _halves(x: NDArray[Any]) -> tuple[Extended, Extended]:
-    """Two numbers of at most 27 bits each whose sum is a float64."""
+    """Split float64 numbers into sums of two numbers of at most 27 bits each."""
     mantissa, exponent = np.frexp(x.astype(np.float64))
     high = np.ldexp(np.round(mantissa * HALF), exponent) / HALF
     return high.astype(EXTENDED), (x - high).astype(EXTENDED)

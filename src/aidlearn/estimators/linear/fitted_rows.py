@@ -1,4 +1,4 @@
-"""The rows of a fitted model once more: as a run over them, and in which clusters they are."""
+"""A further run over the rows of a fitted model, and the clusters of these rows."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from aidlearn.numerics import Float
 
 
 def unfitted(model: Any, **changes: Any) -> Any:
-    """An estimator with the same parameters, but for those of the fit on its machine and some others.
+    """Return an unfitted estimator with the same parameters, but without callbacks, checkpoint and standardization.
 
-    Columns are as they are: coefficients come in the units of the data, and an optimum without a penalty does not
-    depend on them.
+    ``changes`` are applied as well. Coefficients are those in the units of the data, and an optimum without a penalty
+    does not depend on the scale of the columns.
     """
     kept = {**model.get_params(deep=False), "callbacks": None, "checkpoint": None, "standardize": False, **changes}
     return type(model)(**kept)
 
 
 def fitted_run(model: Any, X: Any, y: Any, sample_weight: Any) -> Run:
-    """A run over rows with the columns (and classes) of a fitted model, which stays as it is."""
+    """Return a run over rows that have the columns (and classes) of a fitted model, which is not changed."""
     probe = unfitted(model)
     if hasattr(model, "formula_"):
         X, y, sample_weight = _formula_rows(model, X, y, sample_weight)
@@ -57,7 +57,7 @@ def fitted_run(model: Any, X: Any, y: Any, sample_weight: Any) -> Run:
 
 
 def _formula_rows(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """The columns of the formula that a model was fitted by; its target too, where none is given."""
+    """Return the columns of a model's formula, and its target if none is given."""
     target = str(model.formula_).partition("~")[0].strip().strip("`")
     if is_elsewhere(X):
         recipe, names = getattr(model, "recipe_", None), [str(name) for name in model.feature_names_in_]
@@ -72,20 +72,20 @@ def _formula_rows(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, 
 
 
 def names_of(model: Any) -> list[str]:
-    """Names of the coefficients, the intercept first."""
+    """Return the names of the coefficients, the intercept first."""
     slopes = list(model.coefficient_names_)
     return [INTERCEPT, *slopes] if model.fit_intercept else slopes
 
 
 def intercept_first(rows: MeasuredRows, points: Float) -> Float:
-    """Coefficients with the intercept first, from points with it last."""
+    """Return coefficients with the intercept first, from points that have it last."""
     if not rows.fit_intercept:
         return points
     return np.concatenate([points[..., -1:] + rows.offset, points[..., :-1]], axis=-1)
 
 
 def least_squares(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Float:
-    """Least-squares coefficients of the rows of a linear regression (the intercept first), by two passes."""
+    """Compute the least-squares coefficients of a linear regression (the intercept first), by two passes."""
     run = fitted_run(model, X, y, sample_weight)
     with one_blas_thread():
         rows = unfitted(model)._measured(run)
@@ -96,7 +96,7 @@ def least_squares(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Floa
 
 
 def cluster_codes(clusters: Any, X: Any, source: DataSource) -> ClusterCodes:
-    """Clusters from an array, or from a column of the file or Dask DataFrame that X is."""
+    """Read clusters from an array, or from a column of X if it is a file or a Dask DataFrame."""
     if isinstance(clusters, (str, int, np.integer)):
         if is_dask(X):
             labels = np.asarray(X[clusters].compute())

@@ -2,13 +2,13 @@
 
     minimise over (w, rho)   1/2 |w|^2 - rho + 1/(nu S) sum_i s_i max(0, rho - w'x_i),     S = sum_i s_i
 
-With m the weighted mean of the rows and ``max(0, z) = nu z + max((1 - nu) z, -nu z)`` the sum of the ``nu z`` parts is
-``rho - w'm``: the linear term in rho is gone, and ``1/2 |w|^2 - w'm = 1/2 |w - m|^2 - 1/2 |m|^2``. So with u = w - m
+With m the weighted mean of the rows and ``max(0, z) = nu z + max((1 - nu) z, -nu z)``, the sum of the ``nu z`` parts is
+``rho - w'm``: the linear term in rho cancels, and ``1/2 |w|^2 - w'm = 1/2 |w - m|^2 - 1/2 |m|^2``. So with u = w - m
 and b = |m|^2 - rho the problem is
 
     -1/2 |m|^2 + minimise over (u, b)   1/2 |u|^2 + 1/(nu S) sum_i s_i check(y_i - u'x_i - b),     y_i = |m|^2 - m'x_i
 
-with the check function of the quantile 1 - nu: the one core, its start and its certificate serve it as they are.
+with the check function of the quantile 1 - nu, to which the core, its start and its certificate apply unchanged.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from aidlearn.numerics import Float
 ON_HYPERPLANE = 1e-10
 """Distance of a score from the hyperplane, relative to the objective, up to which a row counts as on it."""
 KEPT = 10_000
-"""Rows nearest to the hyperplane among which the best offset is looked for."""
+"""Number of rows nearest to the hyperplane that are searched for the best offset."""
 ROUNDING = 16 * EPS
-"""Rounding error of a score, relative to the sizes of its terms."""
+"""Rounding error of a score, relative to the size of its terms."""
 SAME_WEIGHT = 1e-12
-"""Relative difference up to which sums of weights are the same."""
+"""Relative difference up to which sums of weights count as equal."""
 
 
 class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator):
@@ -97,16 +97,16 @@ class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator)
         check_number("nu", self.nu, low=0, high=1, include_high=True)
 
     def _opened(self, X: Any, y: Any, sample_weight: Any) -> Run:
-        """The target is ignored, or names a column that is left out if X is a path or a Dask DataFrame."""
+        """Return a run over the rows; y is ignored, or names a column of a file or Dask DataFrame to leave out."""
         if not (is_elsewhere(X) or isinstance(X, DataSource)):
             y = np.zeros(_num_samples(X))
         return self._run(self._source(X, y, sample_weight), Targets(ignored=True))
 
     def _solved(self, rows: MeasuredRows) -> list[Fitted]:
-        """Solve the regression of the rows on their mean, and return to the problem as it is stated."""
+        """Solve the equivalent quantile regression, and convert its solution to the one-class problem."""
         moments, mean = rows.moments, rows.moments.mean
         level = float(mean @ mean)
-        # Targets spread about 0 as their direction does, if columns are not too much alike.
+        # The targets |m|^2 - m'x have mean 0 and, if columns are uncorrelated, this standard deviation.
         spread = float(np.sqrt(mean**2 @ moments.squares / moments.weight))
         rows = replace(rows, moments=replace(moments, targets=np.array([-spread, spread])))
         design = rows.design(one_class(float(self.nu), moments.weight), Terms(ridge=1.0, base=-0.5 * level))
@@ -120,7 +120,7 @@ class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator)
         self.offset_ = 0.0 - self.intercept_
 
     def _as_stated(self, rows: MeasuredRows, design: Design, fit: Fitted) -> Fitted:
-        """The fit with ``(coef_, intercept_)`` as its point, the objective of these, and what is proven of it."""
+        """Return the fit of the one-class problem: point ``(coef_, intercept_)``, its objective and its bound."""
         run, nu, mean, result = rows.run, float(self.nu), rows.moments.mean, fit.result
         stated, level, rounding = _stated(design), float(mean @ mean), design.objective_error(result.point)
         point = (result.point + np.append(mean, -level)) / design.loss.scale
@@ -141,24 +141,24 @@ class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator)
         return with_objective(fit, 0.0, design.trivial_bound, self.tol)
 
     def decision_function(self, X: Any) -> Float:
-        """Signed score of each row: negative for outliers."""
+        """Return the signed score of each row: negative for outliers."""
         return self._decided(X, lambda scores: scores[:, 0])
 
     def score_samples(self, X: Any) -> Float:
-        """``x'w`` of each row, without the offset."""
+        """Return ``x'w`` of each row, without the offset."""
         offset = self.offset_ if hasattr(self, "offset_") else 0.0
         return self._decided(X, lambda scores: scores[:, 0] + offset)
 
     def predict(self, X: Any) -> Any:
-        """1 for rows like most, -1 for outliers."""
+        """Return 1 for inliers, -1 for outliers."""
         return self._decided(X, lambda scores: np.where(scores[:, 0] >= 0, 1, -1))
 
 
 def _stated(design: Design) -> Design:
-    """The problem as it is stated, over ``(coef_, -offset_)`` in the units of the rows that are fitted.
+    """Return the one-class problem over ``(coef_, -offset_)``, in the units of the fitted rows.
 
-    Nothing large cancels in it: its targets are 0, while those of the regression and its constant grow with the square
-    of the rows. A constant column is no part of an intercept here.
+    It avoids cancellation: its targets are 0, while the targets and the constant of the regression grow with the square
+    of the rows. A constant column does not belong to the intercept here.
     """
     scale = design.loss.scale
     return replace(
@@ -172,18 +172,18 @@ def _stated(design: Design) -> Design:
 
 
 def _proven(result: Result, stated: Design, point: Float, loss: Loss, rounding: float) -> tuple[float, bool]:
-    """A bound of the problem as it is stated, solved by ``point``, and whether it is 0 up to rounding.
+    """Return a lower bound of the one-class problem, solved by ``point``, and whether it is 0 up to rounding.
 
-    The dual ``a`` of the last clusters proves ``-1/2 |sum_k a_k x_k|^2`` with x_k their means, which has all digits; it
-    is 0 if rows have room to make that sum 0. ``loss`` is the loss of the regression, ``rounding`` the rounding error
-    of its bounds.
+    The dual ``a`` of the last clusters, with means x_k, proves ``-1/2 |sum_k a_k x_k|^2`` to full precision; the bound
+    is 0 if the dual can be repaired to make that sum 0. ``loss`` is the loss of the regression, ``rounding``
+    the rounding error of its bounds.
     """
     bound = result.lower_bound - rounding
     if result.solution is None or result.solution.dual is None:
         return bound, False
     rows = aggregated_rows(stated, result.clusters.store)
     rows = replace(rows, e=np.zeros_like(rows.e))
-    # The regression has taken the mean of all rows out of the sum.
+    # The regression lacks the terms nu z of the losses (see the head of this file): add their duals.
     dual = loss.scale * result.solution.dual + loss.tilts[0] * rows.weight
     bound = max(bound, certify(rows, dual, point, enough=bound).bound)
     if bound < -rounding:
@@ -193,18 +193,18 @@ def _proven(result: Result, stated: Design, point: Float, loss: Loss, rounding: 
 
 
 def _nearest(rows: Float) -> Float:
-    """The columns with the smallest numbers in the first row."""
+    """Return the ``KEPT`` columns whose first entries are the smallest in size."""
     if rows.shape[1] <= KEPT:
         return rows
     return rows[:, np.argpartition(np.abs(rows[0]), KEPT)[:KEPT]]
 
 
 def _settled(run: Run, design: Design, point: Float, nu: float, near: float) -> tuple[Float, float]:
-    """The point with the best rho for its w, a quantile of the scores, and its objective, by one pass.
+    """Return the point with the best rho for its w, a quantile of the scores, and its objective, by one pass.
 
-    The objective is flat in rho between two scores if the rows below have exactly nu of the weight: then rho goes to
-    the middle (as libsvm's). Rows up to ``near`` below it are on the hyperplane, and are to be no outliers. A quantile
-    beyond the nearest rows is approached only.
+    The objective is flat in rho between two scores if the rows below have exactly the fraction nu of the weight: rho is
+    then the midpoint, as in libsvm. Rows within ``near`` below the hyperplane count as on it, not as outliers. A
+    quantile beyond the nearest rows is only approached.
     """
     outliers = np.zeros(2)  # their weight, and the sum of their margins z = rho - w'x
     kept = [np.empty((3, 0))]  # margins, weights and sizes of the scores of the nearest rows
@@ -240,5 +240,5 @@ def _settled(run: Run, design: Design, point: Float, nu: float, near: float) -> 
 
 
 def _beyond(z: Float, weight: Float) -> Float:
-    """Weight of the outliers, and the weighted sum of their margins."""
+    """Return the weight of the outliers, and the weighted sum of their margins."""
     return np.array([weight[z > 0].sum(), weight @ np.maximum(z, 0.0)])

@@ -1,4 +1,4 @@
-"""A piecewise-linear problem of one's own (paper, section 5), with everything that the models have."""
+"""User-defined piecewise-linear problems (paper, section 5), as an estimator like the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aidlearn.linear.model.losses import Loss, piecewise_linear
 from aidlearn.numerics import Float
 
 NEGATIVE = 1e-10
-"""Eigenvalue of ``quadratic``, relative to the largest, below which it is not convex."""
+"""Size of a negative eigenvalue of ``quadratic``, relative to the largest, that counts as rounding."""
 
 
 class PiecewiseLinearModel(PiecewiseParameters, LinearRegressor):
@@ -108,7 +108,7 @@ class PiecewiseLinearModel(PiecewiseParameters, LinearRegressor):
         return term if term.any() else None
 
     def _quadratic_term(self, m: int) -> tuple[Float | float, Float | None]:
-        """A diagonal, or a whole matrix."""
+        """Return P as a diagonal or, if it has other entries, as a matrix."""
         if self.quadratic is None:
             return 0.0, None
         P = np.asarray(self.quadratic, dtype=np.float64)

@@ -30,11 +30,11 @@ from aidlearn.neighbours.evaluation import count_crossings
 from aidlearn.numerics import Float
 
 OWN = ("auto", "interior-point")
-"""Solvers of aggregated problems that can solve neighbouring quantiles."""
+"""Solvers of aggregated problems with which quantiles can be solved as neighbours."""
 SPAN = 0.1
-"""Guess. Largest part of the rows between the planes of quantiles that share near rows."""
+"""Guess. Largest fraction of the rows between the planes of quantiles that share near rows."""
 DOUBT = 3.0
-"""Guess. Distance of a sampled plane from its solution that near rows cover, in typical distances."""
+"""Guess. Near rows allow for this many typical distances between a sampled plane and the solution."""
 
 
 class _LinearQuantile(LinearRegressor):
@@ -70,7 +70,7 @@ class _LinearQuantile(LinearRegressor):
         return found.fits
 
     def _count_crossings(self, run: Run, points: Float, known: int | None) -> None:
-        """How often predictions of several quantiles cross, if that is not ``known`` already."""
+        """Count how often predictions of several quantiles cross, unless that is ``known`` already."""
 
     def _fit_all(self, rows: MeasuredRows, designs: list[Design]) -> list[Fitted]:
         """Fit each quantile from the solution before it."""
@@ -88,10 +88,10 @@ class _LinearQuantile(LinearRegressor):
         return fits
 
     def _share_passes(self, rows: MeasuredRows, designs: list[Design]) -> bool:
-        """Whether several quantiles are solved as neighbours of one another.
+        """Return whether several quantiles are solved together, as neighbours.
 
-        They are not if each has pictures or a start of its own, or if nothing is aggregated: few rows, or rows with a
-        large factor, which are all single.
+        They are not if each has pictures or a start of its own, or if nothing is aggregated: there are few rows, or a
+        large factor keeps every row single.
         """
         design, run = designs[0], rows.run
         if not self._several() or few_entries(run.n_entries, design.n_variables) or self._is_late(run, design):
@@ -114,13 +114,13 @@ class _LinearQuantile(LinearRegressor):
         n_replicates: int = 200,
         random_state: Any = None,
     ) -> Summary | list[Summary]:
-        """Standard errors, tests and confidence intervals of the coefficients.
+        """Compute standard errors, tests and confidence intervals of the coefficients.
 
         Parameters
         ----------
         X, y, sample_weight
-            The rows of the fit, as in ``fit``. Everything is computed by passes over them. Weights mean what they mean
-            in R's ``rq(weights=)``: the rows (w x, w y) are the data; a row with weight 0 is left out.
+            The rows of the fit, as in ``fit``. Everything is computed by passes over them. Weights act as in R's
+            ``rq(weights=)``: the rows (w x, w y) are the data; a row with weight 0 is left out.
         se : {"nid", "iid", "kernel", "cluster", "bootstrap", "rank"}, default="nid"
             Method, in this order: Hendricks and Koenker's sandwich (densities differ between rows); iid errors;
             Powell's kernel sandwich; Parente and Santos Silva's cluster-robust sandwich;
@@ -128,7 +128,7 @@ class _LinearQuantile(LinearRegressor):
         clusters : array of shape (n_samples,), or the column of a file or Dask DataFrame
             The cluster of each row, for ``se="cluster"`` and ``se="bootstrap"``.
         alpha : float, default=0.05
-            The intervals have the confidence ``1 - alpha``.
+            Error rate of the intervals, whose confidence level is ``1 - alpha``.
         bandwidth : {"hall-sheather", "bofinger"}, default="hall-sheather"
             Bandwidth of the density estimates.
         n_replicates : int, default=200
@@ -220,7 +220,7 @@ class QuantileRegressor(QuantileParameters, _LinearQuantile):
         check_flag("rearrange", self.rearrange)
 
     def predict(self, X: Any) -> Float:
-        """Predict the quantile of every row: shape (n_samples,), or one column per quantile asked for.
+        """Predict the quantile of every row: shape (n_samples,), or one column per quantile.
 
         With ``rearrange=True`` the columns of a row never cross. A Dask collection gives a lazy Dask array.
         """
@@ -249,7 +249,7 @@ def quantile_of(design: Design) -> float:
 
 
 def groups_of(quantiles: list[float], span: float = SPAN) -> list[list[int]]:
-    """Positions of ascending quantiles that share near rows: no two of them further apart than the span."""
+    """Group the positions of ascending quantiles that share near rows, none further apart than the span."""
     groups: list[list[int]] = []
     for k, quantile in enumerate(quantiles):
         if groups and quantile - quantiles[groups[-1][0]] <= span * (1 + 1e-9):
@@ -260,7 +260,7 @@ def groups_of(quantiles: list[float], span: float = SPAN) -> list[list[int]]:
 
 
 class ManyQuantiles:
-    """The quantiles of a model on one run; inside they are numbered as they ascend."""
+    """The quantiles of a model on one run, numbered internally in ascending order."""
 
     def __init__(self, model: LinearEstimator, rows: MeasuredRows, designs: list[Design]) -> None:
         self.model, self.rows, self.run = model, rows, rows.run
@@ -270,7 +270,7 @@ class ManyQuantiles:
         self.fits: dict[int, Fitted] = {}
         self.knots: dict[int, SampledSolution] = {}
         self.crossings: int | None = None
-        """Crossings on the rows of the fit, if they were counted."""
+        """Number of crossings on the rows of the fit, if they were counted."""
         checkpoint = checkpoint_of(model, self.run.source.origin, rows.moments.digest, BATCH)
         self.record = BatchRecord(model, model._callbacks(), self.run, len(designs), checkpoint)
         history = iter(self.record.history)
@@ -279,7 +279,7 @@ class ManyQuantiles:
                 self._take(k, solved, next(history).seconds)
 
     def solve(self) -> list[Fitted]:
-        """The fits, in the order of the given quantiles."""
+        """Fit all quantiles, and return the fits in the given order."""
         try:
             sampled = Sampled.of(self.run, self.designs[0])
             members = [Member(design.loss) for design in self.designs]
@@ -322,7 +322,7 @@ class ManyQuantiles:
         return corridors
 
     def _within_memory(self, sampled: Sampled, group: list[int]) -> list[Corridor]:
-        """One corridor for a group, or several if its near rows do not fit into memory."""
+        """Return one corridor for a group, or several if its near rows exceed the memory limit."""
         first, last = (self._knot(sampled, k) for k in (group[0], group[-1]))
         design, ends = self.designs[group[0]], (first.point, last.point)
         reach = DOUBT * max(first.error, last.error)
@@ -335,14 +335,14 @@ class ManyQuantiles:
         return [Corridor(group, ends, sampled.width(design, ends[0], most), reach / DOUBT)]
 
     def _knot(self, sampled: Sampled, k: int) -> SampledSolution:
-        """The sampled plane of a quantile, solved once."""
+        """Return the sampled plane of a quantile, which is solved only once."""
         if k not in self.knots:
             near = max((other for other in self.knots if other < k), default=None)
             self.knots[k] = sampled.solution(self.designs[k], None if near is None else self.knots[near].point)
         return self.knots[k]
 
     def _begin(self, number: int, points: Mapping[int, Float]) -> Float:
-        """A starting point on the line through the two previous solutions, or a sampled plane."""
+        """Return a start on the line through the two previous solutions, or a sampled plane."""
         if number - 1 not in points or (number in self.knots and number - 2 not in points):
             return self.knots[number].point
         last, step = points[number - 1], self.quantiles[number] - self.quantiles[number - 1]

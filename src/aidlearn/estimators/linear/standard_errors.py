@@ -39,14 +39,14 @@ class SummarySettings:
     neighbour_gap: float = 0.01
     """Gap of the fits at neighbouring quantiles, in p/n: about the squared sampling error of their coefficients."""
     cheap_gap: float = 1e-4
-    """The same gap for sparse rows (a level has few of them) and for few rows, whose fits are cheap."""
+    """Gap, in p/n, of these fits for sparse rows (a level has few of them) and for few rows, whose fits are cheap."""
     many_zeros: float = 0.1
-    """A note points out tied targets if more than this part of the residuals is zero, besides the rows that a solution
-    interpolates."""
+    """Fraction of zero residuals, not counting the rows that a solution interpolates, above which a note points out
+    tied targets."""
     other_rows: float = 1e-6
     """Relative difference of objectives beyond which the rows are not those of the fit."""
     unfinished: float = 0.05
-    """A note points out a coarse fit if its gap exceeds this part of the loss that sampling errors cost."""
+    """Fraction of the loss due to sampling errors above which a note points out the gap of a coarse fit."""
 
 
 SETTINGS = SummarySettings()
@@ -133,11 +133,11 @@ class _Summaries:
 
     @property
     def unit(self) -> float:
-        """Objective of the model over the sum of the check function."""
+        """Ratio of the model's objective to the sum of the check function."""
         return 1.0 if hasattr(self.model, "quantile") else 2.0
 
     def survey(self, point: Float, quantile: float) -> Survey:
-        """Survey the rows at a solution; refuses rows that have no standard errors by any method."""
+        """Survey the rows at a solution; refuse rows for which no method has standard errors."""
         design = self.rows.design(pinball(quantile), Terms())
         seen, p = survey(self.rows.run, design, point, quantile), len(self.names)
         if seen.n <= p:
@@ -151,7 +151,7 @@ class _Summaries:
         return seen
 
     def _common(self, fit: Fit, seen: Survey, notes: list[str]) -> dict[str, Any]:
-        """The fields that every method fills alike."""
+        """Return the fields of a summary that do not depend on the method."""
         slopes = np.array(fit.coef, dtype=np.float64)
         return {
             "names": list(self.names),
@@ -193,7 +193,7 @@ class _Summaries:
         M = seen.quantile * (1 - seen.quantile) * seen.gram
         if self.clusters is not None:
             n_clusters = self.clusters.n
-            # Few clusters vary less around their own fit: the usual correction of cluster-robust covariances.
+            # The usual correction of cluster-robust covariances: few clusters vary less around their own fit.
             correction = n_clusters / (n_clusters - 1) * (seen.n - 1) / (seen.n - len(self.names))
             M = cluster_scores(seen, self.clusters) * correction
         covariance = inference.sandwich(density.gram, M)
@@ -209,7 +209,7 @@ class _Summaries:
         )
 
     def of_rank_tests(self, fit: Fit, seen: Survey) -> Summary:
-        """Intervals that invert rank tests; their width over that of a t interval serves as standard error."""
+        """Invert rank tests into intervals, whose width over that of a t interval serves as standard error."""
         n_rows, quantile = seen.run.n_entries, seen.quantile
         if n_rows > RANK_TEST.most_rows:
             raise InferenceError(
@@ -257,11 +257,11 @@ class _Summaries:
         """Fit the quantiles ``tau - h`` and ``tau + h``, as neighbours of the model."""
         run, point = seen.run, seen.point
         ratio = len(point) / seen.n
-        # Rows between the two planes change sides, and so may those that sampling errors leave in doubt.
+        # Rows between the two planes change sides, and so may rows within the sampling error of a plane.
         near = 2 * h + near_share(ratio)
-        # A fit of sparse rows is a few passes, and groups of them would be dense; one of few rows is a small problem.
+        # Sparse rows are fitted in a few passes, and groups of them would be dense; few rows are a small problem.
         cheap = seen.design.layout is not None or few_entries(run.n_entries, len(point))
-        # Separate fits keep to the limit on memory if the near rows do not fit.
+        # If the near rows exceed the memory limit, separate fits stay within it.
         apart = cheap or near * run.n_entries > run.budget.near_rows(run.n_attributes)
         tol = min(self.model.tol, (SETTINGS.cheap_gap if cheap else SETTINGS.neighbour_gap) * ratio)
         model = unfitted(self.model, tol=tol, init="auto", initial_rate=None)
@@ -278,7 +278,7 @@ class _Summaries:
         return solved[0].point, solved[1].point
 
     def _notes(self, fit: Fit, seen: Survey) -> list[str]:
-        """Notes on rows that are not those of the fit, and on tied targets."""
+        """Return notes on rows that are not those of the fit, and on tied targets."""
         objective, notes = self.unit * seen.loss, []
         if abs(objective - fit.objective) > SETTINGS.other_rows * max(abs(objective), abs(fit.objective)):
             notes.append(
@@ -293,10 +293,9 @@ class _Summaries:
         return notes
 
     def _notes_on_gap(self, fit: Fit, sampling: float) -> list[str]:
-        """A note if the fit was stopped before its error was small compared with the sampling error.
+        """Return a note if the fit was stopped before its error was small compared with the sampling error.
 
-        A solution with the loss ``E - F`` above the optimum is as far from it as sampling errors of a cost
-        ``1/2 trace(H cov)`` are from the truth.
+        The error of the fit costs at most the loss ``E - F``, the sampling error ``1/2 trace(H cov)``.
         """
         wanted = SETTINGS.unfinished * sampling * self.unit
         if not fit.objective - fit.lower_bound > wanted > 0:

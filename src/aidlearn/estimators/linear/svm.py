@@ -34,27 +34,27 @@ from aidlearn.neighbours.batch import Solved
 from aidlearn.numerics import Float, Int
 
 PASSES = 2
-"""The fit of a class takes at least this many passes over the rows."""
+"""Minimum number of passes over the rows for the fit of a class."""
 DUAL_BYTES = 16
-"""Size of a dual with the number of its row."""
+"""Bytes of a dual variable with its row number."""
 
 
 def batched(items: list[Any], size: int) -> list[list[Any]]:
-    """The items in groups of a size."""
+    """Split the items into groups of the given size."""
     return [items[first : first + size] for first in range(0, len(items), size)]
 
 
 class LinearClassifier(ClassifierMixin, LinearEstimator):
-    """Classes decided by linear scores."""
+    """Base class of the classifiers by linear scores."""
 
     classes_: Any
 
     def decision_function(self, X: Any) -> Float:
-        """Signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""
+        """Return the signed score of each row: shape (n_samples,) for two classes, else (n_samples, n_classes)."""
         return self._decided(X, lambda scores: scores[:, 0] if scores.shape[1] == 1 else scores)
 
     def predict(self, X: Any) -> Any:
-        """Class of each row (a lazy Dask array for a Dask collection)."""
+        """Return the class of each row (a lazy Dask array for a Dask collection)."""
         check_is_fitted(self)
         classes = self.classes_
         return self._decided(X, lambda scores: class_of(classes, scores))
@@ -98,7 +98,7 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
         check_flag("row_duals", self.row_duals)
 
     def _losses(self) -> list[Loss]:
-        """A hinge for each class against the rest; one for two classes."""
+        """Return a hinge loss for each class against the rest; a single one for two classes."""
         n_classes = len(self.classes_)
         return [hinge(float(self.C), float(k)) for k in ([1] if n_classes == 2 else range(n_classes))]
 
@@ -125,15 +125,15 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
         return fits
 
     def _store_coefficients(self, rows: MeasuredRows, points: Float) -> None:
-        """As scikit-learn's classifiers: a row for each fit, also for one."""
+        """Store one row for each fit, even for a single one, as scikit-learn's classifiers do."""
         self.coef_, self.intercept_ = rows.coefficients(points)
 
     def _opened(self, X: Any, y: Any, sample_weight: Any) -> Run:
-        """A run over the data whose targets are the numbers of the classes."""
+        """Return a run over the data, with class numbers as targets."""
         before = getattr(self, "classes_", None)
         run = self._classified(X, y, sample_weight)
         if before is not None and not np.array_equal(before, self.classes_):
-            self.__dict__.pop("coef_", None)  # no start for other classes
+            self.__dict__.pop("coef_", None)  # no warm start from other classes
         return run
 
     def _classified(self, X: Any, y: Any, sample_weight: Any) -> Run:
@@ -157,7 +157,7 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
     def _one(
         self, rows: MeasuredRows, number: int | None, design: Design, point: Float | None
     ) -> Callable[[Run], Fitted]:
-        """The fit of one class against the rest."""
+        """Return a function that fits one class against the rest."""
 
         def fit(run: Run) -> Fitted:
             return self._fit_design(replace(rows, run=run), design, self._start_from(point), number)
@@ -165,7 +165,7 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
         return fit
 
     def _hurried(self, run: Run, designs: list[Design]) -> list[Fitted]:
-        """A cheap plane for each class, all in one pass; the rows on either side are two clusters with bound 0."""
+        """Return a cheap plane for each class, by one pass; the rows on its two sides are two clusters with bound 0."""
         fits, began = list[Fitted](), time.monotonic()
         for design, found in zip(designs, cheap_points(run, designs), strict=True):
             solved = Solved(found.point, found.objective, design.trivial_bound, n_clusters=2)
@@ -176,9 +176,9 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
 
     @staticmethod
     def _duals(run: Run, result: Result) -> tuple[Int, Float]:
-        """Rows with a dual that is not zero, and these duals; the labels of the rows are freed.
+        """Return the rows with nonzero duals and these duals, and free the labels of the rows.
 
-        A user who stops the fit here gets the model, without duals.
+        If the user stops the fit here, the model has no duals.
         """
         clusters = result.drop_clusters()
         nothing = np.empty(0, dtype=np.int64), np.empty(0)
@@ -194,7 +194,7 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
     def _with_duals(
         self, run: Run, duals: list[tuple[Int, Float]] | None, fits: list[Fitted], n_fits: int
     ) -> list[tuple[Int, Float]] | None:
-        """The duals with those of more classes; None once they take more than the memory limit leaves."""
+        """Append the duals of more classes; return None once they exceed the memory limit."""
         for fit in fits:
             if duals is None:
                 fit.result.drop_clusters()

@@ -1,4 +1,4 @@
-"""The fit of every linear model, from rows to a certified model, and its scores of rows wherever they are."""
+"""The fit of every linear model, from rows to a certified model, and its scores, lazy for Dask collections."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from aidlearn.neighbours.batch import Solved
 from aidlearn.numerics import Float
 
 MOST_COUPLED = 16_000
-"""Columns of a matrix of columns x columns: 2 GB, of which a fit holds a few."""
+"""Maximum number of columns in a matrix of their cross products: 2 GB, and a fit holds a few such matrices."""
 UNCONSTRAINED = ("libsvm", "liblinear")
-"""Solvers of aggregated problems without constraints."""
+"""Solvers that do not support constraints."""
 
 
 class LinearEstimator(AIDEstimator):
@@ -48,7 +48,7 @@ class LinearEstimator(AIDEstimator):
     no_bootstrap: ClassVar[str] = ""
     """Reason why replicates of this model make no sense, if there is one."""
     _drawn: ClassVar[bool] = True
-    """Whether pictures of plane data show what is fitted."""
+    """Whether pictures of data in a plane show the fitted problem."""
     _subtracts_offset: ClassVar[bool] = False
     """Whether a large common offset of the targets belongs to the intercept alone."""
     row_duals: bool = False
@@ -83,10 +83,10 @@ class LinearEstimator(AIDEstimator):
         X : array, sparse matrix, table, path of a file, Dask array or DataFrame, or DataSource
             See :func:`~aidlearn.open_source` for files and Dask collections.
         y : array of shape (n_samples,), or name of the target's column if X is a path or a Dask DataFrame
-            Target of each row; for a classifier its class (numbers, strings or booleans). Not given when X is a source
+            Target of each row; for a classifier its class (numbers, strings or booleans). Omitted if X is a source
             that has a target.
         sample_weight : array of shape (n_samples,), optional
-            Non-negative; an integer weight equals repeated rows.
+            Non-negative weights; an integer weight equals repeated rows.
 
         Returns
         -------
@@ -103,25 +103,24 @@ class LinearEstimator(AIDEstimator):
         return self
 
     def _opened(self, X: Any, y: Any, sample_weight: Any) -> Run:
-        """A run over the rows, whose targets are what the loss takes."""
+        """Return a run over the rows, with targets as the loss takes them."""
         return self._run(self._source(X, y, sample_weight))
 
     def _measured(self, run: Run) -> MeasuredRows:
-        """Validate and measure the rows, in one pass that brings the start's sample along where that takes a pass.
+        """Validate and measure the rows in one pass, which also draws the start's sample if that needs a pass.
 
-        Columns are scaled where the model is to standardize them, and a large common offset is taken from the targets
-        of a regression: it belongs to the intercept alone, and sums of y around 1e9 lose the digits of residuals
-        around 1.
+        Columns are scaled if ``standardize`` is set. A large common offset is subtracted from the targets of a
+        regression: it belongs to the intercept alone, and sums of y around 1e9 lose the digits of residuals around 1.
         """
         began = time.monotonic()
         if self._sharpens:
             Band.plan_sample(run, run.n_attributes + self.fit_intercept, partial(generator, self.random_state))
         moments = inspect(run, self.fit_intercept, digest=self.checkpoint is not None)
         if not self._sharpens:
-            # Groups of rows span levels: only a start that leaves every row alone can eliminate a factor.
+            # Groups of rows span factor levels: a factor can be eliminated only if the start keeps every row single.
             moments = replace(moments, exclusive=range(0))
         if self.standardize:
-            # Without an intercept columns are scaled and not centred: a centre would be one.
+            # Without an intercept, columns are scaled but not centred: centring would add an intercept.
             spread = deviation(moments)
             factors = 1.0 / np.where(spread > 0, spread, 1.0)
             run, moments = run.scaled(factors), scaled(moments, factors)
@@ -135,24 +134,24 @@ class LinearEstimator(AIDEstimator):
         return isinstance(self.init, str) and self.init in ("auto", "band")
 
     def _losses(self) -> list[Loss]:
-        """The losses that are fitted; none if they depend on the rows or on a penalty that is still to be chosen."""
+        """Return the losses to fit; none if they depend on the rows or on a penalty that is yet to be chosen."""
         return []
 
     def _several(self) -> bool:
-        """Whether fitted attributes have one element for each of several fits."""
+        """Return whether fitted attributes have one element for each of several fits."""
         return False
 
     def _terms(self, moments: Moments) -> Terms:
-        """The terms of the objective that do not depend on the rows."""
+        """Return the terms of the objective that do not depend on the rows."""
         return Terms()
 
     def _designs(self, rows: MeasuredRows) -> list[Design]:
-        """The models of the losses on measured rows."""
+        """Return the design of each loss on measured rows."""
         terms = self._terms(rows.moments)
         return [rows.design(loss, terms) for loss in self._losses()]
 
     def _solved(self, rows: MeasuredRows) -> list[Fitted]:
-        """Fit the losses; the objectives are those of the coefficients as they are returned."""
+        """Fit the losses; the objectives are those of the returned coefficients."""
         designs = self._designs(rows)
         return as_reported(rows, designs, self._fit_all(rows, designs), self.tol)
 
@@ -162,25 +161,25 @@ class LinearEstimator(AIDEstimator):
         return [self._fit_design(rows, designs[0], self._start_from(warm[0]))]
 
     def _store_coefficients(self, rows: MeasuredRows, points: Float) -> None:
-        """Coefficients in the units of the data, a row for each of several fits."""
+        """Store coefficients in the units of the data, one row for each of several fits."""
         coef, intercept = rows.coefficients(points)
         self.coef_, self.intercept_ = (coef, intercept) if self._several() else (coef[0], float(intercept[0]))
 
     # Starts
 
     def _warm_points(self, rows: MeasuredRows, n_fits: int) -> list[Float | None]:
-        """Where an earlier fit of the same shape ended, for each of the fits."""
+        """Return a warm start for each fit, the solution of an earlier fit of the same shape, or None."""
         fitted = self.warm_start and not rows.is_mixed and hasattr(self, "coef_")
         if not fitted or np.atleast_2d(self.coef_).shape != (n_fits, len(rows.moments.mean)):
             return [None] * n_fits
         return [*rows.points(self.coef_, self.intercept_)]
 
     def _begin_with(self, start: StartMethod) -> None:
-        """Use a start that another fit of the same rows has left."""
+        """Use the start left by another fit of the same rows."""
         self._known_start = start
 
     def _start_from(self, point: Float | None) -> Any:
-        """The start that ``init`` asks for, sharpened from a point if it is one that can be."""
+        """Return the start that ``init`` names; it begins at the point if it sharpens one."""
         if self._known_start is not None:
             return self._known_start
         start = self._start_method()
@@ -198,7 +197,7 @@ class LinearEstimator(AIDEstimator):
 
     @staticmethod
     def _is_late(run: Run, design: Design, needed: float = 0.0) -> bool:
-        """Whether less time is left than needed before anything was solved (and rows can be grouped)."""
+        """Return whether fewer than ``needed`` seconds are left; False if an eliminated factor keeps rows single."""
         return time.monotonic() + needed > run.deadline and not (design.layout is not None and design.layout.levels)
 
     def _fit_design(
@@ -218,12 +217,12 @@ class LinearEstimator(AIDEstimator):
         if isinstance(start, Band) and number is None:
             start.serve_once()
         problem = PiecewiseLinear(run, design, self._procedure(start))
-        # Pictures are of the data as they are, and scaled rows are not.
+        # Pictures show the data in their own units, which scaled rows do not have.
         draw = None if self.standardize or not self._drawn else frame
         return fit_problem(problem, self._limits(run, n_left), self._callbacks(), draw, checkpoint)
 
     def _at_once(self, run: Run, solved: Solved, n_open: int, seconds: float, status: Status = Status.gap) -> Fitted:
-        """A fit without iterations, of a point that was evaluated on all rows and has a proven bound."""
+        """Return a fit without iterations, from a point that was evaluated on all rows and a proven bound."""
         result = Result.at_once(
             solved.point,
             solved.objective,
@@ -250,7 +249,7 @@ class LinearEstimator(AIDEstimator):
         return Solved.of(self._fit_design(rows, design, start).result)
 
     def _decided(self, X: Any, decide: Callable[[Float], Any] = lambda scores: scores) -> Any:
-        """``decide`` on the scores; lazy, block by block, if X is a Dask collection."""
+        """Apply ``decide`` to the scores; lazily, block by block, if X is a Dask collection."""
         if not is_dask(X):
             return decide(self._scores(X))
         check_is_fitted(self)
