@@ -1,8 +1,8 @@
-"""Where the variables of a linear model may lie: bounds and linear constraints (the paper's form (1) allows them).
+"""Bounds and linear constraints on the variables of a linear model (the paper's form (1) allows them).
 
-Constraints enter the aggregated problems and their certificates alone; entries know nothing of them. A region is made
-once, before the fit: it names constraints that contradict each other, finds those that leave no room, which are
-equations, and a point with room in all the others.
+Only the aggregated problems and their certificates involve constraints; entries do not. A region is made once, before
+the fit: this names constraints that contradict each other, turns those without room into equations, and finds a point
+with room in all the others.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ ROUNDS = 12
 RANK = 1e-11
 """Relative pivot up to which an equation follows from others."""
 BOUND_COST = 1000.0
-"""Cost of violating a bound, relative to that of another constraint, where the error has to name one."""
+"""Cost of violating a bound, relative to that of another constraint, when an error has to name one."""
 MET = 1e-9
-"""Violation, relative to the numbers of a constraint, up to which it counts as met."""
+"""Violation, relative to the numbers of a constraint, up to which the constraint counts as met."""
 
 
 class Infeasible(ValueError):
@@ -49,19 +49,19 @@ class Infeasible(ValueError):
 
 @dataclass(frozen=True)
 class Region:
-    """The points with ``G v >= h`` and ``E v = f``."""
+    """The region of points v with ``G v >= h`` and ``E v = f``."""
 
     G: Any
     """CSR matrix of the inequalities; those of bounds come first."""
     h: Float
     E: Float
-    """Independent equations."""
+    """Matrix of the equations, whose rows are independent."""
     f: Float
     lower: Float
     upper: Float
-    """Bounds, which points meet exactly."""
+    """Upper bounds, which points meet exactly like the lower ones."""
     centre: Float
-    """A point that meets the equations and has room in all inequalities."""
+    """Point that meets the equations and has room in all inequalities."""
 
     @classmethod
     def of(
@@ -73,9 +73,9 @@ class Region:
         high: Float,
         name: Callable[[int], str] = lambda row: f"constraint {row}",
     ) -> Region:
-        """The points with ``lower <= v <= upper`` and ``low <= A v <= high``.
+        """Return the region of points with ``lower <= v <= upper`` and ``low <= A v <= high``.
 
-        ``name`` is the name of a row in errors: the bounds come first, then the rows of A.
+        ``name`` names a row in errors; the bounds come first, then the rows of A.
         """
         p = len(lower)
         everything = sparse.csr_array(sparse.vstack([sparse.eye_array(p), sparse.csr_array(A)], format="csr"))
@@ -108,7 +108,7 @@ class Region:
         return np.asarray(self.G @ point - self.h)
 
     def violation(self, point: Float) -> float:
-        """The largest violation of a constraint by a point, relative to the size of the constraint's numbers."""
+        """Return the largest violation of a constraint by a point, relative to the size of the constraint's numbers."""
         size = abs(self.G) @ np.abs(point) + np.abs(self.h)
         missed = np.maximum(-self.slack(point), 0.0) / np.where(size > 0, size, 1.0)
         worst = float(missed.max(initial=0.0))
@@ -121,7 +121,7 @@ class Region:
         return self.violation(point) <= MET
 
     def inside(self, point: Float) -> Float:
-        """The nearest point that meets the equations, moved towards the centre until it meets the inequalities."""
+        """Return the nearest point on the equations, moved towards the centre until it meets the inequalities."""
         if len(self.f):
             point = point - linalg.lstsq(self.E, self.E @ point - self.f, check_finite=False)[0]
         slack = self.slack(point)
@@ -133,13 +133,13 @@ class Region:
         return np.clip(point, self.lower, self.upper)
 
     def in_units(self, factors: Float) -> Region:
-        """This region for variables u with ``v = factors * u``."""
+        """Return this region for variables u with ``v = factors * u``."""
         G = sparse.csr_array(self.G.multiply(factors[None, :]))
         ends = self.lower / factors, self.upper / factors, self.centre / factors
         return Region(G, self.h, self.E * factors, self.f, *ends)
 
     def moved(self, shift: Float) -> Region:
-        """This region for variables u with ``v = u + shift``."""
+        """Return this region for variables u with ``v = u + shift``."""
         ends = self.lower - shift, self.upper - shift, self.centre - shift
         return Region(self.G, self.h - self.G @ shift, self.E, self.f - self.E @ shift, *ends)
 
@@ -148,14 +148,14 @@ class Region:
 class _Inside:
     point: Float
     tight: NDArray[np.bool_]
-    """Inequalities that no point meets with room."""
+    """Mask of the inequalities that no point meets with room."""
 
 
 def _inside(G: Any, h: Float, E: Float, f: Float, name: Callable[[int], str]) -> _Inside:
-    """A point with room in every inequality that leaves any, by one linear program.
+    """Find a point with room in every inequality that allows any, by one linear program.
 
-    Of the cone ``G v >= h r + t, E v = f r, 0 <= t <= 1, r >= 0`` a point with the largest sum of t and of r up to 1
-    has t_j = 1 wherever any point has room, because it can be made as long as it takes (Freund, Roundy and Todd).
+    It maximises the sum of t plus min(r, 1) in the cone ``G v >= h r + t, E v = f r, 0 <= t <= 1, r >= 0``. The
+    maximiser has t_j = 1 wherever any point has room, because it can be scaled up (Freund, Roundy and Todd).
     """
     k, p = G.shape
     system = sparse.csr_array(sparse.vstack([sparse.hstack([G, -h[:, None]]), np.column_stack([E, -f])], format="csr"))
@@ -163,7 +163,7 @@ def _inside(G: Any, h: Float, E: Float, f: Float, name: Callable[[int], str]) ->
     n_equal = len(f)
     room = sparse.vstack([-sparse.eye_array(k), sparse.csr_array((n_equal, k))])
     cone = sparse.csr_array(sparse.hstack([scaled, room], format="csr"))
-    # The length r is worth having up to 1, like the room of an inequality: r >= t_r.
+    # The length r counts up to 1, like the room of an inequality: r >= t_r.
     length = np.zeros((1, p + 2 + k))
     length[0, p], length[0, -1] = 1.0, -1.0
     cone = sparse.csr_array(sparse.vstack([sparse.hstack([cone, sparse.csr_array((k + n_equal, 1))]), length]))
@@ -182,7 +182,7 @@ def _inside(G: Any, h: Float, E: Float, f: Float, name: Callable[[int], str]) ->
 
 
 def _contradiction(system: Any, n_equal: int, name: Callable[[int], str]) -> str:
-    """The sentence that names contradictory constraints: those violated where the sum of violations is least."""
+    """Return the sentence that names contradictory constraints: those violated at the least sum of violations."""
     K, p = system.shape[0], system.shape[1] - 1
     sizes = np.maximum(abs(system).max(axis=1).toarray().ravel(), 1e-300)
     rows = sparse.csr_array(sparse.diags_array(1 / sizes) @ system)
@@ -204,7 +204,7 @@ def _contradiction(system: Any, n_equal: int, name: Callable[[int], str]) -> str
 
 
 def _equilibrated(matrix: Any) -> tuple[Any, Float]:
-    """The matrix with rows and columns of about the same size, and the factors of its columns."""
+    """Return the matrix scaled to rows and columns of about the same size, and the factors of its columns."""
     scaled, columns = matrix, np.ones(matrix.shape[1])
     for _ in range(ROUNDS):
         absolute = abs(scaled)
@@ -220,7 +220,7 @@ def _roots(sizes: Float) -> Float:
 
 
 def _middle(lower: Float, upper: Float) -> Float:
-    """A point between bounds: their middle, or one step of ordinary size from the only one."""
+    """Return a point between bounds: their midpoint, or one step of ordinary size from a single bound."""
     both = np.isfinite(lower) & np.isfinite(upper)
     middle = np.where(both, (np.where(both, lower, 0.0) + np.where(both, upper, 0.0)) / 2, 0.0)
     above = np.isfinite(lower) & ~both
@@ -231,7 +231,7 @@ def _middle(lower: Float, upper: Float) -> Float:
 
 
 def _independent(E: Float, f: Float) -> tuple[Float, Float]:
-    """Equations without those that follow from others (that none contradicts them was seen before)."""
+    """Return the equations without those that follow from others; contradictions were ruled out before."""
     if not len(f):
         return E, f
     sizes = np.abs(E).max(axis=1)
@@ -244,35 +244,35 @@ def _independent(E: Float, f: Float) -> tuple[Float, Float]:
 
 
 NO_CURVATURE = 1e-13
-"""Part of the largest curvature up to which one is rounding."""
+"""Curvature, relative to the largest one, up to which it is rounding error."""
 ROUNDING = 32 * EPS
 """Rounding error of a product with T, relative to the sizes of a row and of the variables."""
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The coordinates y."""
+    """The coordinates y of points ``v = origin + T y``, in which P is diagonal and the equations hold."""
 
     origin: Float
     T: Float
     inverse: Float
     """Inverse of T on differences of points that meet the equations."""
     ridge: Float
-    """The diagonal of T'PT."""
+    """Diagonal of T'PT."""
     linear: Float | None
     constant: float
     keeps_intercept: bool
     """Whether the last coordinate is the intercept alone."""
     units: Float
-    """Size that variables have in T (without the intercept, where it is apart): T is known to the rounding of these."""
+    """Sizes of the variables in T, without a separate intercept: T is known to the rounding of these sizes."""
 
     @classmethod
     def of(
         cls, quadratic: Float, linear: Float | None, region: Region | None, units: Float, has_intercept: bool
     ) -> Coordinates:
-        """Coordinates for a full matrix P, a linear term q and a region with equations.
+        """Return coordinates for a full matrix P, a linear term q and a region with equations.
 
-        ``units`` are the sizes of the variables, so that those of small numbers keep their digits.
+        ``units`` are the sizes of the variables, so that small ones keep their digits.
         """
         p = len(units)
         m = p - has_intercept
@@ -301,10 +301,10 @@ class Coordinates:
         return cls(origin, T, inverse, curvatures, q, constant, apart, units[:n_rotated])
 
     def apply(self, rows: HingeRows) -> HingeRows:
-        """Rows in terms of y; P, q and the constant of the problem are those of the frame."""
+        """Return the rows in terms of y, with P, q and the constant of these coordinates."""
         assert isinstance(rows.A, Dense)
         A = rows.A.array @ self.T
-        # What is 0 but for the rounding of T must not be taken for a column of small numbers.
+        # A column that is 0 up to the rounding of T must not be taken for a column of small numbers.
         noise = ROUNDING * (np.abs(rows.A.array[:, : len(self.units)]) @ self.units)
         turned = A[:, : A.shape[1] - self.keeps_intercept]
         turned[np.abs(turned) <= noise[:, None]] = 0.0
@@ -325,7 +325,7 @@ class Coordinates:
 
 
 def null_space(E: Float) -> Float:
-    """An orthonormal basis of the vectors that E takes to 0."""
+    """Return an orthonormal basis of the null space of E."""
     n = E.shape[1]
     if not len(E):
         return np.eye(n)

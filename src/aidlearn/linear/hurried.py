@@ -1,8 +1,8 @@
-"""The start of a fit whose time is over: a usable point from a few rows, and a few groups around it.
+"""The start of a fit that is out of time: a usable point from a few rows, and a few groups around it.
 
-It takes one pass, and the aggregated problem of its groups is tiny. So a fit ends soon after its time limit, with a
-model that is better than a constant and with a proven bound. Quantiles are parallel planes, and any partition bounds
-each of them (Jensen): they share the groups around one plane, and one more pass evaluates all of them.
+It takes one pass, and the aggregated problem of its groups is tiny. A fit therefore ends soon after its time limit,
+with a model that is better than a constant and with a proven bound. Quantiles are parallel planes, and any partition
+gives each of them a bound (Jensen): they share the groups around one plane, and one more pass evaluates all of them.
 """
 
 from __future__ import annotations
@@ -26,50 +26,50 @@ from aidlearn.linear.passes.records import Grouping, Regions
 from aidlearn.numerics import Float
 
 HURRY = 0.05
-"""Guess. Seconds left below which no start is sharpened: its sample alone takes longer."""
+"""Guess. Remaining seconds below which a start is not sharpened: its sample alone takes longer."""
 
 
 @dataclass(frozen=True)
 class HurrySettings:
-    """Numbers of the hurried start."""
+    """Settings of the hurried start."""
 
     flops: float = 5e8
-    """Guess. Floating-point operations of least squares on a few rows."""
+    """Guess. Maximum number of floating-point operations for least squares on a few rows."""
     rows_per_variable: int = 2
-    """Guess. Fewest rows per variable that least squares is computed from."""
+    """Guess. Minimum number of rows per variable for least squares."""
     levels: int = 41
-    """Guess. Intercepts tried: quantiles at steps of 1/40."""
+    """Guess. Number of intercepts tried: quantiles at steps of 1/40."""
     bins: int = 16
-    """Guess. Groups by distance in each region (and class)."""
+    """Guess. Number of groups by distance in each region (and class)."""
     lengths: tuple[float, ...] = (0.3, 1.0, 3.0)
-    """Guess. Multiples of the least-squares slopes tried for classes, where they are too short for a hinge."""
+    """Guess. Multiples of the least-squares slopes tried for classes: those slopes are too short for a hinge."""
 
 
 SETTINGS = HurrySettings()
 
 
 class LinearProblem(Problem):
-    """A problem with a design."""
+    """A problem that has a design."""
 
     design: Design
     regions: Regions
-    """How margins are put into regions."""
+    """Regions into which margins are divided."""
 
 
 def out_of_time(run: Run) -> bool:
-    """Whether the deadline of a run has passed."""
+    """Return whether the deadline of a run has passed."""
     return time.monotonic() > run.deadline
 
 
 def few_rows(run: Run, p: int) -> Systematic:
-    """A sample of the fewest rows."""
+    """Return a systematic sample of the fewest rows."""
     return Systematic(max(1, run.n_entries // fewest_rows(run.n_entries, p)), 0)
 
 
 class Hurried:
-    """Groups of all rows around the best of a given point and cheap ones.
+    """Groups all rows around the best of a given point and cheap ones.
 
-    One object serves designs on the same rows that differ in loss alone and have the same kinks (quantiles).
+    One object serves designs on the same rows that differ only in their losses and have the same kinks (quantiles).
     """
 
     def __init__(self, designs: Sequence[Design], point: Float | None = None) -> None:
@@ -93,13 +93,13 @@ class Hurried:
 
 
 def cheap_points(run: Run, designs: Sequence[Design]) -> list[Incumbent]:
-    """For each design the best of no slopes and least squares on a few rows, all evaluated by one pass."""
+    """Return the better of no slopes and least squares on a few rows for each design, evaluated by one pass."""
     rows = _sample(run, designs[0])
     return evaluated(run, designs, [_best(design, rows, []) for design in designs])
 
 
 def _sample(run: Run, design: Design) -> Chunk:
-    """A few rows, weighted to stand for all."""
+    """Return a few rows, weighted to represent all rows."""
     p = design.n_variables
     sample = run.sample(lambda: few_rows(run, p))
     thin = max(1, sample.n_entries // fewest_rows(run.n_entries, p))
@@ -107,12 +107,12 @@ def _sample(run: Run, design: Design) -> Chunk:
 
 
 def _grouped(problem: LinearProblem, design: Design, rows: Chunk, point: Float) -> tuple[Clusters, float]:
-    """All rows by region, distance and class, and the losses of a point."""
+    """Group all rows by region, distance and class; also return the losses at the point."""
     loss, n_regions, bins = design.loss, problem.regions.number, SETTINGS.bins
     far = loss.distance(design.margins(rows, point))
     scale = bins / max(float(np.quantile(far, 0.98)), 1e-300)
     homes = np.tile(np.repeat(np.arange(n_regions, dtype=np.int16), bins), 2 if loss.classifies else 1)
-    # No distance is negative, so that no row is a cluster of its own.
+    # No distance is negative, so no row becomes a cluster of its own.
     grouping = Grouping(-1.0, scale, bins, problem.regions.cuts, len(homes), math.inf)
     passes = passes_of(problem.run)
 
@@ -124,7 +124,7 @@ def _grouped(problem: LinearProblem, design: Design, rows: Chunk, point: Float) 
 
 
 def evaluated(run: Run, designs: Sequence[Design], points: Sequence[Float]) -> list[Incumbent]:
-    """A point of each design with its objective on all rows, by one pass; parallel planes share their margins."""
+    """Evaluate a point of each design on all rows, by one pass; parallel planes share their margins."""
     first, m, planes = designs[0], designs[0].n_attributes, list(zip(designs, points, strict=True))
     parallel = not first.loss.classifies and all(np.array_equal(point[:m], points[0][:m]) for point in points)
     levels = [design.intercept(point) if first.fit_intercept else 0.0 for design, point in planes]
@@ -146,7 +146,7 @@ def evaluated(run: Run, designs: Sequence[Design], points: Sequence[Float]) -> l
 
 
 def _best(design: Design, rows: Chunk, points: list[Float]) -> Float:
-    """The best point on a few rows: given ones, no slopes, and least squares."""
+    """Return the best point on a few rows, among given points, no slopes and least squares."""
     candidates = [*points, _levelled(design, rows, np.zeros(design.n_variables))]
     least = _least_squares(design, rows)
     if least is not None:
@@ -160,7 +160,7 @@ def _best(design: Design, rows: Chunk, points: list[Float]) -> Float:
 
 
 def _levelled(design: Design, rows: Chunk, point: Float) -> Float:
-    """A point with its best intercept: quantiles of the shifts that put a row on its kink."""
+    """Return a point with its best intercept, among quantiles of the shifts that put a row on its kink."""
     if not design.fit_intercept:
         return point
     sign, _ = design.loss.fold(rows.y)
@@ -175,7 +175,7 @@ def _levelled(design: Design, rows: Chunk, point: Float) -> Float:
 
 
 def _least_squares(design: Design, rows: Chunk) -> Float | None:
-    """Least squares on as many rows as are affordable; None if they are too few."""
+    """Return the least squares point on as many rows as are affordable; None if these are too few."""
     p = design.n_variables
     affordable = int(SETTINGS.flops / p**2)
     if min(affordable, rows.n_entries) < SETTINGS.rows_per_variable * p:

@@ -29,7 +29,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class AdapterSettings:
-    """Numbers with which libsvm and liblinear are called."""
+    """Settings with which libsvm and liblinear are called."""
 
     first_steps: int = 200
     """Steps (of two rows) of the first run of libsvm under a time limit."""

@@ -35,7 +35,7 @@ NO_INTERCEPT = 1e-14
 
 @dataclass(frozen=True)
 class BasisSettings:
-    """Numbers of the change of variables."""
+    """Settings of the change of variables."""
 
     nothing_left: float = 1e-14
     """Size of a centred column, relative to the original one, up to which it is rounding error."""
@@ -96,7 +96,7 @@ class HingeRows:
 
     @cached_property
     def free(self) -> NDArray[np.bool_]:
-        """Coordinates that P does not penalise: there the dual has an equality."""
+        """Mask of the coordinates that P does not penalise, for which the dual has equalities."""
         return self.ridge == 0
 
     @cached_property
@@ -129,7 +129,7 @@ class HingeRows:
 
     @property
     def rounding(self) -> float:
-        """Rounding error of a value: no solver can prove a smaller gap."""
+        """Rounding error of a value, below which no solver can prove a gap."""
         n = self.n_soft
         noise = self.noise[:n] if isinstance(self.noise, np.ndarray) else self.noise
         return float(self.weight[:n] @ (EPS * np.abs(self.e[:n]) + noise)) + EPS * abs(self.constant)

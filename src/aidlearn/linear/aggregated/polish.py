@@ -21,7 +21,7 @@ from aidlearn.numerics import Float
 
 @dataclass(frozen=True)
 class PolishSettings:
-    """Numbers of the polishing step."""
+    """Settings of the polishing step."""
 
     proven: float = 1e-12
     """Relative gap below which the certificate is not improved further."""

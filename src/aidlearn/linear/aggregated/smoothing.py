@@ -29,7 +29,7 @@ from aidlearn.numerics import RIDGES, Float
 
 @dataclass(frozen=True)
 class SmoothingSettings:
-    """Numbers of the smoothed Newton method."""
+    """Settings of the smoothed Newton method."""
 
     worthwhile: float = 2e9
     """Number of operations for the Gram matrix of all rows, below which a warm start gains nothing."""

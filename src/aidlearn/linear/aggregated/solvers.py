@@ -22,7 +22,7 @@ AggregatedSolver = Callable[[HingeRows, Float | None, bool, Accuracy], Solution]
 
 @dataclass(frozen=True)
 class SolverSettings:
-    """Numbers that decide how an aggregated problem is solved."""
+    """Settings that decide how an aggregated problem is solved."""
 
     small: int = 500
     """Number of rows up to which a verified optimum costs next to nothing.

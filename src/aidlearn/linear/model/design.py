@@ -1,4 +1,4 @@
-"""How entries become rows of a linear model: the formulas of margins, rows and sums.
+"""The design of a linear model, with the formulas that turn entries into margins, rows and sums.
 
     minimise over (w, b)   1/2 w'Pw + q'(w, b) + l1 |w|_1 + constant + sum_i s_i loss(z_i),
                            z_i = e_i - sign_i (x_i'w + b)

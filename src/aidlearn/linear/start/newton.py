@@ -31,7 +31,7 @@ from aidlearn.numerics import Float, regularised_cholesky
 
 @dataclass(frozen=True)
 class NewtonSettings:
-    """Numbers of a damped Newton step on the smoothed loss."""
+    """Settings of a damped Newton step on the smoothed loss."""
 
     first_damping: float = 1e-2
     """Damping of the first step, and least damping on samples: these contain little information about rare columns,
@@ -134,7 +134,7 @@ class Damping:
 
     @property
     def relaxed(self) -> bool:
-        """Whether steps have been good so far."""
+        """Whether good steps have reduced the damping below that of the first step."""
         return self.size < SETTINGS.first_damping
 
 

@@ -24,7 +24,7 @@ from aidlearn.numerics import Float
 
 @dataclass(frozen=True)
 class PaperSettings:
-    """Numbers of the paper's initial clusterings that the paper does not specify."""
+    """Settings of the paper's initial clusterings that the paper does not specify."""
 
     birch_rows: int = 20_000
     """Guess. Number of rows that grow the BIRCH tree; all others join the nearest subcluster."""

@@ -23,7 +23,7 @@ logger = logging.getLogger("aidlearn")
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """Numbers that decide how many rows stay single and how the others are grouped."""
+    """Settings that decide how many rows stay single and how the others are grouped."""
 
     near_of_all: float = 4.0
     """Number of rows in doubt, in units of sqrt(p n): if it exceeds n, aggregation cannot pay and every row is single.

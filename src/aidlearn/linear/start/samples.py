@@ -28,7 +28,7 @@ from aidlearn.numerics import Float
 
 @dataclass(frozen=True)
 class SampleSettings:
-    """Numbers that decide the sizes of samples."""
+    """Settings that decide the sizes of samples."""
 
     view_rows: int = 10_000
     """Guess. Number of rows from which quantiles of distances are estimated.

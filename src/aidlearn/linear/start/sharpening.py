@@ -37,7 +37,7 @@ from aidlearn.numerics import Float
 
 @dataclass(frozen=True)
 class StartSettings:
-    """Numbers that decide how many Newton steps a start takes, and when they end."""
+    """Settings that decide how many Newton steps a start takes, and when they end."""
 
     fair: float = 1e-2
     """Guess. Accuracy of the fit to rows picked by leverage, whose optimum differs by more from that of all rows.
