@@ -1,5 +1,4 @@
-"""Rows that come in clusters: their codes, the scores of clusters, and how much more fits vary than if rows were
-independent."""
+"""Clusters of dependent rows: their codes, their scores and their design effect."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class ClusterCodes:
-    """Clusters of dependent rows, numbered from 0: the number of each row."""
+    """Clusters of dependent rows: the cluster number of each row, counted from 0."""
 
     codes: NDArray[np.int32]
     n: int
@@ -58,7 +57,7 @@ class ClusterCodes:
 
 
 def cluster_scores(seen: Survey, clusters: ClusterCodes) -> Float:
-    """``M = sum_g s_g s_g'`` with ``s_g`` the sum of ``w_i x_i (tau - 1(u_i <= 0))`` over the rows of cluster g.
+    """Compute ``M = sum_g s_g s_g'``; ``s_g`` sums ``w_i x_i (tau - 1(u_i <= 0))`` over the rows of cluster g.
 
     The residuals of the p rows that the solution interpolates are rounding errors, which count as 0.
     """
@@ -79,10 +78,10 @@ def cluster_scores(seen: Survey, clusters: ClusterCodes) -> Float:
 
 
 def design_effect(run: Run, design: Design, point: Float, metric: Metric, clusters: ClusterCodes) -> float:
-    """``sum_g |sum_{i in g} s_i|^2 / sum_i |s_i|^2`` of the scores ``s_i = w_i loss'(z_i) a_i``, at least 1.
+    """Return ``sum_g |sum_{i in g} s_i|^2 / sum_i |s_i|^2`` of scores ``s_i = w_i loss'(z_i) a_i``, at least 1.
 
     This is the factor on the mean variance of a fitted value (Kish's design effect). ``|.|`` is the norm of the inverse
-    Gram matrix, computed by the sketch of the metric: a cluster costs a few numbers, however many columns there are.
+    Gram matrix, computed by the sketch of the metric: a cluster takes a few numbers, whatever the number of columns.
     """
     m, sketch = design.n_attributes, metric.sketch
     offset = -design.centre @ sketch[:m]

@@ -39,35 +39,39 @@ class CovarianceSettings:
     singular_pivot: float = 1e-13
     """Guess. Relative pivot of a Gram matrix, per column, up to which a column is a combination of the others."""
     least_quantile_step: float = 1e-8
-    """Guess. Part of the mean residual that is subtracted from differences of fitted quantiles (epsilon of
+    """Guess. Fraction of the mean residual that is subtracted from differences of fitted quantiles (epsilon of
     :func:`hendricks_koenker`)."""
     enough_rows: int = 30
-    """Expected rows between the neighbouring fits for their count to mean something: fewer than a tenth of 30 rows fall
-    into the middle half with probability 1 % if a quarter is expected there, 3e-7 if half is."""
+    """Minimum expected number of rows between the neighbouring fits for a meaningful count: fewer than a tenth of 30
+    rows fall into the middle half with probability 1 % if a quarter is expected there, 3e-7 if half is."""
     sparse_share: float = 0.45
-    """Guess. The density may be zero if less than this part of the residuals between the two quantiles lies in the
+    """Guess. The density may be zero if less than this fraction of the residuals between the two quantiles lies in the
     middle half."""
     empty_share: float = 0.1
-    """The density is zero if less than this part of the expected rows lies in the middle half (see ``enough_rows``)."""
+    """The density is zero if less than this fraction of the expected rows lies in the middle half (see
+    ``enough_rows``)."""
 
 
 SETTINGS = CovarianceSettings()
 
 
 def normal_density(z: ArrayLike) -> Float:
-    """The standard normal density."""
+    """Return the standard normal density."""
     return np.asarray(np.exp(-0.5 * np.square(z)) / math.sqrt(2 * math.pi))
 
 
 def hall_sheather(quantile: float, n: int) -> float:
-    """``n^(-1/3) z^(2/3) (1.5 phi^2(q) / (2 q^2 + 1))^(1/3)``, q and z the normal quantiles of tau and of 97.5 %."""
+    """Return ``n^(-1/3) z^(2/3) (1.5 phi^2(q) / (2 q^2 + 1))^(1/3)``.
+
+    q and z are the standard normal quantiles at tau and 97.5 %.
+    """
     q = float(ndtri(quantile))
     shape = 1.5 * float(normal_density(q)) ** 2 / (2 * q * q + 1)
     return float(n ** (-1 / 3) * ndtri(0.975) ** (2 / 3) * shape ** (1 / 3))
 
 
 def bofinger(quantile: float, n: int) -> float:
-    """``n^(-1/5) (4.5 phi^4(q) / (2 q^2 + 1)^2)^(1/5)``: the best mean squared error."""
+    """Return ``n^(-1/5) (4.5 phi^4(q) / (2 q^2 + 1)^2)^(1/5)``, which minimises the mean squared error."""
     q = float(ndtri(quantile))
     return float(n ** (-1 / 5) * (4.5 * float(normal_density(q)) ** 4 / (2 * q * q + 1) ** 2) ** (1 / 5))
 
@@ -90,17 +94,17 @@ class Density:
 
     gram: Float
     sparsity: float
-    """1 over the mean density."""
+    """Reciprocal of the mean density."""
     bandwidth: float
     without: int = 0
     """Number of rows whose estimated density is 0."""
 
 
 def siddiqui(seen: Survey, h: float) -> Density:
-    """One density for all rows: ``1/f = (Q(tau + h) - Q(tau - h)) / 2h`` of the residuals that are not zero."""
+    """Estimate one density for all rows: ``1/f = (Q(tau + h) - Q(tau - h)) / 2h``, Q of the nonzero residuals."""
     zeros = seen.share_of_zeros
     if zeros > 2 * h + seen.design.n_variables / seen.n:
-        # These are more rows than a solution interpolates: the residuals have an atom where their density is wanted.
+        # These are more rows than a solution interpolates: the residuals have an atom at the quantile.
         raise InferenceError(no_density(f"{100 * zeros:.0f}% of the residuals are zero"))
     low, high = seen.quantiles([seen.quantile - h, seen.quantile + h], seen.nonzero)
     sparsity = (high - low) / (2 * h)
@@ -110,7 +114,7 @@ def siddiqui(seen: Survey, h: float) -> Density:
 
 
 def hendricks_koenker(seen: Survey, h: float, low: Float, high: Float) -> Density:
-    """``f_i = max(0, 2h / (x_i'(b(tau + h) - b(tau - h)) - epsilon))`` from the fits ``low`` and ``high``."""
+    """Estimate ``f_i = max(0, 2h / (x_i'(b(tau + h) - b(tau - h)) - epsilon))`` from the fits ``low`` and ``high``."""
     design, difference = seen.design, high - low
     epsilon = SETTINGS.least_quantile_step * seen.mean_size
 
@@ -125,7 +129,7 @@ def hendricks_koenker(seen: Survey, h: float, low: Float, high: Float) -> Densit
 
 
 def gaussian_kernel(seen: Survey, h: float) -> Density:
-    """Powell's estimate ``f_i = phi(u_i / c) / c`` with
+    """Compute Powell's estimate ``f_i = phi(u_i / c) / c`` with
     ``c = min(sd, IQR / 1.34) (Phi^-1(tau + h) - Phi^-1(tau - h))``."""
     low, high = seen.quantiles([0.25, 0.75])
     c = _kernel_width(seen, h, min(seen.deviation, (high - low) / 1.34))
@@ -133,7 +137,7 @@ def gaussian_kernel(seen: Survey, h: float) -> Density:
 
 
 def uniform_kernel(seen: Survey, h: float) -> Density:
-    """``f_i = 1(|u_i| < c) / 2c`` with c as in :func:`gaussian_kernel`, but scaled by the median absolute deviation."""
+    """Estimate ``f_i = 1(|u_i| < c) / 2c``, c as in :func:`gaussian_kernel` but with the median absolute deviation."""
     (middle,) = seen.quantiles([0.5])
     (scale,) = seen.quantiles([0.5], lambda u: np.abs(u - middle))
     c = _kernel_width(seen, h, scale)
@@ -141,7 +145,7 @@ def uniform_kernel(seen: Survey, h: float) -> Density:
 
 
 def _kernel_width(seen: Survey, h: float, scale: float) -> float:
-    """``c = scale (Phi^-1(tau + h) - Phi^-1(tau - h))``; refuses a c within which no residual other than zeros lies."""
+    """Return ``c = scale (Phi^-1(tau + h) - Phi^-1(tau - h))``; refuse it if no nonzero residual lies within c."""
     c = scale * float(ndtri(seen.quantile + h) - ndtri(seen.quantile - h))
     if not c > seen.zero or c == 0:
         raise InferenceError(no_density("half of the residuals are equal"))
@@ -151,7 +155,7 @@ def _kernel_width(seen: Survey, h: float, scale: float) -> float:
 
 
 def _density(seen: Survey, bandwidth: float, density: Callable[[Chunk], Float]) -> Density:
-    """Sum over the rows by one pass, given the density of each row."""
+    """Sum ``f_i x_i x_i'`` over the rows by one pass, given the density of each row."""
 
     def measure(chunk: Chunk) -> tuple[Float, tuple[float, int]]:
         f = np.where(chunk.weight > 0, density(chunk), 0.0)
@@ -164,7 +168,7 @@ def _density(seen: Survey, bandwidth: float, density: Callable[[Chunk], Float]) 
     return Density(gram, seen.n / total, bandwidth, sum(without for _, without in parts))
 
 
-# A density of zero: the fit may then lie anywhere between two groups of residuals, tilts, and jumps from one edge to
+# If the density is zero, the fit may lie anywhere between two groups of residuals: it tilts, and jumps from one edge to
 # the other with the sample. A kernel sees one edge and estimates a large density; a difference quotient measures the
 # width between the groups. The fits at tau - h and tau + h lie beyond the edges. If the density is positive, about half
 # of the 2 h n rows between these fits lie in the middle half of the distance (a quarter of them in the tails of a
@@ -172,7 +176,7 @@ def _density(seen: Survey, bandwidth: float, density: Callable[[Chunk], Float]) 
 
 
 def may_be_zero(seen: Survey, h: float) -> bool:
-    """Whether the residuals of the fit itself are sparse around zero; a tilted fit hides part of an empty interval."""
+    """Return whether the residuals of the fit are sparse around zero; a tilted fit hides part of an empty interval."""
     u = seen.sample
     if 2 * h * seen.n < SETTINGS.enough_rows:
         return False
@@ -205,7 +209,7 @@ def refuse_zero(seen: Survey, h: float, low: Float, high: Float) -> None:
 
 
 def no_density(why: str) -> str:
-    """Word the error that the density cannot be estimated."""
+    """Return the message that the density cannot be estimated."""
     return f'The density of the residuals cannot be estimated: {why}. Use se="bootstrap", or another bandwidth.'
 
 
@@ -230,7 +234,7 @@ def check_full_rank(gram: Float, names: list[str]) -> None:
 
 
 def sandwich(H: Float, M: Float) -> Float:
-    """``H^-1 M H^-1``; refuses a singular H."""
+    """Return ``H^-1 M H^-1``; refuse a singular H."""
     size = np.sqrt(np.maximum(H.diagonal(), 0.0))
     if not (size > 0).all():
         raise InferenceError(no_density("some column has no row with a positive density"))
@@ -250,7 +254,7 @@ def sandwich(H: Float, M: Float) -> Float:
 def uncentred(design: Design, matrix: Float, *, of_rows: bool = False) -> Float:
     """Return the covariance of (intercept, slopes) from that of (slopes, intercept on centred columns).
 
-    For ``of_rows`` the matrix is not a covariance but a Gram matrix of rows.
+    With ``of_rows``, the matrix is a Gram matrix of rows instead of a covariance.
     """
     if not design.fit_intercept:
         return matrix

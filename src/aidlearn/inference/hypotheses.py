@@ -18,7 +18,7 @@ INTERCEPT = "(intercept)"
 
 
 def places_of(chosen: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Return the places of the chosen names among the names of all coefficients."""
+    """Return the positions of the chosen names among the names of all coefficients."""
     unknown = [name for name in chosen if name not in names]
     if unknown:
         raise ValueError(f"There is no coefficient {unknown[0]!r}; they are {', '.join(names[:12])}.")

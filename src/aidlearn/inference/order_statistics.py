@@ -18,9 +18,9 @@ class OrderStatisticSettings:
     """Sizes of samples and brackets."""
 
     most_kept: int = 200_000
-    """Maximum number of rows of which all values are kept."""
+    """Maximum number of rows for which all values are kept."""
     sample_rows: int = 20_000
-    """Minimum number of sample rows if not all values are kept."""
+    """Minimum number of rows of a sample, if not all values are kept."""
     bracket: float = 5.0
     """Half width of a bracket around a quantile, in units of ``1 / sqrt(n)`` of the sample (at least ten standard
     errors of its quantile)."""
@@ -39,7 +39,7 @@ def sampling_step(n_rows: int) -> int:
 
 
 def _bracket(sample: Float, level: float, reach: float) -> tuple[float, float]:
-    """Return the sample quantiles at ``level -+ reach``, infinite where these are no quantiles."""
+    """Return the sample quantiles at ``level -+ reach``, infinite where these levels are outside 0 to 1."""
     low, high = level - reach, level + reach
     return (
         float(np.quantile(sample, low)) if low > 0 else -math.inf,
@@ -52,8 +52,8 @@ def _inside(
 ) -> list[tuple[Float, Float, Float]]:
     """Sort the values inside each bracket, by one pass over ``weighted(chunk)``, values and their weights.
 
-    Returns, for each bracket, four sums (weights of all values and of those below it, weighted values of all and of
-    those below it), the sorted values inside and their weights.
+    For each bracket, return four sums (weights of all values and of those below it, weighted values of all and of those
+    below it), the sorted values inside and their weights.
     """
     parts: list[list[tuple[Float, Float, Float]]] = []
 
@@ -99,7 +99,7 @@ def quantiles(run: Run, values: Callable[[Chunk], Float], sample: Float, levels:
             if below <= first and second < below + len(kept):
                 low, high = kept[first - below], kept[second - below]
                 found.append(float(low + (level * last - first) * (high - low)))
-        reach *= SETTINGS.widening  # if a bracket has missed its quantile
+        reach *= SETTINGS.widening  # a bracket may have missed its quantile
     return found
 
 

@@ -27,7 +27,7 @@ class RankTestSettings:
     """Limits of the rank test."""
 
     most_rows: int = 2000
-    """Maximum number of rows: every interval takes some hundred linear programs on all rows."""
+    """Maximum number of rows: every interval takes about a hundred linear programs on all rows."""
     precision: float = 1e-7
     """Guess. Accuracy of the ends of an interval, relative to the width of the first bracket."""
     doublings: int = 60

@@ -17,7 +17,7 @@ from aidlearn.inference.hypotheses import HypothesisTest, listed, places_of, wal
 from aidlearn.numerics import Float
 
 METHODS = ("iid", "nid", "kernel", "cluster", "bootstrap", "rank")
-"""Kinds of standard errors: four densities (see :mod:`aidlearn.inference.covariance`), the bootstrap, a rank test."""
+"""Methods of standard errors: four densities (see :mod:`aidlearn.inference.covariance`), bootstrap and rank test."""
 CELLS = {
     "coefficients": "{:.6g}",
     "standard_errors": "{:.4g}",
@@ -26,7 +26,7 @@ CELLS = {
     "lower": "{:.6g}",
     "upper": "{:.6g}",
 }
-"""Columns of the table, and how their numbers are written."""
+"""Columns of the table and the formats of their numbers."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Summary:
         Names of the coefficients; the intercept is the first, "(intercept)".
     coefficients, standard_errors, statistics, p_values, lower, upper : ndarray
         The statistics are t values (for ``se="rank"`` the rank test of a coefficient of 0); the intervals have the
-        confidence ``1 - alpha``.
+        confidence level ``1 - alpha``.
     covariance : ndarray or None
         Covariance of the coefficients (None for ``se="rank"``).
     quantile : float
@@ -125,7 +125,7 @@ class Summary:
         """Compute tests and intervals by the t distribution, and joint tests of the named ``restrictions R b = 0``."""
         tests = []
         for name, R in restrictions.items():
-            with suppress(ValueError):  # rounding may leave no covariance
+            with suppress(ValueError):  # rounding may make the covariance singular
                 tests.append(wald(name, R @ coefficients, R @ covariance @ R.T, df))
         errors = np.sqrt(covariance.diagonal())
         with np.errstate(divide="ignore"):
@@ -184,7 +184,7 @@ class Summary:
     # Tables
 
     def _table(self) -> list[list[str]]:
-        """Return the cells of all rows, the head and the names included."""
+        """Return the cells of all rows, including the header and the names."""
         head = ["", "coef", "std err", "t", "P>|t|", f"[{self.alpha / 2:.3g}", f"{1 - self.alpha / 2:.3g}]"]
         columns = ([form.format(v) for v in getattr(self, name)] for name, form in CELLS.items())
         return [head, *(list(row) for row in zip(self.names, *columns, strict=True))]
@@ -268,7 +268,7 @@ class Summary:
     # JSON
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as numbers, texts and lists, for JSON; :meth:`from_dict` reads them."""
+        """Return all fields as numbers, strings and lists, for JSON; :meth:`from_dict` reads them."""
         return {key: v.tolist() if isinstance(v, np.ndarray) else v for key, v in asdict(self).items()}
 
     @classmethod

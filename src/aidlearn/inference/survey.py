@@ -1,4 +1,4 @@
-"""What all standard errors need: residuals at a solution, and Gram matrices of centred columns, by one pass each."""
+"""Inputs of all standard errors: residuals at a solution, and Gram matrices of centred columns, by one pass each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aidlearn.numerics import Float
 
 Value = TypeVar("Value")
 Part = tuple[Float, Float, float]
-"""Gram matrix of a chunk of dense rows, and the column sums and sum of weights by which it has to be centred."""
+"""Gram matrix of a chunk of dense rows, and the column sums and sum of weights that centre it."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class SurveySettings:
     """Columns whose squared mean is at most this multiple of their variance are summed about zero: it costs two
     digits."""
     zero_residual: float = 1e-9
-    """Guess. Residuals up to this part of the mean residual belong to rows that the solution interpolates."""
+    """Guess. Residuals up to this fraction of the mean residual belong to rows that the solution interpolates."""
     exact_fit: float = 1e-10
-    """Guess. Mean residual over mean target up to which all residuals are rounding errors."""
+    """Guess. Ratio of mean residual to mean target up to which all residuals are rounding errors."""
 
 
 SETTINGS = SurveySettings()
@@ -113,7 +113,7 @@ class Survey:
     point: Float
     quantile: float
     n: int
-    """Rows with a positive weight."""
+    """Number of rows with a positive weight."""
     gram: Float
     """``sum w_i^2 x_i x_i'`` on centred columns."""
     loss: float
@@ -125,10 +125,10 @@ class Survey:
     fits_exactly: bool
     """Whether all residuals are rounding errors."""
     sample: Float
-    """The ``w_i u_i`` of all rows, or of a sample of many rows."""
+    """Values ``w_i u_i`` of all rows, or of a sample if there are many."""
 
     def __getstate__(self) -> dict[str, object]:
-        """Workers of a cluster compute residuals; they need neither the run nor the large arrays."""
+        """Leave out the run and the large arrays: workers of a cluster compute residuals without them."""
         return {**vars(self), "run": None, "gram": None, "sample": None}
 
     @property
@@ -142,15 +142,15 @@ class Survey:
 
     @cached_property
     def share_of_zeros(self) -> float:
-        """The part of the residuals that is zero up to rounding."""
+        """Fraction of the residuals that are zero up to rounding."""
         return 1 - len(self.nonzero(self.sample)) / len(self.sample)
 
     def residuals(self, chunk: Chunk) -> Float:
-        """``w_i u_i`` of all rows of a chunk."""
+        """Return ``w_i u_i`` for all rows of a chunk."""
         return chunk.weight * self.design.margins(chunk, self.point)
 
     def quantiles(self, levels: Sequence[float], of: Callable[[Float], Float] = lambda u: u) -> list[float]:
-        """Quantiles of a function of the residuals of the rows with a positive weight, usually by one pass."""
+        """Compute quantiles of a function of the residuals of the rows with a positive weight, usually by one pass."""
         return quantiles(self.run, lambda chunk: of(self.residuals(chunk)[chunk.weight > 0]), of(self.sample), levels)
 
 
