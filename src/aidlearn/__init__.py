@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.2.0"
 
-if TYPE_CHECKING:  # what type checkers and editors see; the test of names compares it with what is there
+if TYPE_CHECKING:  # for type checkers and editors; a test compares these names with those below
     from aidlearn.data import DataSource as DataSource
     from aidlearn.data import as_source as as_source
     from aidlearn.data.opening import open_source as open_source

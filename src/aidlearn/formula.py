@@ -1,7 +1,7 @@
 """Models by formula, such as ``"delay ~ distance + C(origin)"``, parsed by formulaic (extra ``formula``).
 
 A formula that only lists columns is fitted like a table: from memory, files, streams and Dask, with factors stored as
-codes. For transformations and interactions formulaic makes a sparse matrix in memory.
+codes. For transformations and interactions, formulaic builds a sparse matrix in memory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def fit(formula: str, data: Any, model: Any = "lad", *, sample_weight: Any = Non
     Parameters
     ----------
     formula : str
-        ``"y ~ a + C(b)"``. Columns of texts, categories and booleans are factors; ``C()`` makes a numeric column a
+        ``"y ~ a + C(b)"``. Columns of strings, categories and booleans are factors; ``C()`` makes a numeric column a
         factor, and ``- 1`` removes the intercept. See formulaic for transformations and interactions.
     data : table, path of a file, stream of Arrow batches, or Dask DataFrame
         Transformations and interactions need a table in memory.
@@ -90,7 +90,7 @@ def fit(formula: str, data: Any, model: Any = "lad", *, sample_weight: Any = Non
 
 
 def simple_terms(formula: str) -> ListedColumns | None:
-    """The terms of a formula that only lists columns; None for any other formula."""
+    """Return the terms of a formula that only lists columns; None for any other formula."""
     parsed = _parsed(formula)
     left = [factor for term in parsed.lhs for factor in term.factors]
     if len(left) != 1 or not _is_name(left[0]):
@@ -160,7 +160,7 @@ def _check_name(known: Collection[str], name: str) -> None:
 
 
 def _cells(columns: FrameColumns, name: Any) -> Any:
-    """The cells of a named column; anything but a name is returned as it is."""
+    """Return the cells of a named column; anything but a name is returned unchanged."""
     if not isinstance(name, str):
         return name
     _check_name(columns.outline.names, name)
@@ -230,7 +230,7 @@ def _fit_matrix(estimator: Any, formula: str, parsed: Any, data: Any, sample_wei
 
 @dataclass(frozen=True)
 class FormulaRows:
-    """Turns a table into rows of a model with transformations, as the fit did."""
+    """Function that encodes the rows of a table as the fit did, for a formula with transformations."""
 
     spec: Any
     kept: list[int]
@@ -259,5 +259,5 @@ class FormulaRows:
 
 
 def _renamed(name: str) -> str:
-    """``C(origin)[T.LAS]`` as ``origin[LAS]``."""
+    """Rename ``C(origin)[T.LAS]`` to ``origin[LAS]``."""
     return re.sub(r"C\((`?)([^,()`]+)\1(?:,[^\[\]]*)?\)", r"\2", name).replace("[T.", "[")

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 SMALLEST = 1e-12
 """Gap at which the bar is full if the tolerance is 0."""
 FARTHEST = 30
-"""Estimates of the remaining time beyond this multiple of the time so far are not shown. Guess."""
+"""Guess. Multiple of the time so far beyond which an estimate of the remaining time is not shown."""
 SOLVING = 0.3
-"""Seconds after a pass after which the display says that the aggregated problem is being solved. Guess."""
+"""Guess. Seconds from the end of a pass until the display says that the aggregated problem is being solved."""
 
 
 @dataclass
@@ -38,14 +38,14 @@ class FitProgress:
         return self.records[-1]
 
     def closed(self) -> float:
-        """Fraction of the way from the first gap to the tolerance, on a log scale."""
+        """Return the fraction of the way from the first gap to the tolerance, on a log scale."""
         first, now, goal = (self._logarithm(gap) for gap in (self.records[0].gap, self.last.gap, self.tol))
         if now <= goal:
             return 1.0
         return min(1.0, max(0.0, (first - now) / (first - goal))) if first > goal else 1.0
 
     def remaining(self) -> float | None:
-        """Seconds to the tolerance at the recent rate of convergence; None if it cannot be estimated."""
+        """Estimate the seconds to the tolerance from the recent rate of convergence; None if that is impossible."""
         if len(self.records) < 2:
             return None
         before = self.records[max(0, len(self.records) - 4)]
@@ -71,7 +71,7 @@ class Bar:
 
 
 class Display:
-    """Callback that keeps what subclasses show; it shows nothing itself."""
+    """Callback that records the progress for subclasses to show; it shows nothing itself."""
 
     def __init__(self, title: str, tol: float, n_fits: int = 1) -> None:
         self.stopping = False
@@ -132,11 +132,11 @@ class Display:
         """Show the progress of a pass; subclasses override it."""
 
     def number(self, track: FitProgress) -> str:
-        """The number of a fit among several, as a prefix; empty for a single fit."""
+        """Return the number of a fit among several, as a prefix; empty for a single fit."""
         return f"fit {self.tracks.index(track) + 1} of {self.n_fits}, " if self.n_fits > 1 else ""
 
     def line(self, track: FitProgress) -> str:
-        """The last iteration as one line of text."""
+        """Return the last iteration as one line of text."""
         record = track.last
         low, high = enclosing(record.best_lower_bound, record.best_objective)
         return (
@@ -146,8 +146,8 @@ class Display:
         )
 
     def rows(self) -> list[tuple[str, str | Bar]]:
-        """Rows of the display: a name, and a text or a bar."""
-        # Of parallel fits the one with the largest gap is shown, of sequential fits the one that runs.
+        """Return the rows of the display: a name, and a text or a bar."""
+        # Show the parallel fit with the largest gap, or the sequential fit that is running.
         track = max(self.tracks, key=lambda t: t.last.gap, default=None)
         if len(self._own) == 1:
             track = self.tracks[-1]

@@ -143,14 +143,14 @@ class _Conformance:
                 break
 
     def slack(self, value: float) -> float:
-        """Error of a value that rounding and the accuracy of the solvers explain."""
+        """Return the error of a value that rounding and the accuracy of the solvers explain."""
         return self.rtol * max(abs(value), 1e-9) if math.isfinite(value) else 0.0
 
     def equal(self, one: float, two: float) -> bool:
         return abs(one - two) <= self.slack(max(abs(one), abs(two)))
 
     def bound(self, bound: float, name: str) -> None:
-        """A bound is neither NaN nor infinity, and does not exceed the optimum or any objective."""
+        """Check that a bound is neither NaN nor infinity, and does not exceed the optimum or any objective."""
         _require(not (math.isnan(bound) or bound == math.inf), f"{name} is {bound}; use -inf if there is no bound.")
         self.highest = max(self.highest, bound)
         known = self.best if self.optimum is None else self.optimum
@@ -161,7 +161,7 @@ class _Conformance:
         )
 
     def objective(self, clusters: Clusters, point: Any) -> float:
-        """The objective of a point on all entries: finite and not below a proven bound."""
+        """Return the objective of a point on all entries; check that it is finite and not below a proven bound."""
         parts: list[float] = []
 
         def evaluate(chunk: Chunk, labels: NDArray[np.int32]) -> Float:
@@ -195,7 +195,7 @@ class _Conformance:
         )
 
     def check_trial(self, clusters: Clusters, trial: Trial, objectives: Float) -> None:
-        """Points of the problem's own trial have the same objectives as alone."""
+        """Check that points of the problem's own trial have the same objectives as alone."""
         for point, among in zip(trial.points, objectives, strict=True):
             alone = self.objective(clusters, point)
             _require(
@@ -204,7 +204,7 @@ class _Conformance:
             )
 
     def check_partition(self, clusters: Clusters) -> None:
-        """Sizes and sums of the clusters match those of the entries with their labels."""
+        """Check that sizes and sums of the clusters match those of the entries with their labels."""
         n = clusters.n_clusters
         labels = clusters.labels()
         entries = self.problem.run.n_entries
@@ -258,7 +258,7 @@ class _Conformance:
         )
 
     def check_regions(self, clusters: Clusters, point: Any) -> None:
-        """Codes are in range at a point, and losses are linear along segments on which regions do not change."""
+        """Check that codes are in range at a point, and losses linear along segments on which regions do not change."""
         problem = self.problem
         points = [point]
         numeric = isinstance(point, np.ndarray) and point.dtype.kind == "f"
@@ -295,7 +295,7 @@ class _Conformance:
         return regions[0]
 
     def check_linear(self, chunk: Chunk, one: Float, two: Float, region: int) -> None:
-        """If no entry changes its region, the sum of the losses is linear in the point."""
+        """Check that the sum of the losses is linear in the point if no entry changes its region."""
         # One evaluation each: a problem may treat the first point of a trial differently.
         ends, middle = (
             [float(self.problem.evaluate(chunk, Trial([point])).objectives[0]) for point in points]
@@ -308,7 +308,7 @@ class _Conformance:
         )
 
     def check_stop(self, solution: Solution, objective: float) -> None:
-        """If no cluster lies in two regions, the aggregated problem is exact at the solution."""
+        """Check that the aggregated problem is exact at the solution if no cluster lies in two regions."""
         claims = self.problem.one_region(solution, 0.0, 0.0) is Status.optimal
         if solution.verified and claims:
             _require(

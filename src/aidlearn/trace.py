@@ -52,14 +52,14 @@ class Frame:
     regions: NDArray[np.int8]
     """The linear piece of the loss at the mean."""
     labels: NDArray[np.int8]
-    """Class of the cluster: 1, -1, or 0 where there are no classes or none is known."""
+    """Class of the cluster: 1, -1, or 0 if there are no classes or it is unknown."""
     line: Float
     """``(p, q, r)``: the hyperplane is ``p x + q y + r = 0``."""
     levels: Float
     """Values of ``p x + q y + r`` on the margins (a tube around a regression line)."""
 
     def raised(self, offset: float, both: bool) -> Frame:
-        """The picture with an offset added to ``y``, and to ``x`` too if these are fitted values (``both``)."""
+        """Return the picture with an offset added to ``y``, and to ``x`` too if these are fitted values (``both``)."""
         if both:
             return replace(self, x=self.x + offset, y=self.y + offset)
         p, q, r = self.line
@@ -75,7 +75,7 @@ class Profile:
 
     @classmethod
     def of(cls, result: Result) -> Profile | None:
-        """The profile of the final clusters at the best point, or None if the problem has no distances."""
+        """Return the profile of the final clusters at the best point, or None if the problem has no distances."""
         clusters: Clusters = result.clusters
         distances = clusters.problem.distances(clusters, result.point)
         if distances is None:
@@ -104,7 +104,7 @@ class Trace:
 
 
 def sample(counts: Int, distances: Float, most: int = MOST_CLUSTERS) -> Int:
-    """Clusters to show: all, or the ``most / 2`` largest and as many spread evenly over the distances of the rest."""
+    """Choose clusters to show: all, or the ``most / 2`` largest and as many evenly spread over the other distances."""
     if len(counts) <= most:
         return np.arange(len(counts))
     by_size = np.argsort(-counts, kind="stable")

@@ -14,7 +14,7 @@ def count(number: float) -> str:
 
 
 def short_count(number: float) -> str:
-    """A rounded count, such as 1.21M, 35.2k or 812."""
+    """Format a rounded count, such as 1.21M, 35.2k or 812."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{unit}"
@@ -22,7 +22,7 @@ def short_count(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration, such as 0.83 s, 12.4 s, 3:07 or 1:02:33."""
+    """Format a duration, such as 0.83 s, 12.4 s, 3:07 or 1:02:33."""
     if seconds < 10:
         return f"{seconds:.2f} s"
     if seconds < 60:
@@ -31,14 +31,14 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A duration in whole seconds, such as 0:07, 3:07 or 1:02:33."""
+    """Format a duration in whole seconds, such as 0:07, 3:07 or 1:02:33."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def percent(part: float) -> str:
-    """A fraction as a percentage, such as 0.012%, 3.4% or 57%."""
+    """Format a fraction as a percentage, such as 0.012%, 3.4% or 57%."""
     return f"{100 * part:.0f}%" if part >= 0.0995 else f"{100 * part:.2g}%"
 
 
@@ -49,12 +49,12 @@ def gap_text(gap: float) -> str:
 
 
 def enclosing(low: float, high: float) -> tuple[str, str]:
-    """A bound and an objective with just enough digits to distinguish them."""
+    """Format a bound and an objective with just enough digits to distinguish them."""
     return enclosing_all([(low, high)])[0]
 
 
 def enclosing_all(pairs: Sequence[tuple[float, float]]) -> list[tuple[str, str]]:
-    """Several pairs of bound and objective, with the decimals of the pair that needs most."""
+    """Format several pairs of bound and objective, with the decimals of the pair that needs most."""
     finite = [pair for pair in pairs if all(map(math.isfinite, pair))]
     size = max((abs(end) for pair in finite for end in pair), default=0.0)
     if size and not 1e-3 <= size < 1e12:
@@ -66,7 +66,7 @@ def enclosing_all(pairs: Sequence[tuple[float, float]]) -> list[tuple[str, str]]
 
 
 def _decimals(low: float, high: float, most: int) -> int:
-    """Number of decimals needed to show the difference."""
+    """Return the number of decimals needed to show the difference."""
     return most if low == high else 1 - math.floor(math.log10(abs(high - low)))
 
 
@@ -75,7 +75,7 @@ def _plain(number: float, form: str) -> str:
 
 
 def aligned(numbers: Sequence[float], digits: int = 6) -> list[str]:
-    """Numbers of a column with equal decimals, such that the largest has ``digits`` digits."""
+    """Format the numbers of a column with equal decimals, such that the largest has ``digits`` digits."""
     size = max((abs(number) for number in numbers if math.isfinite(number)), default=0.0)
     if size and not 1e-4 <= size < 1e9:
         return [f"{number:.{digits - 1}e}" for number in numbers]
