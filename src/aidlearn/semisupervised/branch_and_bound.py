@@ -2,9 +2,9 @@
 
     minimise over v, b   1/2 |v|^2 + sum_l s_l max(0, 1 - y_l z_l) + sum_u s_u max(0, 1 - |z_u|),     z = A v + b
 
-A node fixes the labels of some unlabelled rows and counts the losses of the others as 0, which is a lower bound on its
-subtree. The search branches on the row whose label is expected to raise that bound most; nodes are taken best bound
-first, each followed down to a leaf. The result is the best point found and the bound that the open nodes prove, also
+A node fixes the labels of some unlabelled rows and counts the losses of the others as 0, which gives a lower bound on
+its subtree. The search branches on the row whose label is expected to raise that bound most; nodes are explored best
+bound first, each by a dive to a leaf. The result is the best point found and the bound proven by the open nodes, even
 if a limit ends the search.
 
 With ``cut`` a third state is allowed (see :class:`Cut`); the result is then a bound on the original problem.
@@ -33,22 +33,22 @@ States = NDArray[np.int8]
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Numbers of the branch and bound."""
+    """Settings of the branch and bound."""
 
     wrong_side: float = 1e-3
-    """Guess. Weight of the more expensive label in the choice of the row to branch on: it breaks ties."""
+    """Guess. Weight of the more expensive label in the choice of the row to branch on, which breaks ties."""
     local_search_nodes: int = 64
     """Guess. Number of nodes between two local searches."""
     switches: int = 20
-    """Guess. Maximum number of times that all rows are labelled by their side and solved again."""
+    """Guess. Maximum rounds of a local search, each of which labels all rows by their side and solves again."""
     switch_gain: float = 1e-9
     """Guess. Relative decrease of the objective below which a local search has settled."""
     tube_price: float = 10.0
-    """Price of leaving the tube of a cut cluster by its width, in units of the known value: it never pays."""
+    """Price of leaving the tube of a cut cluster by its width, in units of the known value: leaving never pays."""
     least_width: float = 1e-3
-    """Guess. Smallest width of a tube in that price, which keeps it finite."""
+    """Guess. Minimum width of a tube in that price, which keeps the price finite."""
     rounding: float = 1e-12
-    """Guess. Relative amount by which a bound may miss the tolerance and still meet it."""
+    """Guess. Relative amount by which a bound may miss the tolerance and still count as meeting it."""
 
 
 SETTINGS = SearchSettings()
@@ -115,7 +115,7 @@ class Search:
     v: Float
     b: float
     value: float
-    """Objective at (v, b); in a search with cuts the given value."""
+    """Objective at (v, b); in a search with cuts, the given value."""
     bound: float = 0.0
     n_nodes: int = 0
     closed: bool = False
@@ -123,7 +123,7 @@ class Search:
     spent: bool = False
     """Whether a limit ended the search."""
     settled: bool = False
-    """Whether labelling every row by its side and solving again does not move the point: a local optimum."""
+    """Whether the point is a local optimum: labelling every row by its side and solving again does not move it."""
     bounding: Leaf | None = None
     """The leaf with the smallest bound, if any leaf was reached."""
     root_bound: float = 0.0
@@ -170,7 +170,7 @@ class _Tree:
         return replace(found, value=found.value + constant, bound=found.bound + constant)
 
     def at(self, v: Float, b: float) -> NodeSolution:
-        """Return a point that is not the solution of a node, with the objective as its value."""
+        """Return a given point in the form of a node's solution, with the objective as its value."""
         z = self.rows.nodes.scores(v, b)
         return NodeSolution(v, b, z, self.rows.value(v, z), 0.0)
 
@@ -179,10 +179,10 @@ class _Tree:
         return z[self.n_labelled : self.n_labelled + self.n_free]
 
     def branch(self, states: States, z: Float) -> int | None:
-        """Choose the free row to label next; None if no label can raise the bound."""
+        """Choose the free row to label next, or None if no label can raise the bound."""
         z = np.abs(self.unlabelled(z))
         undecided = states == FREE
-        # A label moves the score to 1 at a price of half the squared distance over |a|^2, or pays the loss.
+        # A label either moves the score to 1, at a price of half the squared distance over |a|^2, or pays the loss.
         right = self._price(np.maximum(0.0, 1.0 - z))
         wrong = self._price(1.0 + z)
         if self.cut is not None:
@@ -198,7 +198,7 @@ class _Tree:
         return np.where(distance > w * g, w * (distance - 0.5 * w * g), distance**2 / (2 * g))
 
     def children(self, states: States, k: int) -> Iterator[States]:
-        """Iterate over the states of the children that branching on row k creates."""
+        """Yield the states of the children that branching on row k creates."""
         can_be_cut = self.cut is not None and self.cut.width[k] > 0
         for option in (PLUS, MINUS, CUT) if can_be_cut else (PLUS, MINUS):
             child = states.copy()
@@ -207,9 +207,9 @@ class _Tree:
 
 
 def search(rows: SemiSupervisedRows, limits: SearchLimits, known: tuple[Float, float] | None = None) -> Search:
-    """Solve the aggregated problem; ``known`` is a point to start from.
+    """Solve the aggregated problem; ``known`` is a warm start.
 
-    Without nodes the result is the best local optimum from the labelled rows' solution and the known point.
+    With a limit of 0 nodes, the result is the best local optimum from the labelled rows' solution and the warm start.
     """
     tree = _Tree(rows, None, node_solver(rows.nodes))
     root = tree.solve(np.zeros(tree.n_free, dtype=np.int8))
@@ -234,7 +234,7 @@ def switch_labels(rows: SemiSupervisedRows, v: Float, b: float, deadline: float)
 def bound(rows: SemiSupervisedRows, cut: Cut, value: float, limits: SearchLimits) -> Search:
     """Return a lower bound on the original problem, of which ``value`` is an upper bound (see :class:`Cut`)."""
     n = len(rows.labels)
-    # The tube of a cut cluster is a row of its own with a high but finite price, so the bound stays valid.
+    # The tube of a cut cluster is an additional row with a high but finite price, so the bound stays valid.
     price = np.full(rows.n_unlabelled, SETTINGS.tube_price * value) / np.maximum(cut.width, SETTINGS.least_width)
     stacked = NodeRows(np.concatenate([rows.A, rows.A[n:]]), np.concatenate([rows.weight, price]), rows.intercept)
     tree = _Tree(rows, cut, node_solver(stacked))

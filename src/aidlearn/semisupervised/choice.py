@@ -1,15 +1,15 @@
 """Kernel, penalties and balance of a semi-supervised SVM, chosen from the labelled rows and the geometry of all rows.
 
-Kernels of many kinds are compared by one number each: the leave-one-out squared error on the labelled rows of kernel
-ridge regression on the labels. With A = K_ll + 1 + r I and alpha = A^-1 y it needs no refit:
+Kernels of many kinds are compared by the leave-one-out squared error, on the labelled rows, of kernel ridge regression
+on the labels. With A = K_ll + 1 + r I and alpha = A^-1 y it needs no refit:
 
     y_i - f_{-i}(x_i) = alpha_i / (A^-1)_ii
 
-A count of errors takes l + 1 values and ties for most kernels; squares do not. The unlabelled rows shape the kernels:
-principal components, whitening, median distances, graphs of nearest neighbours. Then C = 2 / r on features of unit
-mean square; the losses of all unlabelled rows together weigh as much as that of one labelled row; their mean score is
-the mean label. The constants were tuned on the data sets COIL and SecStr and on generated data, see
-docs/experiments.md.
+A count of errors takes only l + 1 values and ties for most kernels; squared errors do not. The unlabelled rows shape
+the kernels through principal components, whitening, median distances and graphs of nearest neighbours. The chosen ridge
+r gives C = 2 / r on features of unit mean square; the losses of all unlabelled rows together weigh as much as that of
+one labelled row; their mean score is the mean label. The constants were tuned on the data sets COIL and SecStr and on
+generated data (see docs/experiments.md).
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ class ChoiceSettings:
     ridges: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0)
     """Ridges for kernels of unit mean diagonal."""
     components: tuple[int, ...] = (5, 10, 20, 50)
-    """Numbers of principal components that are tried."""
+    """Numbers of principal components to try."""
     neighbours: tuple[int, ...] = (10, 30, 60)
-    """Numbers of neighbours of a graph."""
+    """Numbers of neighbours in a graph."""
     diffusions: tuple[float, ...] = (10.0, 30.0, 100.0)
     """Diffusion times of a graph."""
     widths: tuple[float, ...] = (0.5, 2.0, 8.0)
-    """Values of gamma of the rbf kernel times the median squared distance."""
+    """Products of the rbf kernel's gamma and the median squared distance."""
     shrinkages: tuple[float, ...] = (1.0, 0.1, 0.01)
-    """Ridges of the covariance that whitens, in units of the mean variance of a column."""
+    """Ridges on the covariance for whitening, in units of the mean variance of a column."""
     penalty: float = 2.0
     """C times the ridge."""
     many_columns: int = 4000
     """No principal components are computed if both rows and columns exceed this number."""
     most_labelled: int = 1000
-    """Maximum labelled rows of the comparison."""
+    """Maximum labelled rows in the comparison."""
     distance_rows: int = 1000
-    """Approximate number of rows of the sample for the median distance."""
+    """Approximate size of the sample for the median distance."""
     negligible: float = 1e-12
-    """Relative variance below which a principal component is rounding."""
+    """Relative variance below which a principal component is rounding error."""
 
 
 SETTINGS = ChoiceSettings()
@@ -73,7 +73,7 @@ class Candidate:
 
     name: str
     features: Callable[[Int], Float]
-    """Function that returns the features of the rows with given numbers, up to a common factor."""
+    """Function that returns the features of the given rows, up to a common factor."""
     mean_square: float
     """Mean squared length of the features of all rows."""
     build: Callable[[], tuple[RowProjection, Features]]
@@ -82,7 +82,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """The kernel and penalties with the smallest error."""
+    """The kernel and penalties with the smallest leave-one-out error."""
 
     kernel: str
     """Description, such as "graph of 10 neighbours in 5 components, diffusion 30"."""
@@ -96,7 +96,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Principal:
-    """Principal axes of rows, by falling variance."""
+    """Principal axes of rows, in order of decreasing variance."""
 
     mean: Float
     axes: Float
@@ -112,9 +112,9 @@ class CandidateKernels:
     X : array or CSR
         Sparse rows are scaled to unit length, as is usual for texts.
     rng : Generator
-        Random numbers that draw landmarks, if there are more rows than a Gram matrix can have.
+        Random number generator that draws landmarks if the rows are too many for a Gram matrix.
     deadline : float
-        ``time.monotonic()`` at which time is over; later graphs are approximated.
+        ``time.monotonic()`` of the deadline, after which graphs are approximated.
     """
 
     def __init__(self, X: Any, rng: np.random.Generator, deadline: float = math.inf) -> None:
@@ -144,7 +144,7 @@ class CandidateKernels:
         return _Principal(mean, axes[:, kept], values[kept])
 
     def _onto(self, axes: Float) -> RowProjection:
-        """Return the projection of centred rows onto some axes."""
+        """Return the projection of centred rows onto the given axes."""
         return RowProjection(self.unit_length, self._principal.mean, axes)
 
     @cached_property
@@ -164,7 +164,7 @@ class CandidateKernels:
         return max(float(np.median(squares[:, None] + squares - 2 * gram)), TINY)
 
     def __iter__(self) -> Iterator[Candidate]:
-        """Iterate from simple to complex kernels: the simple ones win ties."""
+        """Iterate from simple to complex kernels, so that simple ones win ties."""
         yield self._linear("linear", self.centred)
         if min(self.n, self.m) > SETTINGS.many_columns:
             return
@@ -227,7 +227,7 @@ class CandidateKernels:
 
 
 def left_out_error(K: Float, Y: Float, weight: Float, ridge: float) -> float:
-    """Return the mean squared error of each row predicted from the others; Y has a column for each machine."""
+    """Return the mean squared leave-one-out error; Y has one column per machine."""
     inverse = linalg.inv(K + 1.0 + np.diag(ridge / weight), check_finite=False)
     errors = (inverse @ Y) / np.diag(inverse)[:, None]
     return float(weight @ (errors**2).mean(axis=1) / weight.sum())

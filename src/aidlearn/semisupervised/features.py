@@ -1,9 +1,9 @@
 """Kernels as features, which turn the semi-supervised SVM (paper, section 3.3) with a kernel into a linear one.
 
-With K = F F' the linear machine on the rows of F is the kernel machine. Pivoted Cholesky gives F = K(:, P) R^-1 for
-pivots P with K(P, P) = R'R: all directions of the matrix for a few thousand rows, those of a sample of rows
-(Nystroem's approximation) beyond. The graph kernel is ``exp(-t L)`` with unit diagonal, the heat kernel of a graph of
-nearest neighbours of all rows, labelled or not; L is its normalised Laplacian, and its features are eigenvectors.
+With K = F F', the linear machine on the rows of F is the kernel machine. Pivoted Cholesky gives F = K(:, P) R^-1 for
+pivots P with K(P, P) = R'R. Up to a few thousand rows F has all directions of the matrix; for more rows it has those of
+a sample (Nystroem's approximation). The graph kernel is ``exp(-t L)`` with unit diagonal, the heat kernel of a graph of
+nearest neighbours of all rows, labelled or not; L is the graph's normalised Laplacian, and features are eigenvectors.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ class FeatureSettings:
     """Sizes and accuracies of features."""
 
     exact_rows: int = 3000
-    """Up to this number of rows the whole Gram matrix is factored."""
+    """Maximum rows whose whole Gram matrix is factored."""
     landmarks: int = 1000
-    """Guess. Rows that represent more rows than that."""
+    """Guess. Number of landmarks that represent more rows than that."""
     hurried_landmarks: int = 200
-    """Guess. Rows that represent all rows if time is short."""
+    """Guess. Number of landmarks if time is short."""
     factor_seconds: float = 5e-11
-    """Measured seconds of the factor for each row and pair of landmarks, about."""
+    """Approximate measured time of the factorisation, in seconds per row and pair of landmarks."""
     block_rows: int = 4096
-    """Rows whose kernel values with the landmarks are held at once: 33 MB for 1,000 landmarks."""
+    """Rows whose kernel values with the landmarks are in memory at once: 33 MB for 1,000 landmarks."""
     tree_columns: int = 6
-    """Maximum columns of rows whose neighbours are found by a tree: with more columns comparing all rows is faster
-    (scikit-learn uses trees up to 15 columns)."""
+    """Maximum columns for which a tree finds neighbours: with more columns comparing all rows is faster (scikit-learn
+    uses trees up to 15 columns)."""
     dense_rows: int = 4000
-    """Up to this number of rows all eigenvectors of the graph are computed."""
+    """Maximum rows for which all eigenvectors of the graph are computed."""
     dense_seconds: float = 5e-10
-    """Measured seconds of the dense solver per n^3, about; it cannot be stopped, so it needs enough time."""
+    """Approximate measured seconds of the dense solver per n^3; it cannot be stopped, so it needs enough time."""
     eigenvectors: int = 300
-    """Guess. Number of smoothest eigenvectors that are computed for more rows."""
+    """Guess. Number of eigenvectors computed for more rows: the smoothest ones."""
     eigenvalue_accuracy: float = 1e-6
     """Relative accuracy of these eigenvalues: features need no more digits than data have."""
     decay: float = 15.0
     """Eigenvectors whose factor is below exp(-15) times the largest are left out."""
     hurried_vectors: int = 30
-    """Guess. Approximate eigenvectors if time is over: enough for a usable machine."""
+    """Guess. Number of approximate eigenvectors after the deadline: enough for a usable machine."""
     hurried_products: int = 30
-    """Guess. Products with the graph that approximate them."""
+    """Guess. Number of products with the graph that approximate them."""
     hurried_turns: int = 6
-    """Guess. Products after which the subspace is made orthogonal again."""
+    """Guess. Number of products between two orthogonalisations of the subspace."""
 
 
 SETTINGS = FeatureSettings()
@@ -62,17 +62,17 @@ SETTINGS = FeatureSettings()
 
 @dataclass(frozen=True)
 class RowProjection:
-    """A map of rows before their kernel: scaled to unit length, minus a centre, times a matrix."""
+    """A map of rows before the kernel, which scales to unit length, subtracts a centre and multiplies by a matrix."""
 
     unit_length: bool
     centre: Float = field(default_factory=lambda: np.empty(0))
     """Row that is subtracted; empty if none is."""
     matrix: Float = field(default_factory=lambda: np.empty((0, 0)))
-    """Matrix that rows are multiplied by; empty if there is none."""
+    """Matrix that multiplies the rows; empty if none does."""
 
     @classmethod
     def of_values(cls, values: Mapping[str, Any]) -> RowProjection | None:
-        """Restore a projection from the values of a file, None if there is none."""
+        """Restore a projection from the values of a file; return None if they contain none."""
         if "unit_length" not in values:
             return None
         return cls(bool(values["unit_length"]), values["projection_centre"], values["projection_matrix"])
@@ -86,7 +86,7 @@ class RowProjection:
         }
 
     def apply(self, X: Any) -> Any:
-        """Map new rows."""
+        """Apply the map to new rows."""
         if self.unit_length:
             X = of_unit_length(X)
         if self.matrix.size:
@@ -96,7 +96,7 @@ class RowProjection:
 
 
 def of_unit_length(X: Any) -> Any:
-    """Divide rows by their norms; rows of zeros stay."""
+    """Divide rows by their norms; zero rows stay zero."""
     squares = X.multiply(X).sum(axis=1) if sparse.issparse(X) else (X**2).sum(axis=1)
     norms = np.sqrt(np.asarray(squares).ravel())
     return sparse.csr_array(sparse.diags_array(1 / np.where(norms > 0, norms, 1.0)) @ X)
@@ -112,18 +112,18 @@ class KernelFeatures:
     """Rows of the pivots (their numbers if the kernel is precomputed)."""
     triangle: Float
     n_sampled: int = 0
-    """Number of rows whose kernel was factored; 0 in files that do not have it."""
+    """Number of rows whose kernel was factored; 0 if a file does not state it."""
 
     def scores(self, X: Any, expansion: Float) -> Float:
         """Return ``K(X, landmarks) @ expansion'``, computed in blocks of rows."""
         return np.concatenate([self.kernel.block(part, self.landmarks) @ expansion.T for part in _blocks(X)])
 
     def expansion(self, W: Float) -> Float:
-        """Return coefficients of the landmarks, a row per machine: ``w'f(x) = K(x, landmarks) @ expansion``."""
+        """Return the coefficients of the landmarks, one row per machine: ``w'f(x) = K(x, landmarks) @ expansion``."""
         return np.array([linalg.solve_triangular(self.triangle, w, check_finite=False) for w in W])
 
     def values(self) -> dict[str, Any]:
-        """Return the values for a file that scores of new rows need."""
+        """Return the values that a file needs to score new rows."""
         sampled = {"sampled": self.n_sampled} if self.n_sampled else {}
         return {**asdict(self.kernel), "landmarks": self.landmarks, **sampled}
 
@@ -135,9 +135,9 @@ def _blocks(X: Any) -> list[Any]:
 def kernel_features(
     kernel: Kernel, X: Any, n_components: int | None, rng: np.random.Generator, deadline: float = math.inf
 ) -> KernelFeatures:
-    """Factor the Gram matrix of the rows of X or of a sample of them, a small one if time is short.
+    """Factor the Gram matrix of the rows of X or of a sample of them, which is small if time is short.
 
-    A number of rows that the caller asks for by ``n_components`` is not reduced.
+    The number of rows is not reduced if the caller sets it by ``n_components``.
     """
     n = X.shape[0]
     wanted = n_components or (n if n <= SETTINGS.exact_rows else SETTINGS.landmarks)
@@ -174,19 +174,19 @@ class GraphFeatures:
     graph: NeighbourGraph
 
     def scores(self, X: Any, expansion: Float) -> Float:
-        """Return weighted means of the scores of neighbours; ``expansion`` has the scores of the rows of the graph."""
+        """Return weighted means of the scores of neighbours; ``expansion`` holds the scores of the graph's rows."""
         distances, rows = self.graph.index.kneighbors(X)
-        # Relative to the nearest neighbour, so that a row far from all others has weights too.
+        # Weights are relative to the nearest neighbour, so that a row far from all others has weights too.
         squares = (distances / self.graph.width) ** 2
         weights = np.exp(squares.min(axis=1, keepdims=True) - squares)
         return np.column_stack([(weights * known[rows]).sum(axis=1) / weights.sum(axis=1) for known in expansion])
 
     def expansion(self, W: Float) -> Float:
-        """Return the scores of the rows of the graph, a row per machine."""
+        """Return the scores of the graph's rows, one row per machine."""
         return np.asarray(W @ self.features.T)
 
     def values(self) -> dict[str, Any]:
-        """Return the values for a file that scores of new rows need."""
+        """Return the values that a file needs to score new rows."""
         return {"rows": self.graph.rows, "width": self.graph.width, "neighbors": self.graph.index.n_neighbors}
 
 
@@ -200,7 +200,7 @@ class _Late(Exception):
 
 
 def _leading(smooth: Any, n_kept: int, deadline: float) -> tuple[Float, Float]:
-    """Compute leading eigenvalues and vectors; after the deadline those of a small subspace, by a few products."""
+    """Compute leading eigenvalues and vectors; after the deadline, approximate them in a small subspace."""
     rng = np.random.default_rng(0)
     n = smooth.shape[0]
 
@@ -225,16 +225,16 @@ def _leading(smooth: Any, n_kept: int, deadline: float) -> tuple[Float, Float]:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Eigenvectors of a graph of nearest neighbours, which the heat kernels of all times share."""
+    """Eigenvectors of a graph of nearest neighbours, shared by the heat kernels of all diffusion times."""
 
     eigenvalues: Float
-    """Eigenvalues of I - L, rising."""
+    """Eigenvalues of I - L, in ascending order."""
     vectors: Float
     graph: NeighbourGraph
 
     @classmethod
     def of(cls, X: Any, n_neighbors: int, deadline: float = math.inf) -> Spectrum:
-        """Compute eigenvectors of the graph of the rows of X: all of them for few rows, fewer if time is short."""
+        """Compute eigenvectors of the graph of the rows of X: all of them if rows are few, fewer if time is short."""
         n = X.shape[0]
         k = min(n_neighbors, n - 1)
         index = _neighbour_index(X, max(1, k))
@@ -253,7 +253,7 @@ class Spectrum:
         return cls(values, vectors, NeighbourGraph(X, index, width))
 
     def rows(self, chosen: Int | slice, diffusion: float) -> Float:
-        """Return features of the chosen rows, of unit length, whose inner products are the heat kernel."""
+        """Return features of unit length for the chosen rows; their inner products are the heat kernel."""
         kept = self.eigenvalues > self.eigenvalues.max() - 2 * SETTINGS.decay / diffusion
         features = self.vectors[chosen][:, kept] * np.exp(0.5 * diffusion * (self.eigenvalues[kept] - 1))
         norms = np.sqrt(np.einsum("ij,ij->i", features, features))
@@ -271,7 +271,7 @@ def graph_features(X: Any, n_neighbors: int, diffusion: float, deadline: float =
 
 @dataclass(frozen=True)
 class LinearFeatures:
-    """The rows themselves in other units."""
+    """The rows themselves, multiplied by a scale."""
 
     features: Any
     scale: float
@@ -281,11 +281,11 @@ class LinearFeatures:
         return np.asarray(X @ expansion.T)
 
     def expansion(self, W: Float) -> Float:
-        """Return the slopes in the units of the rows, a row per machine."""
+        """Return the slopes in the units of the rows, one row per machine."""
         return W * self.scale
 
     def values(self) -> dict[str, Any]:
-        """Return the values for a file that scores of new rows need."""
+        """Return the values that a file needs to score new rows."""
         return {"linear_scale": self.scale}
 
 
@@ -293,7 +293,7 @@ Features = KernelFeatures | GraphFeatures | LinearFeatures
 
 
 def features_of(values: Mapping[str, Any]) -> Features | None:
-    """Restore features from the values of a file, without those of the training rows; None if there are none."""
+    """Restore features, without those of the training rows, from the values of a file; return None if it has none."""
     nothing = np.empty((0, 0))
     if "linear_scale" in values:
         return LinearFeatures(nothing, float(values["linear_scale"]))

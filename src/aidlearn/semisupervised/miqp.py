@@ -5,9 +5,10 @@
                  z_u + p_u + M_u (1 - d_u) >= 1,     0 <= p_u <= M_u d_u
                 -z_u + q_u + M_u d_u       >= 1,     0 <= q_u <= M_u (1 - d_u),     d_u in {0, 1}
 
-with d_u = 1 for the label +. The paper leaves the large M open. A known solution of value E gives one that cuts off
-no better solution: then |v| <= sqrt(2 E), the labelled rows bound b, and so |z_u| + 1 is bounded for every row.
-SCIP's own bound is a floating-point claim and not a proof: proven bounds come from the branch and bound.
+with d_u = 1 for the label +. The paper does not specify the large M. A known solution of value E gives an M that
+cuts off no better solution: such a solution has |v| <= sqrt(2 E), the labelled rows bound its b, and so |z_u| + 1 is
+bounded for every row. SCIP's own bound is a floating-point claim, not a proof; proven bounds come from the branch and
+bound.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ NO_DEADLINE = 1e20
 
 
 def available() -> bool:
-    """Whether SCIP is installed."""
+    """Return whether SCIP is installed."""
     return importlib.util.find_spec("pyscipopt") is not None
 
 
@@ -44,7 +45,7 @@ def check_available() -> None:
 
 
 def search(rows: SemiSupervisedRows, limits: SearchLimits, known: tuple[Float, float] | None = None) -> Search:
-    """Solve the aggregated problem; ``known`` is a point to start from."""
+    """Solve the aggregated problem; ``known`` is a warm start."""
     best = branch_and_bound.search(rows, replace(limits, nodes=0), known)
     if rows.n_unlabelled == 0 or best.value <= 0:
         best.bound, best.closed, best.spent = best.root_bound, True, False
@@ -135,7 +136,7 @@ class _Program:
 
 
 def _intercept_range(rows: SemiSupervisedRows, value: float, longest: float) -> tuple[float, float]:
-    """Bound b in solutions of at most this value: no labelled row may lose more than the value."""
+    """Bound b in solutions of at most this value, in which no labelled row loses more than the value."""
     if rows.intercept is not None:
         return rows.intercept, rows.intercept
     n = len(rows.labels)

@@ -2,13 +2,13 @@
 
     minimise over v, b   1/2 |v|^2 + sum_k s_k (max(0, lower_k - z_k) + max(0, z_k - upper_k)),     z = A v + b
 
-A row labelled + has lower = 1, one labelled - has upper = -1, a row without bounds costs nothing: all nodes share
-their rows, and only the bounds change. The dual is
+A row labelled + has lower = 1, one labelled - has upper = -1, and a row without bounds costs nothing. All nodes share
+their rows; only the bounds change. The dual is
 
     maximise over p   lower'p^+ - upper'p^- - 1/2 |A'p|^2    subject to    -s <= p <= s,   sum p = 0  (b free)
 
 and the value of any feasible p is a proven lower bound. DAQP (a dual active-set method) solves a node in about 0.1 ms;
-if it is not installed, the interior point of this package replaces it.
+if it is not installed, the interior-point method of this package replaces it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from aidlearn.numerics import Float
 NEVER = 1e30
 """DAQP's notation for a missing bound."""
 SOFT = 8
-"""DAQP's mark of a constraint that may be violated at a price."""
+"""DAQP's flag of a constraint that may be violated at a price."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class NodeSettings:
     attempts: int = 4
     """Guess. Maximum solves of one node by DAQP: around the last intercept, or from scratch after a failure."""
     active_set_rows: int = 1000
-    """Beyond this number of rows the interior point is faster than DAQP."""
+    """Number of rows beyond which the interior-point method is faster than DAQP."""
     wanted_gap: float = 1e-8
-    """Guess. Relative gap of a node at which DAQP is not tried again."""
+    """Guess. Relative gap at which a node is not solved by DAQP again."""
     poor_gap: float = 1e-6
-    """Guess. Relative gap of a node above which the interior point follows DAQP."""
+    """Guess. Relative gap of a node above which the interior-point method follows DAQP."""
     interior_point_gap: float = 1e-9
-    """Guess. Relative gap of the interior point."""
+    """Guess. Relative gap of the interior-point method."""
     softness: float = 1e6
     """rho of DAQP's price, times the weight: a larger value costs DAQP digits, a smaller one overstates losses."""
     roundings: float = 4.0
@@ -58,7 +58,7 @@ SETTINGS = NodeSettings()
 
 @dataclass(frozen=True)
 class NodeRows:
-    """Rows of all nodes; ``intercept`` is the value of a fixed b, None if b is free."""
+    """Rows of all nodes; ``intercept`` is the value of a fixed b, or None if b is free."""
 
     A: Float
     weight: Float
@@ -85,7 +85,7 @@ class NodeSolution:
 
 
 class NodeSolver(ABC):
-    """Solves nodes that share their rows."""
+    """Solver of nodes that share their rows."""
 
     def __init__(self, rows: NodeRows) -> None:
         self.rows = rows
@@ -107,7 +107,7 @@ def _better(one: NodeSolution, two: NodeSolution) -> NodeSolution:
 
 
 def proven(rows: NodeRows, dual: Float, lower: Float, upper: Float, b: float) -> float:
-    """Make a dual feasible and return its value, rounded down; 0 if that fails (losses are not negative)."""
+    """Make a dual feasible and return its value, rounded down, or 0 if that fails (losses are not negative)."""
     p = np.clip(dual, np.where(upper < np.inf, -rows.weight, 0.0), np.where(lower > -np.inf, rows.weight, 0.0))
     if rows.intercept is None:
         p = balance(np.ones(len(p)), p)
@@ -173,7 +173,7 @@ class ActiveSet(NodeSolver):
         return best
 
     def _ask(self, below: Float, above: Float) -> tuple[Float, Float] | None:
-        """Return DAQP's primal and dual solution; None if it reports a failure."""
+        """Return DAQP's primal and dual solution, or None if it reports a failure."""
         if self.model is None:
             import daqp
 
@@ -194,7 +194,7 @@ class ActiveSet(NodeSolver):
 
 
 class InteriorPoint(NodeSolver):
-    """The interior point of the convex models, without a warm start."""
+    """The interior-point method of the convex models, without a warm start."""
 
     def solve(self, lower: Float, upper: Float) -> NodeSolution:
         below, above = np.flatnonzero(lower > -np.inf), np.flatnonzero(upper < np.inf)

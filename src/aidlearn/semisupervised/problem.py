@@ -36,20 +36,20 @@ from aidlearn.trace import Frame, sample
 
 @dataclass(frozen=True)
 class SemiSupervisedProcedure:
-    """Limits of searches, and roundings."""
+    """Limits of searches, and numbers of roundings."""
 
     closed_gap: float = 1e-6
     """Guess. Relative gap at which the branch and bound has solved an aggregated problem."""
     node_work: float = 2e7
-    """Guess. Maximum of nodes times squared rows of one aggregated problem, by default."""
+    """Guess. Default maximum of nodes times squared rows of one aggregated problem."""
     node_range: tuple[int, int] = (30, 2000)
     """Guess. Minimum and maximum of that limit on nodes."""
     patience: int = 4
-    """Guess. Factor on the nodes of the search that proves a bound; it is squared, cubed, ... if they are too few."""
+    """Guess. Factor on the node limit of the search that proves a bound; it is squared, cubed, ... if nodes run out."""
     on_margin: float = 8.0
     """Roundings within which a labelled entry lies on its margin, and so in both regions."""
     mean_roundings: float = 8.0
-    """Roundings of the mean of a cluster, for each attribute."""
+    """Roundings of the mean of a cluster, per attribute."""
 
 
 SETTINGS = SemiSupervisedProcedure()
@@ -74,11 +74,11 @@ class ClusterSums:
         return np.sign(self.signed)
 
     def means(self, which: Int) -> Float:
-        """Return the mean attributes of some clusters with a positive weight."""
+        """Return the mean attributes of the given clusters, whose weights must be positive."""
         return self.attributes[which] / self.weight[which, None]
 
     def scores(self, point: Float) -> Float:
-        """Return the scores of the means of all clusters; b for clusters without weight."""
+        """Return the scores of the means of all clusters, which are b for clusters without weight."""
         return self.attributes @ point[:-1] / np.where(self.weight > 0, self.weight, 1.0) + point[-1]
 
 
@@ -96,16 +96,16 @@ class Balance:
 
 @dataclass(frozen=True)
 class Aggregated:
-    """The aggregated problem in coordinates v with ``w = basis v``, at most one per row."""
+    """The aggregated problem in coordinates v with ``w = basis v``, at most one coordinate per row."""
 
     rows: SemiSupervisedRows
     unlabelled: Int
-    """Numbers of the clusters of the unlabelled rows."""
+    """Cluster of each unlabelled row."""
     centre: Float
     basis: Float | None
 
     def point(self, v: Float, b: float) -> Float:
-        """Return the hyperplane of some coordinates."""
+        """Return the hyperplane with the given coordinates."""
         w = v if self.basis is None else self.basis @ v
         return np.append(w, b - self.centre @ w)
 
@@ -138,14 +138,14 @@ class Bisection(Trial):
 
 @dataclass(frozen=True)
 class SemiSupervisedSettings:
-    """Parameters of a semi-supervised SVM and options of its solution."""
+    """Parameters of a semi-supervised SVM and options for solving it."""
 
     C: float
     """Weight of the losses of labelled entries (M_l in the paper)."""
     C_unlabeled: float
     """Weight of the losses of unlabelled entries (M_u)."""
     start_method: Callable[[SemiSupervised], Start]
-    """Function that draws the initial clusters; entries of different classes or without a label never share one."""
+    """Function that draws the initial clusters; none mixes classes, or labelled and unlabelled entries."""
     balance: bool = False
     """Whether the mean score of the unlabelled entries must be the mean label of the labelled entries."""
     certify: bool = False
@@ -158,14 +158,14 @@ class SemiSupervisedSettings:
 
 
 class SemiSupervised(Problem):
-    """The four components; the target of an entry is its label, -1 or 1, or 0 if it is unlabelled.
+    """The four components of an S3VM; the target of an entry is its label, -1 or 1, or 0 if it is unlabelled.
 
     Parameters
     ----------
     run : Run
     settings : SemiSupervisedSettings
     rng : Generator
-        Random numbers of the start.
+        Random number generator of the start.
     """
 
     n_regions = 4
@@ -242,7 +242,7 @@ class SemiSupervised(Problem):
         return Aggregated(rows, unlabelled, centre, basis)
 
     def balance_of_source(self) -> Balance | None:
-        """Return the balance constraint of all entries, by one pass (None: no balance)."""
+        """Compute the balance constraint of all entries in one pass; return None without a balance."""
         if not self.settings.balance:
             return None
         free, known = total(self.run, lambda chunk: self.aggregate(chunk, (chunk.y != 0).astype(np.int32), 2))
@@ -262,7 +262,7 @@ class SemiSupervised(Problem):
     def _three_states(
         self, clusters: Clusters, small: Aggregated, incumbent: Incumbent | None, limits: SearchLimits, point: Float
     ) -> tuple[float, Bisection | None]:
-        """Return a bound on the original problem, and the clusters to halve to raise it (None: none is left)."""
+        """Return a bound on the original problem, and the clusters to halve to raise it (None if there are none)."""
         radii, furthest = self._extent(clusters)
         value = min(self._simple_value(small.rows), math.inf if incumbent is None else incumbent.objective)
         weight = small.rows.weight[len(small.rows.labels) :]
@@ -300,7 +300,7 @@ class SemiSupervised(Problem):
         )
 
     def _extent(self, clusters: Clusters) -> tuple[Float, Float]:
-        """Compute the radii of the unlabelled clusters, and the vectors to their entries furthest out, by one pass."""
+        """Compute the radii of the unlabelled clusters, and the vectors to their furthest entries, in one pass."""
         data = ClusterSums.of(clusters.sums)
         means = data.attributes / np.where(data.weight > 0, data.weight, 1.0)[:, None]
         radius = np.zeros(clusters.n_clusters)
@@ -323,7 +323,7 @@ class SemiSupervised(Problem):
 
         clusters.map(measure, collect)
         size = np.abs(means).max(axis=1, initial=0.0)
-        # Radii allow for rounding of the mean; duplicates of one row have none.
+        # Radii allow for rounding of the mean; duplicates of one row have radius 0.
         rounding = SETTINGS.mean_roundings * EPS * size * math.sqrt(means.shape[1])
         alone = clusters.counts == 1
         return np.where(alone | (radius <= rounding), 0.0, radius + rounding), furthest
@@ -375,7 +375,7 @@ class SemiSupervised(Problem):
 
 
 def frame(clusters: Clusters, point: Float, iteration: int) -> Frame | None:
-    """Draw the clusters and the hyperplane; None unless there are two features."""
+    """Return a frame of the clusters and the hyperplane, or None unless there are two features."""
     problem = clusters.problem
     assert isinstance(problem, SemiSupervised)
     if problem.n_attributes != 2:

@@ -1,7 +1,7 @@
 """Local search on the true objective of the semi-supervised SVM (paper, section 3.3), after AID.
 
-Continuation, which minimises ever less smoothed losses, can leave a poor local optimum; label switching, which labels
-every entry by its side and solves the supervised problem, ends in one. Only improvements are kept.
+Continuation minimises losses with less and less smoothing and can escape a poor local optimum. Label switching labels
+every entry by its side, solves the supervised problem, and ends in a local optimum. Only improvements are kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RefineSettings:
     minimiser_steps: int = 100
     """Guess. Steps of L-BFGS at each width; the next width continues from its result."""
     minimiser_memory: int = 20
-    """Guess. Pairs of gradients that L-BFGS keeps."""
+    """Guess. Number of correction pairs that L-BFGS keeps."""
     switching_cells: int = 5_000_000
     """Maximum number of cells for label switching, whose supervised problems hold all rows: 40 MB."""
 
@@ -53,7 +53,7 @@ def refine(problem: SemiSupervised, incumbent: Incumbent, deadline: float) -> In
 
 
 def _continued(problem: SemiSupervised, point: Float, deadline: float) -> Float:
-    """Minimise ever less smoothed objectives."""
+    """Minimise objectives with less and less smoothing."""
     balance = problem.balance_of_source()
     x = point if balance is None else point[:-1]  # with a balance, w determines the intercept
     for width in SETTINGS.widths:
@@ -93,7 +93,7 @@ def _smoothed(
 
 
 def _switched(problem: SemiSupervised, point: Float, deadline: float) -> list[Float]:
-    """Return the point that label switching ends in; none if there are too many rows."""
+    """Return the point where label switching ends, in a list that is empty if there are too many rows."""
     run = problem.run
     if run.n_entries * run.n_attributes > SETTINGS.switching_cells or time.monotonic() > deadline:
         return []

@@ -34,21 +34,21 @@ class StartSettings:
     """Numbers of initial clusters."""
 
     many_labelled: int = 1000
-    """Up to this number labelled entries stay single: ten clusters of a hundred cost 2-11 points of accuracy."""
+    """Maximum labelled entries that stay single: ten clusters of a hundred cost 2-11 points of accuracy."""
     bins: int = 100
-    """Guess. Clusters of each class, by distance, if labelled entries are clustered."""
+    """Guess. Clusters per class, by distance, if labelled entries are clustered."""
     seeding_entries: int = 2000
-    """Guess. Entries of the sample that the first centres are chosen from."""
+    """Guess. Size of the sample from which the first centres are chosen."""
     many_entries: int = 10_000
     """Number of entries above which the smaller initial rate applies (paper, section 4)."""
     initial_rate: float = 0.01
-    """Initial clusters over entries, by default."""
+    """Default ratio of initial clusters to entries."""
     initial_rate_of_many: float = 0.0001
-    """Initial clusters over many entries, by default."""
+    """Default ratio of initial clusters to entries above that number."""
     fewest_clusters: int = 10
     """Guess. Minimum number of initial clusters."""
     supervised_gap: float = 1e-3
-    """Guess. Relative gap of the labelled problem that clusters labelled entries."""
+    """Guess. Relative gap of the labelled problem whose margin clusters labelled entries."""
     supervised_iterations: int = 10
     """Guess. Maximum iterations on the labelled problem."""
 
@@ -60,7 +60,7 @@ SemiSupervisedStart = Callable[[SemiSupervised], Start]
 
 @dataclass(frozen=True)
 class _Labelled:
-    """The group of each labelled entry, whether it stays single, and the hyperplane that groups are drawn around."""
+    """The group of each labelled entry, whether it stays single, and the hyperplane around which groups are formed."""
 
     groups: NDArray[np.int32]
     alone: NDArray[np.bool_]
@@ -69,7 +69,7 @@ class _Labelled:
 
 
 def by_kmeans(iterations: int, spread: bool) -> SemiSupervisedStart:
-    """Cluster by k-means on the features; ``spread`` first centres are those of k-means++, others are random."""
+    """Cluster by k-means on the features; the first centres come from k-means++ with ``spread``, else at random."""
 
     def start(problem: SemiSupervised) -> Start:
         labelled, candidates, labelled_before = _gather(problem)
@@ -94,7 +94,7 @@ def by_kmeans(iterations: int, spread: bool) -> SemiSupervisedStart:
 
 
 def from_labels(labels: Any) -> SemiSupervisedStart:
-    """Take clusters from the user; entries of different classes or without a label never share one."""
+    """Take clusters from the user; none mixes classes, or labelled and unlabelled entries."""
 
     def start(problem: SemiSupervised) -> Start:
         source: Any = problem.source
@@ -113,7 +113,7 @@ def from_labels(labels: Any) -> SemiSupervisedStart:
 def _gather(problem: SemiSupervised) -> tuple[Chunk, Chunk, list[int]]:
     """Return the labelled entries, a sample of the others, and the number of labelled entries before each chunk.
 
-    A first pass counts the unlabelled entries with a weight, which the second one draws from.
+    A first pass counts the unlabelled entries with a positive weight, from which the second pass draws.
     """
     run = problem.run
     n_free = [0]
@@ -151,7 +151,7 @@ def _nearest(chunk: Chunk, centres: Float) -> NDArray[np.int32]:
 
 
 def _lloyd(problem: SemiSupervised, centres: Float) -> Float:
-    """Run one Lloyd iteration on the unlabelled entries, by one pass; centres without entries disappear."""
+    """Run one Lloyd iteration on the unlabelled entries, in one pass; centres without entries disappear."""
 
     def measure(chunk: Chunk) -> Float:
         free = chunk.select(np.flatnonzero(chunk.y == 0))
