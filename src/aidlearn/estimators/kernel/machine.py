@@ -1,4 +1,4 @@
-"""The base of kernel machines: kernel, rows and memory, the certified fit of one machine, scores of its expansion."""
+"""The base of kernel machines: checks of kernel and rows, the certified fit of one machine, scores of its expansion."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class MachineSettings:
     """Numerical limits of a fit."""
 
     longest_row: float = 1e75
-    """Maximum length of a row in the space of the kernel: its fourth power is finite."""
+    """Maximum length of a row in the space of the kernel, whose fourth power is finite."""
     large_box: float = 300.0
-    """Guess. Beyond this C (times weight, over the size of targets) kernel values are float64 throughout, as the
-    errors of float32 scores are multiplied by it."""
+    """Guess. C (times weight, over the size of targets) beyond which kernel values are float64 throughout, because it
+    multiplies the errors of float32 scores."""
     unreliable: float = 1e-2
-    """Guess. Part of the objective above which its rounding error causes a warning."""
+    """Guess. Fraction of the objective above which its rounding error causes a warning."""
 
 
 SETTINGS = MachineSettings()
@@ -64,7 +64,7 @@ SETTINGS = MachineSettings()
 
 @dataclass(frozen=True)
 class Plane:
-    """A machine of the linear kernel as a hyperplane: scores are ``x'slopes + intercept``."""
+    """A machine of the linear kernel as a hyperplane, with scores ``x'slopes + intercept``."""
 
     slopes: Float
     intercept: float
@@ -76,7 +76,7 @@ class Machine:
 
     fit: Fitted
     rows: Int
-    """Numbers of the support vectors."""
+    """Row numbers of the support vectors."""
     coef: Float
     intercept: float
     plane: Plane | None = None
@@ -84,7 +84,7 @@ class Machine:
 
 
 def refuse_elsewhere(model: AIDEstimator, X: Any) -> None:
-    """Refuse rows that are not in memory."""
+    """Raise an error if rows are not in memory."""
     if isinstance(X, DataSource) or is_elsewhere(X):
         raise ValueError(
             f"{type(model).__name__} takes arrays, sparse matrices and tables, but no path, Dask collection or "
@@ -93,7 +93,7 @@ def refuse_elsewhere(model: AIDEstimator, X: Any) -> None:
 
 
 class KernelMachine(AIDEstimator):
-    """A model that is a sum of kernels of its rows."""
+    """A model that is an expansion in kernels of its training rows."""
 
     C: float
     kernel: Any
@@ -124,7 +124,7 @@ class KernelMachine(AIDEstimator):
         """Return the coefficients of the support vectors, one column per machine, from ``dual_coef_``."""
 
     def _checked_kernel(self, X: Any, weight: Float) -> Kernel:
-        """Return the kernel of the parameters; refuse an indefinite one, and cluster labels that do not fit X."""
+        """Return the kernel of the parameters; raise an error if it is indefinite or cluster labels do not fit X."""
         kernel, n = kernel_from(self.kernel, self.gamma, self.degree, self.coef0, X, weight), X.shape[0]
         if kernel.precomputed:
             if n != X.shape[1]:
@@ -156,7 +156,7 @@ class KernelMachine(AIDEstimator):
         n_left: int = 1,
         unit: float = 1.0,
     ) -> Machine:
-        """Fit one of ``n_left`` machines on the rows ``here`` of X, whose targets are y."""
+        """Fit one of ``n_left`` remaining machines on the rows ``here`` of X, whose targets are y."""
         part, box = kernel.training_rows(X, here), float(self.C) * weight[here]
         rows = self._rows(kernel, part, run.n_jobs, float(box.max()) / unit)
         entries, result = self._entries(rows, y, box, unit), None
@@ -181,7 +181,7 @@ class KernelMachine(AIDEstimator):
         return rows
 
     def _settings(self, rows: KernelRows, here: Int) -> KernelSettings:
-        """Return the options of the machine of the rows ``here``."""
+        """Return the options for solving the machine of the rows ``here``."""
         return KernelSettings(
             solver=SOLVERS["smo" if rows.compiled else self.solver],
             start_method=self._start_method(here),
@@ -194,7 +194,7 @@ class KernelMachine(AIDEstimator):
     def _certified(
         self, problem: KernelHinge, checkpoint: Checkpoint | None, n_left: int = 1
     ) -> tuple[Fitted, KernelPoint]:
-        """Solve one of ``n_left`` machines; its objective is computed in float64 and rounded up."""
+        """Solve one of ``n_left`` remaining machines; its objective is computed in float64 and rounded up."""
         fit = fit_problem(problem, self._limits(problem.run, n_left), self._callbacks(), checkpoint=checkpoint)
         result = fit.result
         point: KernelPoint = result.point
@@ -211,7 +211,7 @@ class KernelMachine(AIDEstimator):
         return fit, point
 
     def _reconsider(self, result: Result) -> None:
-        """Update bound and status to a new objective."""
+        """Update bound and status for a new objective."""
         result.judge()
         result.lower_bound = max(result.lower_bound, 0.0)
         if result.status in (Status.gap, Status.numerical):
@@ -282,7 +282,7 @@ class KernelMachine(AIDEstimator):
         rows = checked_rows(Run(feature_rows(checked, self._recipe()))).X
         with one_blas_thread():
             support = self.support_ if self._kernel.precomputed else self.support_vectors_
-            # Scores are computed as in the fit, whatever rows are scored.
+            # Scores are computed as in the fit, regardless of the rows to score.
             compiled = self.shape_fit_[0] >= ROWS.compiled_rows
             threads = n_threads(self.n_jobs)
             return expansion_scores(self._kernel, rows, support, self._expansion, threads, compiled) + self._offsets
@@ -323,6 +323,6 @@ def file_state(model: KernelMachine) -> dict[str, Any]:
 
 
 def restore_file_state(model: KernelMachine, state: Mapping[str, Any]) -> None:
-    """Restore the values of a file to a model that has its fitted attributes."""
+    """Restore the values from a file in a model that has its fitted attributes."""
     model._kernel, model._offsets = Kernel.of_values(state), state["offsets"]
     model._expansion = model._expansion_of_dual()

@@ -44,7 +44,7 @@ from aidlearn.semisupervised.start import by_kmeans, from_labels
 UNLABELLED = -1
 """Label of unlabelled rows (scikit-learn's semi-supervised convention)."""
 FEATURES_SHARE = 0.7
-"""Guess. Part of a time limit after which features that are not complete are approximated."""
+"""Guess. Fraction of the time limit after which incomplete features are approximated."""
 
 
 class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator):
@@ -96,10 +96,10 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features)
         y : array of shape (n_samples,)
-            Class of each row; -1 (in an array of strings "-1") where it is not known, with ``missing="drop"`` also a
-            missing value. Without unlabelled rows this is an ordinary SVM.
+            Class of each row, or -1 ("-1" in an array of strings) if it is unknown; with ``missing="drop"`` a missing
+            value also counts as unknown. Without unlabelled rows this is an ordinary SVM.
         sample_weight : array of shape (n_samples,), optional
-            Non-negative.
+            Non-negative weight of each row.
 
         Returns
         -------
@@ -187,7 +187,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         raise ValueError(f"init must be 'auto', 'kmeans', an array of cluster labels or a callable, got {self.init!r}.")
 
     def _features(self, rows: Any, weight: Float, codes: Int, deadline: float) -> Any:
-        """Return the rows of the linear machine: the given rows, or features of their kernel."""
+        """Return the rows of the linear machine, which are the given rows or features of their kernel."""
         deadline -= (1.0 - FEATURES_SHARE) * (self.time_limit or 0.0)
         self._representation: Features | None = None
         self._projection: RowProjection | None = None
@@ -219,7 +219,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         if self._balance == "cost":
             weight = weight * balancing(target, weight)
         source = ArraySource(features, target, weight, run.n_jobs)
-        # Each run has its own generator, because a run from a checkpoint does not draw its start again.
+        # Each run has its own generator, because a run resumed from a checkpoint does not redraw its start.
         first, n_runs = generator(self.random_state), int(self.n_init)
         several = len(self.classes_) > 2 or n_runs > 1
         best: Fitted | None = None
@@ -281,7 +281,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
 
 
 def known_labels(y: Any, absent: bool = False) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return the labels as an array, and which of them are known; ``absent`` says that they may be missing, too."""
+    """Return the labels as an array, and which of them are known; with ``absent`` they may also be missing."""
     if absent:
         missing = absent_values(y)
         y = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
@@ -294,7 +294,7 @@ def known_labels(y: Any, absent: bool = False) -> tuple[NDArray[Any], NDArray[np
 
 
 def encode_labels(y: Any, absent: bool = False) -> tuple[Any, Int]:
-    """Return the classes, and the number of each row's class; -1 for unlabelled rows."""
+    """Return the classes, and the class number of each row (-1 for unlabelled rows)."""
     labels, known = known_labels(y, absent)
     if not known.any():
         raise ValueError("Every row of y is -1, that is unlabelled; some rows of each class must have a label.")
@@ -308,7 +308,7 @@ def encode_labels(y: Any, absent: bool = False) -> tuple[Any, Int]:
 
 
 def check_classes(classes: Any, codes: Int, weight: Float) -> None:
-    """Refuse fewer than two classes among the labelled rows with a positive weight."""
+    """Raise an error if there are fewer than two classes among the labelled rows with a positive weight."""
     used = np.unique(codes[(codes != UNLABELLED) & (weight > 0)])
     if len(classes) < 2 or len(used) < 2:
         hint = " (-1 marks unlabelled rows; if it is a class of your data, rename it)" if (codes < 0).any() else ""
@@ -331,14 +331,14 @@ def file_state(model: SemiSupervisedSVC) -> dict[str, Any]:
 
 
 def restore_file_state(model: SemiSupervisedSVC, state: Mapping[str, Any]) -> None:
-    """Restore these values to a model that has its fitted attributes."""
+    """Restore the values from a file in a model that has its fitted attributes."""
     model._representation, model._projection = features_of(state), RowProjection.of_values(state)
     if model._representation is not None:
         model._expansion = state["expansion"]
 
 
 def certified_kernel(model: SemiSupervisedSVC) -> str:
-    """Name the kernel of objective and bound: "exact", or its approximation."""
+    """Return the kernel to which objective and bound refer: "exact", or its approximation."""
     n = len(model.transduction_)
     sampled = getattr(model._representation, "n_sampled", 0)
     n_landmarks = sampled or model.n_components or (FEATURES.landmarks if n > FEATURES.exact_rows else n)

@@ -77,7 +77,7 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
         y : array of shape (n_samples,)
             Class of each row.
         sample_weight : array of shape (n_samples,), optional
-            Non-negative.
+            Non-negative weight of each row.
 
         Returns
         -------
@@ -121,7 +121,7 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
         return KernelEntries(rows, y, box, unit=unit)
 
     def _store_model(self, kernel: Kernel, X: Any, codes: Int, machines: list[Machine]) -> None:
-        """Lay out fitted machines, which are in the order of their pairs of classes, as scikit-learn does."""
+        """Store the fitted machines, one per pair of classes in order, in scikit-learn's layout."""
         n_classes = len(self.classes_)
         # With several machines, scores are positive for the first class of a pair.
         sign = 1.0 if n_classes == 2 else -1.0
@@ -165,7 +165,7 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
         return np.asarray(_ovr_decision_function(scores < 0, -scores, len(self.classes_)))
 
     def predict(self, X: Any) -> Any:
-        """Predict the class of each row; of more than two classes the one that wins most machines."""
+        """Predict the class of each row; of more than two classes, the one that wins the most machines."""
         scores = self._scores(X)
         if scores.shape[1] == 1:
             return class_of(self.classes_, scores)
@@ -182,10 +182,10 @@ class SVC(SVCParameters, ClassifierMixin, KernelMachine):
 
 
 def _blocks(of_class: Int, n_classes: int) -> Iterator[tuple[int, int, NDArray[np.bool_]]]:
-    """Iterate over both classes of each pair: the machine, the row of ``dual_coef_``, the class's support vectors.
+    """Yield, for both classes of each pair, the machine, the row of ``dual_coef_`` and the class's support vectors.
 
-    ``dual_coef_`` has ``n_classes - 1`` rows: a row of class i has its coefficient against class j in row j, or j - 1
-    if j > i.
+    ``dual_coef_`` has ``n_classes - 1`` rows: a support vector of class i has its coefficient against class j in row j,
+    or j - 1 if j > i.
     """
     for k, (first, second) in enumerate(combinations(range(n_classes), 2)):
         yield k, second - 1, of_class == first

@@ -67,9 +67,9 @@ class SVR(SVRParameters, RegressorMixin, KernelMachine):
         ----------
         X : array, sparse matrix or table of shape (n_samples, n_features), or (n_samples, n_samples) if precomputed
         y : array of shape (n_samples,)
-            Numbers.
+            Target of each row.
         sample_weight : array of shape (n_samples,), optional
-            Non-negative.
+            Non-negative weight of each row.
 
         Returns
         -------
