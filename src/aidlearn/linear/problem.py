@@ -40,7 +40,7 @@ ON_KINK = 1e-7
 """Largest margin that counts as on the kink in the three-way split."""
 THREE_WAY_CUTS = np.array([np.nextafter(-ON_KINK, -1.0), ON_KINK])
 SMALLEST_GROUPS = 0.5
-"""Largest number, per cluster, of entries of the smallest groups that become clusters of their own, violated or not."""
+"""Limit on the entries of the smallest groups that are separated, violated or not, over the number of clusters."""
 ACCURATE = 1e-9
 """Accuracy of the aggregated solver that keeps the bounds of the paper's procedure visibly non-decreasing."""
 

@@ -146,8 +146,8 @@ class Passes:
         """Return the losses, divided by the scales, at the steps of each member's segment, and fill ``codes``.
 
         ``ends`` and ``origins`` are scores of shape (rows, members), or (rows, 1) if all origins are equal; ``weight``
-        has one column per replicate. If a row lies outside the region of its cluster's mean (``homes``) for any
-        members, its code identifies these members.
+        has one column per replicate. If a row lies outside the region of its cluster's mean (``homes``) for some
+        members, its code identifies them.
         """
         own = weight[:, of]
         sign, e = _folded(y, losses.positive)

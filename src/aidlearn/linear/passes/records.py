@@ -54,7 +54,7 @@ class ByColumn:
 
 @dataclass(frozen=True)
 class Grouping:
-    """How rows are grouped by region and by distance (in leverages) from the nearest kink."""
+    """Rule that groups rows by region and by distance (in leverages) from the nearest kink."""
 
     near: float
     """Distance up to which a row stays alone."""
@@ -143,7 +143,7 @@ class RowsBetween:
 
 
 class Reach(NamedTuple):
-    """Distance from the planes within which rows are near."""
+    """Limits within which rows count as near to planes."""
 
     distance: float
     """Distance from the planes, in leverages."""
@@ -181,7 +181,7 @@ class SegmentSettings(NamedTuple):
     n_split: int = 2
     """Number of leading steps at which rows are split off their clusters. Guess."""
     n_codes: int = 1 << 14
-    """Number of codes for sets of members; a row's set holds the members for which it left its cluster's region."""
+    """Number of codes for sets of members; a row's set has the members for which it left its cluster's region."""
     mix: Int = np.random.default_rng(0).integers(1, 1 << 40, size=4096)
     """Random numbers whose sum over members identifies the set of members."""
 

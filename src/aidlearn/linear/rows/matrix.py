@@ -26,7 +26,7 @@ from aidlearn.numerics import Float
 WELL_CONDITIONED = 1e-5
 """Smallest relative pivot that a Gram matrix shows reliably: it squares the condition number."""
 FEWEST_COLUMNS = 64
-"""Least number of columns to omit light rows: with fewer, a Gram matrix costs no more than other work on its rows."""
+"""Least number of columns for which light rows are omitted: smaller Gram matrices cost no more than other row work."""
 ROWS_PER_COLUMN = 2
 """Least number of rows per column in a Gram matrix that omits light rows."""
 KEPT_DIAGONAL = 0.9
@@ -36,7 +36,7 @@ WORTH_CHOOSING = 0.7
 DEPENDENT = 5e-15
 """Largest relative pivot, over the root of the number of columns, of a column that is a combination of others."""
 CACHED = 1 << 15
-"""How many numbers stay in cache between uses."""
+"""Size, in numbers, of arrays that stay in cache between uses."""
 RUNS = 8
 """Number of runs of blocks for any number of threads; their matrices coexist in memory and are added in order."""
 ONE_RUN = 1 << 22
