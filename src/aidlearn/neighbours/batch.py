@@ -107,7 +107,7 @@ class Solved:
 Refit = Callable[[int, Member, "Float | None"], Solved]
 """Fits a member, given its number, on all rows, from a point close to the solution if there is one."""
 Begin = Callable[[int, Mapping[int, Float]], Float]
-"""Starting point of a member, given the solutions so far."""
+"""Returns the starting point of a member, given the solutions so far."""
 Done = Callable[[Mapping[int, Solved]], None]
 """Called with members that were evaluated on all rows; those with open gaps are tried again at the end."""
 
@@ -130,7 +130,7 @@ class Batch:
     ordered: bool = False
     """Whether the members' planes should lie one above the other, in the order of the members."""
     crossings: int | None = None
-    """Number of pairs of neighbouring members in the wrong order; None unless the passes saw all final solutions."""
+    """Number of pairs of neighbouring members in the wrong order; None unless shared passes evaluated all solutions."""
 
     @cached_property
     def metric(self) -> Metric:

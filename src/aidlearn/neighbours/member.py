@@ -49,7 +49,7 @@ class MemberSettings:
     most_steps: int = 20
     """Guess. Maximum number of Newton steps."""
     close: float = 0.05
-    """Guess. Step length, in widths, after which the dual needs no more than a small repair."""
+    """Guess. Step length, in widths, at which Newton steps end: the dual then needs only a small repair."""
     narrow: float = 6.0
     """Guess. Distance within which rows enter a step, in expected distances from the solution."""
     widths: float = 3.0

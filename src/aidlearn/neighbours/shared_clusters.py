@@ -151,7 +151,7 @@ class Together(Problem):
     ) -> Solution | None:
         """Return the solution of another member with the same weights if it also solves this one closely enough.
 
-        Duals are proportional to the scale of the loss, so those of the other member are multiplied by the ratio.
+        Duals are proportional to the scale of the loss, so those of the other member are scaled by the ratio of scales.
         """
         design, sums = self.designs[number], self._sums(clusters, self.of[number])
         rows = aggregated_rows(design, sums, self.run.n_jobs)
@@ -262,7 +262,7 @@ def solve_together(
 
 @dataclass(eq=False)
 class _MemberState:
-    """An unfinished member: its best point (or its starting point), its bounds and its last aggregated solution."""
+    """State of an unfinished member: its best (or starting) point, its bounds and its last aggregated solution."""
 
     number: int
     begin: Float
