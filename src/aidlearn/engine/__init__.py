@@ -1,4 +1,4 @@
-"""The AID loop, and what a problem supplies to it."""
+"""The AID loop, and the components that a problem supplies to it."""
 
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import aid

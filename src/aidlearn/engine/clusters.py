@@ -37,7 +37,7 @@ class ClusterSettings:
     """Settings of declustering."""
 
     held: int = 1 << 22
-    """Guess. Maximum size, in numbers, of the sums of split groups that chunks hold before they are added up: 32 MB."""
+    """Guess. Maximum size, in numbers, of sums of split groups kept apart by chunk before they are added up: 32 MB."""
     cancellation: float = 0.01
     """Guess. Fraction of its last full sum below which a cluster is summed afresh: two digits are lost."""
 
@@ -320,7 +320,7 @@ class Clusters:
         return Violations(objectives, 0 if met else self.n_clusters, self._states, self._renaming)
 
     def _n_violated(self, born: NewClusters, kept: NDArray[np.bool_]) -> int:
-        """Return the number of clusters in several regions at the first point; entries that stayed are in the home."""
+        """Count the clusters in several regions at the first point; entries that stayed lie in the home region."""
         base = self.problem.n_regions
         rest = np.unique(born.parents[kept[born.parents]])
         regions = np.unique(np.concatenate([born.parents * base + born.firsts, rest * base + self.homes[rest]]))

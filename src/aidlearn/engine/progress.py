@@ -157,13 +157,13 @@ class Progress:
         observer: Observer | None,
     ) -> None:
         self._started = time.monotonic()
-        """Time when the run started, moved back by the saved seconds if it continues; the time limit excludes them."""
+        """Start time of the run, less the time used before it was continued; time limits exclude that time."""
         self._was_stopped = problem.run.stopped
         self.limits = limits.at_once() if self._was_stopped else limits
         limit = self.limits.time_limit
         self._run = problem.limit_time(math.inf if limit is None else self._started + limit)
         self._passes_before = self._run.n_passes
-        """Passes that the same fit has made for other problems."""
+        """Number of passes that the same fit has made for other problems."""
         self._problem = problem
         self._callbacks, self._checkpoint, self._observer = callbacks, checkpoint, observer
         self.status: Status | None = None

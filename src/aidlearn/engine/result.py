@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Status(Enum):
-    """Why a fit ended; the value is the sentence a user reads.
+    """Reason why a fit ended; the value is the sentence that users read.
 
     Examples
     --------
@@ -51,7 +51,7 @@ CROSSING = 1e-9
 
 
 NOTHING = 1e-100
-"""Largest distance of a bound below an objective of 0 that counts as no gap: ordinary data give no such number."""
+"""Largest distance of a bound below an objective of 0 that counts as no gap: ordinary data never give one so small."""
 
 
 def below(lower_bound: float, objective: float, rounding: float = 0.0) -> float:

@@ -1,7 +1,7 @@
 """Sums of clusters, and the results of passes over clusters: labels, first assignments, entries that leave.
 
 Sums are dense rows for clusters of several entries and may be sparse rows for single entries: a single entry never
-splits and its sum never changes, so it can keep its sparsity. Problems with dense sums only use a single array.
+splits and its sum never changes, so it can keep its sparsity. Problems whose sums are all dense use a single array.
 """
 
 from __future__ import annotations
