@@ -1,4 +1,4 @@
-"""Sources over arrays in memory: NumPy arrays and scipy CSR matrices, sliced and never copied."""
+"""Sources of rows in memory: NumPy arrays and scipy CSR matrices, sliced without copies."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ class ArraySource(DataSource):
         stop = min(start + self.rows_per_chunk, self.n_entries)
         if not self.is_sparse:
             return self.rows(start, stop)
-        # A view of sparse rows takes scipy as long as a pass over thousands of them.
+        # Kept, because scipy makes a view of sparse rows in the time of a pass over thousands of them.
         found = self._chunks.get(k)
         if found is None or found.stop != stop:
             found = self._chunks[k] = self.rows(start, stop)
         return found
 
     def rows(self, start: int, stop: int) -> Chunk:
-        """The rows ``start:stop``."""
+        """Return the rows ``start:stop`` as one chunk."""
         rows = slice(start, stop)
         X = csr_rows(self.X, start, stop) if self.is_sparse else self.X[rows]
-        # Weights of 1 may be one broadcast number; those of a chunk are a contiguous array.
+        # Weights may be one broadcast number, but a chunk needs a contiguous array.
         return Chunk(start, stop, X, self.y[rows], np.ascontiguousarray(self.weight[rows]))
 
     def every(self, step: int, offset: int) -> Chunk:
-        # By index: products with a strided view differ in their last bits from those with a copy.
+        # Indexed, not sliced: products with a strided view differ in their last bits from those with a copy.
         rows = np.arange(offset, self.n_entries, step)
         return Chunk(0, len(rows), self.X[rows], self.y[rows], self.weight[rows])
 
 
 def csr_rows(X: Any, start: int, stop: int) -> Any:
-    """Rows ``start:stop`` of a CSR matrix; values and indices are views (scipy's own slices are copies)."""
+    """Return rows ``start:stop`` of a CSR matrix; values and indices are views (scipy's own slices are copies)."""
     first, last = X.indptr[start], X.indptr[stop]
     parts = (X.data[first:last], X.indices[first:last], X.indptr[start : stop + 1] - first)
     return type(X)(parts, shape=(stop - start, X.shape[1]), copy=False)
 
 
 def is_dask(X: Any) -> bool:
-    """Whether ``X`` is a Dask collection (Dask is not imported to find out)."""
+    """Return whether ``X`` is a Dask collection, without importing Dask."""
     return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
 
 
 def homogeneous(table: Any) -> Any | None:
-    """The array behind a pandas frame of one float type (a view, not a copy), else None."""
+    """Return the array behind a pandas frame of one float type (a view, not a copy), else None."""
     if not hasattr(table, "iloc"):
         return None
     kinds = set(table.dtypes)
@@ -73,9 +73,9 @@ def homogeneous(table: Any) -> Any | None:
 
 
 def to_csr(X: Any) -> Any:
-    """Any sparse matrix as CSR with float64 or float32 data (CSR input is not copied)."""
+    """Return a sparse matrix as CSR with float64 or float32 data (CSR input is not copied)."""
     csr = sparse.csr_array(X) if X.format != "csr" else X
-    # Compiled code reads memory at these indices without checks.
+    # Compiled code does not check bounds.
     bounds, stored = csr.indptr, min(len(csr.indices), len(csr.data))
     if len(bounds) != csr.shape[0] + 1 or bounds[0] != 0 or bounds[-1] > stored or (bounds[1:] < bounds[:-1]).any():
         raise ValueError(f"X is a damaged sparse matrix: its indptr does not split {stored} numbers into rows.")

@@ -1,11 +1,10 @@
-"""Rows in compiled code: what passes do with a block of rows, for dense and for CSR rows.
+"""Compiled operations on blocks of rows, for dense and for CSR storage.
 
 Rows are a tuple, ``(X,)`` for a dense C-ordered block or ``(data, indices, indptr)`` for CSR rows (``indptr`` may be
-a slice of that of a larger matrix, so that chunks are never copied); see :func:`rows_of`. What differs between the
-two storages are the six primitives below; passes are written on them. Every pass works through its rows in blocks of
-``BLOCK``: products with a hyperplane, then what is done with them, then sums over the rows of the block while they are
-in cache. Sums are taken in float64, in an order that follows from the shapes alone: neither threads nor the alignment
-of memory change a bit.
+a slice of a larger matrix's, so that chunks are never copied); see :func:`rows_of`. Only the six primitives below
+depend on the storage; passes are written in terms of them. A pass takes its rows in blocks of ``BLOCK``: it computes
+their products with a hyperplane, uses them, and sums over the rows of the block while these are in cache. Sums are in
+float64, in an order that follows from the shapes alone: neither threads nor memory alignment change a bit.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from numba.extending import overload
 logger = logging.getLogger("aidlearn")
 
 BLOCK = 64
-"""Rows of a block. Measured for 3 to 1000 columns: from 32 to 128 no pass changes by more than a tenth."""
+"""Rows per block. For 3 to 1000 columns, sizes from 32 to 128 change the time of no pass by more than a tenth."""
 WIDE = 24
-"""Columns from which rows that are not in cache yet are read one by one: several at a time confuse its prefetching."""
+"""Minimum number of columns at which uncached rows are read one at a time: several at once confuse prefetching."""
 SUMS = {"reassoc", "contract", "nsz"}
-"""Sums may be re-ordered when they are compiled. NaN and infinity keep their meaning."""
+"""Fast-math flags: the compiler may reorder sums, but NaN and infinity keep their meaning."""
 
 
 class _Compilation(event.Listener):
-    """Says once why the first fit on a machine takes longer."""
+    """Listener that logs once why the first fit on a machine takes longer."""
 
     def __init__(self) -> None:
         self.told = False
@@ -47,9 +46,9 @@ event.register("numba:compile", _Compilation())
 
 
 def compiled(function: Any) -> Any:
-    """Compile without the interpreter lock; cached on disk where a directory can be written to.
+    """Compile a function that releases the interpreter lock, and cache it on disk if a directory is writable.
 
-    Numba looks for one beside this file, then in the user's cache; without either it refuses to cache.
+    Numba tries the directory of this file, then the user's cache; without either it refuses to cache.
     """
     try:
         return njit(nogil=True, cache=True, fastmath=SUMS, error_model="numpy")(function)
@@ -57,37 +56,37 @@ def compiled(function: Any) -> Any:
         return njit(nogil=True, fastmath=SUMS, error_model="numpy")(function)
 
 
-# The primitives of a storage. Indices are unsigned: a signed one is checked for being negative, which takes half of
-# the time of a product with a CSR row.
+# The primitives of a storage. Indices are unsigned: checking signed ones for negative values takes half the time of a
+# product with a CSR row.
 
 
 def count(rows: Any) -> Any:
-    """Number of rows."""
+    """Return the number of rows."""
     raise TypeError("only compiled code can call this")
 
 
 def products(rows: Any, first: Any, last: Any, planes: Any, q: Any, out: Any, at: Any) -> Any:
-    """``out[at + k] = x'planes[q]`` (with the intercept) of row ``first + k``."""
+    """Compute ``out[at + k] = x'planes[q]`` (with the intercept) for each row ``x = x_{first + k}``."""
     raise TypeError("only compiled code can call this")
 
 
 def products_of_four(rows: Any, first: Any, last: Any, planes: Any, q: Any, out: Any) -> Any:
-    """The same for the planes ``q .. q + 3``, at ``BLOCK`` times the number of the plane."""
+    """Compute the products with planes ``q .. q + 3``; those with plane ``p`` start at ``out[p * BLOCK]``."""
     raise TypeError("only compiled code can call this")
 
 
 def add(rows: Any, first: Any, last: Any, factor: Any, at: Any, out: Any) -> Any:
-    """``out += sum_k factor[at + k] x_{first + k}``."""
+    """Compute ``out += sum_k factor[at + k] x_{first + k}``."""
     raise TypeError("only compiled code can call this")
 
 
 def add_one(rows: Any, i: Any, factor: Any, out: Any, group: Any) -> Any:
-    """``out[group] += factor x_i``."""
+    """Compute ``out[group] += factor x_i``."""
     raise TypeError("only compiled code can call this")
 
 
 def add_squares(rows: Any, first: Any, last: Any, weight: Any, plain: Any, sums: Any, squares: Any, raw: Any) -> Any:
-    """Add ``w x``, ``w x^2`` and ``x^2``; with ``plain`` all weights are 1 and ``raw`` is left alone."""
+    """Add ``w x``, ``w x^2`` and ``x^2`` of each row; with ``plain`` all weights are 1 and ``raw`` is unchanged."""
     raise TypeError("only compiled code can call this")
 
 
@@ -156,7 +155,7 @@ def _dense_add(rows, first, last, factor, at, out):
     X = rows[0]
     m = X.shape[1]
     whole = first + (last - first) // 4 * 4
-    # Four rows at a time: the sums are loaded and stored once for each four.
+    # Four rows at a time, so that sums are loaded and stored once per four rows.
     for i in range(first, whole, 4):
         k = at + i - first
         a, b, c, d = factor[k], factor[k + 1], factor[k + 2], factor[k + 3]
@@ -234,7 +233,7 @@ def _csr_add_squares(rows, first, last, weight, plain, sums, squares, raw):
 
 _OPTIONS: Any = {"fastmath": SUMS, "error_model": "numpy"}
 DENSE = 1
-"""Arrays that make up dense rows."""
+"""Number of arrays in the tuple of dense rows."""
 
 
 @overload(count, jit_options=_OPTIONS)
@@ -267,12 +266,12 @@ def _add_squares(rows, first, last, weight, plain, sums, squares, raw):
     return _dense_add_squares if len(rows.types) == DENSE else _csr_add_squares
 
 
-# Rows as compiled code takes them
+# Conversion of rows for compiled code
 
 
 @compiled
 def _copy(X, out):
-    """Rows of a Fortran-ordered array into a C-ordered one, by tiles of whole cache lines."""
+    """Copy a Fortran-ordered array into a C-ordered one, in tiles of whole cache lines."""
     n, m = X.shape
     for first in range(0, n, BLOCK):
         last = min(n, first + BLOCK)
@@ -284,9 +283,9 @@ def _copy(X, out):
 
 
 class _Writable:
-    """The memory of an array without its mark as read-only.
+    """The memory of an array without its read-only flag.
 
-    Compiled code never writes to rows, but would be compiled once more for the mark.
+    Compiled code never writes to rows, but numba would compile it again for read-only arrays.
     """
 
     def __init__(self, array: Any) -> None:
@@ -296,17 +295,17 @@ class _Writable:
 
 
 def plain(array: Any) -> Any:
-    """The same memory as an array of the one type that functions are compiled for."""
+    """Return the same memory as a writable array, the only kind that functions are compiled for."""
     return array if array.flags.writeable else np.asarray(_Writable(array))
 
 
 def vector(array: Any) -> Any:
-    """Targets, weights and the like as compiled code takes them."""
+    """Return targets, weights or the like as a contiguous array for compiled code."""
     return plain(np.ascontiguousarray(array))
 
 
 def rows_of(X: Any) -> tuple[Any, ...]:
-    """Rows of a chunk as the passes take them; neither a C-ordered array nor a CSR matrix is copied."""
+    """Return the rows of a chunk as the tuple that passes take; C-ordered arrays and CSR matrices are not copied."""
     if hasattr(X, "indptr"):
         return vector(X.data), vector(X.indices), vector(X.indptr)
     if X.flags.c_contiguous:

@@ -1,6 +1,6 @@
-"""The one place that turns users' values into numbers: refused if float64 cannot hold them; targets and classes coded.
+"""Conversion of users' values to float64 and coding of targets and classes; no other module converts values.
 
-Refused are long whole numbers, masked values, dates and complex numbers.
+Values that float64 cannot hold are refused: long whole numbers, masked values, dates and complex numbers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from aidlearn.data.rows.chunk import Chunk
 from aidlearn.numerics import Float, Int
 
 LARGEST_WHOLE = 2**53
-"""Bound up to which float64 holds every whole number."""
+"""Bound up to which float64 represents every whole number."""
 LONG = ("Int64", "UInt64", "Int128", "UInt128")
-"""Types of columns that may hold larger whole numbers."""
+"""Types of columns that may hold whole numbers above :data:`LARGEST_WHOLE`."""
 DATES = ("Datetime", "Date", "Duration", "Time")
 HELD_DATES = "dates or times; convert it to numbers, such as days since a date"
 
@@ -35,13 +35,13 @@ def refuse_lossy(values: Any, what: str, first: int | None = 0, whole: bool = Tr
     Parameters
     ----------
     values : array, sparse matrix, list or column of a table
-        Floats pass without a check; whole numbers of 64 bits are compared with 2^53.
+        Floats pass without a check; 64-bit whole numbers are compared with 2^53.
     what : str
         Name of the values in messages.
     first : int, optional
-        Number of the first row; None where it is not known.
+        Number of the first row; None if it is not known.
     whole : bool
-        Whether whole numbers become floats. Class labels do not.
+        Whether whole numbers become floats (class labels do not).
     """
     if type(values) is np.ndarray and values.dtype.kind in "fb":
         return
@@ -70,7 +70,7 @@ def _array(values: Any) -> NDArray[Any]:
         return np.asarray(values.data) if values.format in ("csr", "csc", "coo") else np.asarray(values.tocoo().data)
     try:
         return np.asarray(values)
-    except (TypeError, ValueError):  # rows of different lengths are refused when they are converted
+    except (TypeError, ValueError):  # rows of different lengths; their conversion is refused later
         return np.empty(0)
 
 
@@ -91,7 +91,7 @@ def _refuse_column(column: Any, what: str, first: int | None, whole: bool) -> No
 
 
 def _refuse_whole(array: NDArray[Any], what: str, first: int | None) -> None:
-    """Whole numbers beyond 2^53 pass if they are a smaller one times a power of two: these lose nothing."""
+    """Refuse whole numbers beyond 2^53, except smaller ones times a power of two, which float64 holds exactly."""
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
         if array.size == 0 or (int(array.min()) >= -LARGEST_WHOLE and int(array.max()) <= LARGEST_WHOLE):
             return
@@ -132,21 +132,21 @@ CONTINUOUS = "The target holds numbers with decimals (Unknown label type: contin
 
 @dataclass(frozen=True)
 class Targets:
-    """How stored targets and weights become those of a problem."""
+    """Function that converts stored targets and weights to those of a problem."""
 
     classes: NDArray[Any] | None = None
-    """Sorted class labels: a target becomes the number of its class."""
+    """Sorted class labels, whose indices replace the targets; None for numeric targets."""
     factors: Float | None = None
-    """Factors on the weights of the entries of each class."""
+    """Factor of each class on the weights of its entries."""
     offset: float = 0.0
     """Offset subtracted from numeric targets; the intercept restores it."""
     name: str = "y"
     """Name of the target in messages."""
     ignored: bool = False
-    """Whether the model ignores stored targets, which become 0."""
+    """Whether the model ignores the stored targets and 0 replaces them."""
 
     def __call__(self, target: NDArray[Any], weight: Float) -> tuple[Float, Float]:
-        """Targets as numbers (less the offset, or the index of their class) and weights times those of the classes."""
+        """Return targets as numbers (less the offset, or class indices), and weights times those of the classes."""
         if self.ignored:
             return np.zeros(len(target)), weight
         if self.classes is None:
@@ -156,30 +156,30 @@ class Targets:
             values = np.asarray(target, dtype=np.float64)
             return (values - self.offset if self.offset else values), weight
         if target.dtype == object:
-            target = np.array(target.tolist())  # texts as texts: comparing objects is slow
+            target = np.array(target.tolist())  # an array of texts, because comparing objects is slow
         codes = np.minimum(np.searchsorted(self.classes, target), len(self.classes) - 1)
         return codes.astype(np.float64), weight if self.factors is None else weight * self.factors[codes]
 
     def code(self, chunk: Chunk) -> Chunk:
-        """A chunk as a source gives it, with coded targets and weights."""
+        """Return a chunk of a source with coded targets and weights."""
         y, weight = self(chunk.y, chunk.weight)
         return chunk if y is chunk.y and weight is chunk.weight else replace(chunk, y=y, weight=weight)
 
 
 FIRST_LABELS, FEW_CLASSES = 1000, 16
-"""Guesses: labels that are searched for classes first, and classes up to which each takes one comparison."""
+"""Guesses. Number of labels searched for classes first, and maximum number of classes coded by comparisons."""
 
 
 @dataclass(frozen=True)
 class Classes:
-    """Class labels in ascending order, and how many entries have each."""
+    """Class labels in ascending order, with the number of entries of each."""
 
     labels: NDArray[Any]
     counts: Int
 
     @classmethod
     def of_labels(cls, labels: NDArray[Any]) -> tuple[Classes, Int]:
-        """The classes of labels in memory, and the index of each entry's class."""
+        """Return the classes of labels in memory, and the index of each entry's class."""
         found, codes = _encoded(labels)
         if found.dtype.kind == "f" and (found != np.round(found)).any():
             raise ValueError(CONTINUOUS)
@@ -193,7 +193,7 @@ class Classes:
 
     @classmethod
     def of_parts(cls, parts: Iterable[TargetCounts], row_name: Callable[[int], str]) -> Classes:
-        """The classes of consecutive parts of a target; ``row_name`` names a row in messages."""
+        """Return the classes of consecutive parts of a target; ``row_name`` names a row in messages."""
         counts: dict[Any, int] = {}
         row = 0
         for part in parts:
@@ -212,7 +212,7 @@ class Classes:
         return cls(_whole(np.array(labels)), np.array([counts[label] for label in labels]))
 
     def several(self, who: str) -> Classes:
-        """Check that there is more than one class."""
+        """Return these classes, or raise an error if there is only one."""
         if len(self.labels) < 2:
             raise ValueError(
                 f"{who} needs at least 2 classes in y, but the data contains only one class: "
@@ -221,7 +221,7 @@ class Classes:
         return self
 
     def factors(self, class_weight: Any) -> Float | None:
-        """One weight per class from ``class_weight``; None if it is None."""
+        """Return one weight per class from ``class_weight``; None if it is None."""
         if class_weight is None:
             return None
         if isinstance(class_weight, str) and class_weight == "balanced":
@@ -233,12 +233,12 @@ class Classes:
 
 
 def check_labels(y: Any, advice: str = "") -> NDArray[Any]:
-    """A 1-D array of class labels without missing values."""
+    """Return class labels as a 1-D array; refuse missing values."""
     kind = getattr(getattr(y, "dtype", None), "kind", "")
     if kind == "M":
         raise ValueError(DATED)
     refuse_lossy(y, "y", whole=False)
-    if hasattr(y, "iloc") and kind in ("i", "u") and not y.isna().any():  # scikit-learn makes floats of pandas' Int64
+    if hasattr(y, "iloc") and kind in ("i", "u") and not y.isna().any():  # scikit-learn would make pandas' Int64 floats
         y = y.to_numpy(dtype=np.uint64 if kind == "u" else np.int64)
     if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
         y = y.to_numpy()
@@ -254,13 +254,13 @@ def check_labels(y: Any, advice: str = "") -> NDArray[Any]:
 
 
 def absent_values(values: Any) -> NDArray[np.bool_]:
-    """Mask of the targets or weights that are missing: NaN or None."""
+    """Return a mask of the targets or weights that are missing (NaN or None)."""
     array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     if array.dtype.kind == "f":
         return np.isnan(array)
     if array.dtype.kind != "O":
         return np.zeros(len(array), dtype=bool)
-    # Comparisons with pandas.NA are not truth values: anything not surely equal to itself is missing.
+    # Comparing pandas.NA gives no boolean, so a value counts as missing unless it certainly equals itself.
     return np.array([value is None or not _equals_itself(value) for value in array.tolist()])
 
 
@@ -272,7 +272,7 @@ def _equals_itself(value: Any) -> bool:
 
 
 def _encoded(labels: NDArray[Any]) -> tuple[NDArray[Any], Int]:
-    """Different labels in ascending order, and the position of each entry's among them.
+    """Return the distinct labels in ascending order, and the index of each entry's label.
 
     Sorting many labels takes longer than several passes over the data; usually the first labels show all classes.
     """
@@ -289,7 +289,7 @@ def _encoded(labels: NDArray[Any]) -> tuple[NDArray[Any], Int]:
 
 @dataclass(frozen=True)
 class TargetCounts:
-    """Different values of consecutive targets with their counts, or the position of the first missing one."""
+    """Distinct values of consecutive targets with their counts, or the position of the first bad value."""
 
     n_entries: int
     values: list[Any]
@@ -299,7 +299,7 @@ class TargetCounts:
 
 
 def count_targets(target: NDArray[Any]) -> TargetCounts:
-    """Count the values of consecutive targets, at most one more than :data:`MOST_CLASSES` different ones."""
+    """Count the distinct values of consecutive targets; keep at most one more than :data:`MOST_CLASSES`."""
     n = len(target)
     bad = _bad(target)
     if len(bad):
@@ -314,7 +314,7 @@ def count_targets(target: NDArray[Any]) -> TargetCounts:
 
 
 def _bad(target: NDArray[Any]) -> NDArray[np.intp]:
-    """Positions of missing and infinite values."""
+    """Return the positions of missing and infinite values."""
     if target.dtype.kind == "f":
         return np.flatnonzero(~np.isfinite(target))
     if target.dtype.kind != "O":
@@ -324,7 +324,7 @@ def _bad(target: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def _whole(classes: NDArray[Any]) -> NDArray[Any]:
-    """Labels 0.0, 1.0 as 0, 1."""
+    """Return labels such as 0.0 and 1.0 as the integers 0 and 1."""
     if classes.dtype.kind == "f" and (classes == np.round(classes)).all() and (np.abs(classes) < LARGEST_WHOLE).all():
         return classes.astype(np.int64)
     return classes

@@ -1,7 +1,7 @@
-"""Passes over rows on other machines, independent of what runs the tasks (:mod:`aidlearn.data.dask.backend` for Dask).
+"""Passes over rows on other machines, for any backend that runs tasks (:mod:`aidlearn.data.dask.backend` for Dask).
 
-A pass sends its function once and runs it where the rows are; only the values to be folded come back. Labels remain
-there as results of tasks, so rows and labels of a lost worker are computed again from the tasks that made them.
+A pass sends its function once and runs it where the rows are; only the values to be folded come back. Labels stay
+there as results of tasks, so that rows and labels of a lost worker are recomputed from their tasks.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from aidlearn.numerics import Float
 
 
 class Backend(ABC):
-    """Runs tasks where the rows are. Tasks are opaque objects of the backend."""
+    """Base of backends, which run tasks where the rows are. A task is an opaque object of its backend."""
 
     n_threads: int
 
     @abstractmethod
     def task(self, function: Any, *arguments: Any) -> Any:
-        """A call to be made where the rows are; arguments may be tasks, or lists of them."""
+        """Return a task that calls a function where the rows are; arguments may be tasks or lists of them."""
 
     @abstractmethod
     def key(self, task: Any) -> str:
-        """Unique key of a task."""
+        """Return the unique key of a task."""
 
     @abstractmethod
     def start(self, tasks: Sequence[Any], ours: bool = True) -> list[Any]:
-        """Start tasks; their results are kept as long as the tasks that are returned.
+        """Start tasks; their results are kept as long as the returned tasks.
 
-        ``ours`` marks tasks that hold what a pass sends and not the user's data: their size needs no warning.
+        ``ours`` marks tasks that hold what a pass sends rather than the user's data, whose size needs no warning.
         """
 
     @abstractmethod
     def results(self, tasks: Sequence[Any]) -> Iterator[Any]:
-        """Results of started tasks, in order."""
+        """Yield the results of started tasks in order."""
 
     @abstractmethod
     def keeps(self, n_bytes: float) -> bool:
-        """Whether data of this size are kept between passes."""
+        """Return whether data of this size are kept between passes."""
 
     def sent(self, function: Any) -> Any:
-        """A function as a task: it is sent once, and again if its worker is lost."""
+        """Return a task that sends a function once, and again if its worker is lost."""
         import cloudpickle
 
         pickled = cloudpickle.dumps(function)
@@ -64,8 +64,8 @@ class Backend(ABC):
 class Sealed:
     """An object that is sent as one pickle.
 
-    Buffers that are sent outside a pickle arrive at any address, and products with unaligned arrays differ in their
-    last bits. Arrays inside a pickle are copied when it is read, and so are aligned.
+    Buffers sent outside a pickle arrive at arbitrary addresses, and products with unaligned arrays differ in their
+    last bits. Arrays inside a pickle are copied when it is loaded, and are thus aligned.
     """
 
     def __init__(self, content: Any, n_bytes: int = 0) -> None:
@@ -77,7 +77,7 @@ class Sealed:
         return _unsealed, (cloudpickle.dumps(self.content), self.n_bytes)
 
     def __sizeof__(self) -> int:
-        """Size of the result as the scheduler sees it."""
+        """Return the size that the scheduler assumes for the result."""
         return 64 + self.n_bytes
 
 
@@ -86,7 +86,7 @@ def _unsealed(data: bytes, n_bytes: int) -> Sealed:
 
 
 class _Sized:
-    """A result whose size the scheduler sees, so that it is left on its worker."""
+    """A result that reports its size, so that the scheduler leaves it on its worker."""
 
     def __sizeof__(self) -> int:
         return 64 + _n_bytes(list(vars(self).values()))
@@ -94,7 +94,7 @@ class _Sized:
 
 @dataclass(frozen=True)
 class StoredRows(_Sized):
-    """The rows of one task: X, the target as it is stored, and the weight."""
+    """Rows of one task: X, the target as stored, and the weight."""
 
     X: Any
     """An array or a CSR matrix."""
@@ -104,7 +104,7 @@ class StoredRows(_Sized):
 
 @dataclass(frozen=True)
 class CodedTargets(_Sized):
-    """Targets as numbers and weights of the rows of one task."""
+    """Targets as numbers, and weights, of the rows of one task."""
 
     y: Float
     weight: Float
@@ -118,14 +118,14 @@ class Batches:
     first_rows: list[int]
     """First row of each task."""
     n_chunks: int
-    """Chunks of a task (the last may have fewer)."""
+    """Number of chunks per task (the last task may have fewer)."""
     rows_per_chunk: int
     kept: bool
     """Whether the tasks are started and their results kept between passes."""
 
 
 class RemoteState:
-    """The state of a chunk, which stays with the chunk: a task, and the position in its result."""
+    """The state of a chunk, given as a task and a position in its result; it stays where the chunk is."""
 
     __slots__ = ("path", "task")
 
@@ -133,7 +133,7 @@ class RemoteState:
         self.task, self.path = task, path
 
     def __getitem__(self, place: int) -> RemoteState:
-        """A part of the state."""
+        """Return a part of the state."""
         return RemoteState(self.task, (*self.path, place))
 
     def __reduce__(self) -> Any:
@@ -149,7 +149,7 @@ class _Place:
 
 
 class RemotePasses(Passes):
-    """Passes by one task for each batch of chunks."""
+    """Passes that run one task for each batch of chunks."""
 
     def __init__(self, backend: Backend, batches: Batches, targets: Targets) -> None:
         self._backend, self._batches, self._targets = backend, batches, targets
@@ -176,7 +176,7 @@ class RemotePasses(Passes):
             yield from sealed.content
 
     def _coded_targets(self) -> list[Any]:
-        """Tasks for targets and weights as numbers; kept, because texts are slow to look up."""
+        """Return the tasks that code targets and weights; they are kept, because looking up texts is slow."""
         if self._coded is None:
             coding = self._backend.sent(self._targets)
             tasks = [self._backend.task(_code, coding, rows) for rows in self._batches.tasks]
@@ -195,13 +195,13 @@ class RemotePasses(Passes):
                 yield value, RemoteState(state, (k,))
 
     def _located(self, states: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Positions of the states of a task's chunks among the results that it receives, and these results."""
+        """Return the positions of the states of a task's chunks among the results it receives, and these results."""
         given: dict[str, tuple[int, Any]] = {}
         places = [self._place(state, given) for state in states]
         return places, [task for _, task in given.values()]
 
     def _place(self, state: Any, given: dict[str, tuple[int, Any]]) -> Any:
-        # Not a recursive closure: such a cycle would hold tasks until the garbage collector runs.
+        # Not a recursive closure, whose reference cycle would hold tasks until the garbage collector runs.
         if isinstance(state, RemoteState):
             number, _ = given.setdefault(self._backend.key(state.task), (len(given), state.task))
             return _Place(number, state.path)
@@ -209,7 +209,7 @@ class RemotePasses(Passes):
 
 
 def remote_target_counts(backend: Backend, batches: Batches) -> Iterator[TargetCounts]:
-    """The values of the stored targets, task by task."""
+    """Return the counts of the stored targets, task by task."""
     counts = [backend.task(_count, rows) for rows in batches.tasks]
     return (sealed.content for sealed in backend.results(backend.start(counts)))
 
@@ -235,7 +235,7 @@ def _count(rows: StoredRows) -> Sealed:
 def _work(
     sent: Sealed, rows: StoredRows, coded: CodedTargets, shape: tuple[int, int], places: Sealed, *given: Sealed
 ) -> Any:
-    """One pass over the chunks of one task: their values, and their states."""
+    """Run a pass over the chunks of one task, and return their values and their states."""
     first, size = shape
     X, y, weight = steady(rows.X), steady(coded.y), steady(coded.weight)
     values, states = [], []
@@ -256,10 +256,10 @@ def _look(sent: Sealed, places: Sealed, *given: Sealed) -> Sealed:
 
 
 def steady(array: Any) -> Any:
-    """The array with its memory aligned and C-ordered, as arrays of this process are.
+    """Return the array aligned and C-ordered, as arrays of this process are.
 
-    An array out of a network buffer may start at any byte, and products with such an array differ in their last bits.
-    (Where an aligned array starts within a cache line makes no difference.)
+    An array from a network buffer may start at any byte, and products with such an array differ in their last bits.
+    (The position of an aligned array within a cache line makes no difference.)
     """
     if sparse.issparse(array):
         parts = tuple(map(steady, (array.data, array.indices, array.indptr)))
@@ -268,7 +268,7 @@ def steady(array: Any) -> Any:
 
 
 def _n_bytes(value: Any) -> int:
-    """Bytes of the arrays in nested tuples, lists and data classes."""
+    """Return the bytes of the arrays in nested tuples, lists and data classes."""
     if isinstance(value, np.ndarray):
         return value.nbytes if 0 not in value.strides else value.itemsize
     if isinstance(value, (list, tuple)):

@@ -1,6 +1,6 @@
-"""Sources: a source describes its rows and reads them chunk by chunk; it never changes.
+"""Sources of rows: a source describes its rows, reads them chunk by chunk, and never changes.
 
-What belongs to one fit (passes, threads, samples, progress, memory) is a :class:`~aidlearn.data.passes.run.Run`.
+The state of a fit (passes, threads, samples, progress, memory) belongs to :class:`~aidlearn.data.passes.run.Run`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class DataSource(ABC):
-    """Entries cut into chunks.
+    """Base of data sources, whose entries are cut into chunks.
 
-    Subclasses define the numbers of entries and attributes and how to read chunk ``k``; the targets of a chunk are as
+    Subclasses define the numbers of entries and attributes, and how to read chunk ``k``. The targets of a chunk are as
     stored (numbers, or class labels of any kind).
 
     Examples
@@ -50,17 +50,17 @@ class DataSource(ABC):
     has_target: bool = True
     target_name: str = "y"
     n_jobs: int | None = None
-    """Threads of passes, unless the fit has its own ``n_jobs``."""
+    """Number of threads of passes, unless the fit has its own ``n_jobs``."""
     memory_limit: float | None = None
-    """Bytes that a fit may take."""
+    """Maximum memory of a fit in bytes; None for no limit."""
     is_sparse: bool = False
     """Whether chunks are CSR matrices."""
     chunks_at_once: int = 64
     """Maximum chunks per batch of a thread (guess): larger batches leave threads idle at the end of a pass."""
     sequential: bool = False
-    """Whether chunks can only be read one after the other."""
+    """Whether chunks can only be read in order."""
     reading_bytes: float = 0.0
-    """Bytes of the buffers that rows are read with."""
+    """Bytes of the buffers for reading rows."""
     encoding: Recipe | None = None
     """Recipe that encoded the columns of a table, if some are factors."""
     inputs: list[str] | None = None
@@ -75,14 +75,14 @@ class DataSource(ABC):
         """Read chunk ``k``."""
 
     def chunks(self, held: int = 1) -> Iterator[Chunk]:
-        """All chunks in order.
+        """Return all chunks in order.
 
-        A chunk may be overwritten once ``held`` further chunks have been taken: copy what is kept.
+        A chunk may be overwritten once ``held`` further chunks have been taken, so copy what you keep.
         """
         return (self.chunk(k) for k in range(self.n_chunks))
 
     def loads(self, held: int) -> Iterator[Callable[[], Chunk]]:
-        """Functions that make the chunks in order, so that several threads can convert what was read."""
+        """Return functions that make the chunks in order, so that several threads can convert what was read."""
 
         def ready(chunk: Chunk) -> Callable[[], Chunk]:
             return lambda: chunk
@@ -90,24 +90,24 @@ class DataSource(ABC):
         return map(ready, self.chunks(held))
 
     def every(self, step: int, offset: int) -> Chunk | None:
-        """The entries ``offset, offset + step, ...`` as one chunk, or None if that takes a pass."""
+        """Return the entries ``offset, offset + step, ...`` as one chunk, or None if this takes a pass."""
         return None
 
     def passes(self, targets: Targets, n_jobs: int) -> Passes:
-        """Maps functions over the chunks: by threads of this process, unless the rows are remote."""
+        """Return passes over the chunks, made by threads of this process unless the rows are remote."""
         return ThreadedPasses(self, targets, n_jobs)
 
     def target_counts(self) -> Iterator[TargetCounts]:
-        """The values of the stored targets, part by part from the first entry to the last."""
+        """Return the counts of the stored targets, part by part from the first entry to the last."""
         return (count_targets(chunk.y) for chunk in self.chunks())
 
     def classes(self) -> Classes:
-        """The classes of the target, by one pass over it."""
+        """Return the classes of the target, found by one pass over it."""
         return Classes.of_parts(self.target_counts(), self.row_name)
 
     @property
     def rows_per_chunk(self) -> int:
-        """Entries of every chunk but the last."""
+        """Number of entries of every chunk but the last."""
         return chunk_rows(self.n_attributes, self.is_sparse)
 
     @property
@@ -116,7 +116,7 @@ class DataSource(ABC):
         return -(-self.n_entries // self.rows_per_chunk)
 
     def find_bad_cell(self, chunk: Chunk) -> str:
-        """Words that locate the first NaN or infinity of a chunk, for an error message."""
+        """Return the words of an error message that locate the first NaN or infinity of a chunk."""
         for name, values in (("y", chunk.y), ("sample_weight", chunk.weight)):
             bad = np.flatnonzero(~np.isfinite(values))
             if len(bad):
@@ -130,10 +130,7 @@ class DataSource(ABC):
         return f"Input X contains {what} at row {self.row_name(chunk.start + row)}, column {self.column_name(column)}"
 
     def encoded(self, rules: Rules, intercept: bool) -> DataSource:
-        """These rows, encoded by the rules of an estimator.
-
-        A source of numbers has nothing to encode.
-        """
+        """Return these rows encoded by the rules of an estimator; a source of numbers has nothing to encode."""
         if not rules.by_dtype and rules.categorical is not None and len(list(rules.categorical)):
             raise ValueError("categorical_features is for tables with named columns, which these data are not.")
         if rules.missing == "drop":
@@ -141,32 +138,32 @@ class DataSource(ABC):
         return self
 
     def column_name(self, column: int) -> str:
-        """Name of a column in messages."""
+        """Return the name of a column for messages."""
         return str(column)
 
     def row_name(self, row: int) -> str:
-        """Name of a row in messages."""
+        """Return the name of a row for messages."""
         return str(row)
 
 
 PassFunction = Callable[[Chunk, Any], tuple[Any, Any]]
-"""``value, state = function(chunk, state)``: the value is folded, the state stays with its chunk."""
+"""Function of a pass, ``value, state = function(chunk, state)``; values are folded, states stay with their chunk."""
 
 
 class Passes(ABC):
-    """Maps functions over the chunks of a source, whose targets it codes as numbers."""
+    """Base of classes that map functions over the chunks of a source and code its targets as numbers."""
 
     @abstractmethod
     def ordered(self, function: PassFunction, states: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-        """``function(chunk, state)`` of every chunk, in chunk order."""
+        """Yield ``function(chunk, state)`` of every chunk, in chunk order."""
 
     def map_states(self, function: Callable[[Any], Any], states: Sequence[Any]) -> Iterator[Any]:
-        """``function(state)`` of every chunk in order, without its entries (states may be remote, as entries)."""
+        """Return ``function(state)`` of every chunk in order, without its entries; states may be remote like these."""
         return map(function, states)
 
 
 class ThreadedPasses(Passes):
-    """Chunks are read and computed by ``n_jobs`` threads; results do not depend on their number."""
+    """Passes whose chunks are read and processed by ``n_jobs`` threads; results do not depend on their number."""
 
     def __init__(self, source: DataSource, targets: Targets, n_jobs: int) -> None:
         self.source, self.targets, self.n_jobs = source, targets, n_jobs
@@ -186,7 +183,7 @@ class ThreadedPasses(Passes):
         def work(batch: list[tuple[int, Callable[[], Chunk]]]) -> list[tuple[Any, Any]]:
             return [function(targets.code(load()), states[k]) for k, load in batch]
 
-        # The same threads in every pass: allocators may never reuse the memory of a thread that has ended.
+        # Threads are reused in every pass: allocators may never reuse the memory of a thread that has ended.
         threads = pool(self.n_jobs, "passes")
         try:
             while True:

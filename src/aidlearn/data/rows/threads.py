@@ -1,4 +1,4 @@
-"""Threads of passes: how many there are, and BLAS with one thread inside each."""
+"""Threads of passes: their number, and the limit of one BLAS thread inside each."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import threadpoolctl
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Threads that ``n_jobs`` asks for: by default one for every core that this process may use.
+    """Return the number of threads for ``n_jobs``, by default one for every core that this process may use.
 
-    In a worker of joblib, which has its own way of using all cores, the default is one.
+    In a worker of joblib the default is one, because joblib uses all cores in its own way.
     """
     if n_jobs is None:
         from joblib.parallel import get_active_backend
@@ -29,7 +29,7 @@ def n_threads(n_jobs: int | None) -> int:
 
 @cache
 def cores() -> int:
-    """Cores that this process may use: its affinity and what a container allows."""
+    """Return the number of cores that this process may use, given its affinity and the limits of its container."""
     from joblib import cpu_count
 
     return max(1, int(cpu_count()))
@@ -40,7 +40,7 @@ _pools_lock = threading.Lock()
 
 
 def pool(n_jobs: int, purpose: str = "sums") -> ThreadPoolExecutor:
-    """A pool of reused threads; tasks of one purpose never wait for others of the same purpose."""
+    """Return the pool of reused threads of a purpose; its tasks never wait for others of the same purpose."""
     with _pools_lock:
         key = n_jobs, purpose
         if key not in _pools:
@@ -49,7 +49,7 @@ def pool(n_jobs: int, purpose: str = "sums") -> ThreadPoolExecutor:
 
 
 def spread(task: Callable[[int], Any], n_tasks: int, n_jobs: int) -> list[Any]:
-    """``task(k)`` for k = 0, 1, ..., by this thread and those of a pool; each takes the next one when it is done."""
+    """Return ``task(k)`` for k = 0, 1, ..., computed by this thread and a pool; each takes the next k once free."""
     results: list[Any] = [None] * n_tasks
     numbers = iter(range(n_tasks))  # the interpreter hands each number to one thread only
 
@@ -76,7 +76,7 @@ def _blas() -> threadpoolctl.ThreadpoolController:
 
 
 def _forget_controller() -> None:
-    """Let any thread set limits: newer versions of threadpoolctl obey only the first thread that did."""
+    """Let any thread set limits: newer versions of threadpoolctl obey only the first thread that set one."""
     controller: Any = getattr(threadpoolctl, "OpenBLASController", None)
     clear = getattr(controller, "clear_controlling_thread", None)
     if clear is not None:
@@ -84,12 +84,12 @@ def _forget_controller() -> None:
 
 
 class _Limit:
-    """The limit on BLAS threads of this process, for as long as anyone needs it."""
+    """The limit of one BLAS thread in this process, in force while any ``with`` block needs it."""
 
     def __init__(self) -> None:
         self.lock, self.users = threading.Lock(), 0
         self.before: list[tuple[Any, int]] = []
-        """Libraries that had more than one thread, and how many."""
+        """Libraries that had more than one thread, and their numbers of threads."""
 
     def __enter__(self) -> None:
         with self.lock:
@@ -107,7 +107,7 @@ class _Limit:
 
     @staticmethod
     def set(numbers: list[tuple[Any, int]]) -> None:
-        """Give libraries their numbers of threads."""
+        """Set the number of threads of each library."""
         if not numbers:
             return
         _forget_controller()  # so that this thread is obeyed
@@ -120,7 +120,7 @@ _limit = _Limit()
 
 
 def _after_fork() -> None:
-    """A forked process has neither the threads of its parent nor the fits that hold its limits."""
+    """Reset pools and limits: a forked process has neither its parent's threads nor the fits that hold limits."""
     global _limit, _pools_lock
     _pools.clear()
     _pools_lock = threading.Lock()
@@ -134,16 +134,16 @@ if hasattr(os, "register_at_fork"):
 
 
 def one_blas_thread() -> _Limit:
-    """Pin BLAS to one thread in a ``with`` block: threads work on chunks, and results keep their last bit.
+    """Limit BLAS to one thread in a ``with`` block, so that chunks run in parallel and results keep their last bit.
 
-    The limit belongs to the process. It is lifted by the last one that leaves, not by the first.
+    The limit belongs to the process; the last block that ends lifts it.
     """
     return _limit
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay a Ctrl-C to the end of the block: an interrupted import would leave numba unusable in this process."""
+    """Delay Ctrl-C until the end of the block: an interrupted import would leave numba unusable in this process."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
         yield
         return
