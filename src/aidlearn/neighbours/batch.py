@@ -74,7 +74,7 @@ class Member:
     def design(self, design: Design, weight: float, sizes: Float) -> Design:
         """Return the batch's design adapted to this member's sum of weights and column sizes.
 
-        A column of size 0, which has only rows of weight 0, keeps the coefficient 0.
+        A column of size 0, whose non-zeros all have weight 0, keeps the coefficient 0.
         """
         l1 = design.l1 / design.weight if self.l1 is None else self.l1
         empty = np.zeros(design.n_variables, dtype=bool)

@@ -69,7 +69,7 @@ class Matrix(ABC):
 
     shape: tuple[int, int]
     centrable: NDArray[np.bool_]
-    """Mask of the columns that stay as sparse as they are when they are centred."""
+    """Mask of the columns that centring does not fill in."""
     stored: int
     """Size in numbers of eight bytes."""
     n_dense: int
