@@ -1,4 +1,4 @@
-"""``python -m aidlearn`` is the command line."""
+"""Entry point of ``python -m aidlearn``, the command line."""
 
 from __future__ import annotations
 

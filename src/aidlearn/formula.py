@@ -25,7 +25,7 @@ from aidlearn.data.tables.in_memory import FrameColumns
 from aidlearn.estimators.registry import MODELS
 
 FACTOR = re.compile(r"""C\((?P<name>[^\W\d]\w*|`[^`]+`)(?:,\s*contr\.treatment\((?:base=)?['"](?P<base>.*)['"]\))?\)""")
-"""``C(name)``, or with a reference level ``C(name, contr.treatment("LAS"))``."""
+"""Pattern of ``C(name)``, or with a reference level ``C(name, contr.treatment("LAS"))``."""
 
 
 @dataclass

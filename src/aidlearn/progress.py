@@ -64,7 +64,7 @@ class FitProgress:
 
 @dataclass(frozen=True)
 class Bar:
-    """A fraction that is done, and its label."""
+    """A completed fraction, and its label."""
 
     fraction: float
     words: str

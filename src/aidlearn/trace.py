@@ -50,9 +50,9 @@ class Frame:
     """Means of the clusters in the plane."""
     sizes: Int
     regions: NDArray[np.int8]
-    """The linear piece of the loss at the mean."""
+    """Linear piece of the loss at the mean of each cluster."""
     labels: NDArray[np.int8]
-    """Class of the cluster: 1, -1, or 0 if there are no classes or it is unknown."""
+    """Class of each cluster: 1, -1, or 0 if there are no classes or it is unknown."""
     line: Float
     """``(p, q, r)``: the hyperplane is ``p x + q y + r = 0``."""
     levels: Float

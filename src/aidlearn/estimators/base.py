@@ -234,7 +234,7 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
         return frame.select(names).to_native() if set(names) <= set(frame.columns) else X
 
     def _checked(self, X: Any) -> Any:
-        """Return rows to be predicted, encoded already or with the number and names of the columns of the fit."""
+        """Return rows to be predicted, once their columns are checked against those of the fit; encoded rows pass."""
         if hasattr(self, "formula_") and not isinstance(X, EncodedRows):
             X = self._by_formula(X)
         if isinstance(X, EncodedRows):

@@ -17,7 +17,7 @@ from aidlearn.kernel.functions import NAMES, kernel_from
 from aidlearn.numerics import Float
 
 TABLES_ARE_KNOWN = parse_version(sklearn.__version__) >= parse_version("1.9")
-"""Whether this scikit-learn reads column names from tables of any kind."""
+"""Whether the installed scikit-learn reads column names from tables of any kind."""
 
 
 @dataclass(frozen=True)

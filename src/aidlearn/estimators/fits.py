@@ -140,7 +140,7 @@ def factor_words(model: Any) -> str:
 
 @dataclass(frozen=True)
 class Words:
-    """Words of sentences about fitted coefficients or a fitted machine."""
+    """Words for fitted coefficients, or for a fitted machine, in sentences."""
 
     what: str
     one: str

@@ -42,11 +42,11 @@ LATER = {
     "bounds": None,
     "constraints": None,
 }
-"""Parameters that older checkpoints lack, with the values that match what older versions did."""
+"""Parameters that older checkpoints lack, with the values that reproduce older versions."""
 BATCH = "batch"
 """Suffix of the checkpoint of a batch."""
 RENAMED = {"row_duals": "dual"}
-"""Names of parameters in checkpoints that differ from those of the estimators."""
+"""Parameters that have another name in checkpoints, with that name."""
 
 
 @dataclass(frozen=True)

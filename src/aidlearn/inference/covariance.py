@@ -34,7 +34,7 @@ from aidlearn.numerics import Float
 
 @dataclass(frozen=True)
 class CovarianceSettings:
-    """Tolerances of the covariance estimates, and when the density is taken to be zero."""
+    """Tolerances of the covariance estimates, and thresholds below which the density counts as zero."""
 
     singular_pivot: float = 1e-13
     """Guess. Relative pivot of a Gram matrix, per column, up to which a column is a combination of the others."""

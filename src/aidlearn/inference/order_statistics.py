@@ -50,7 +50,7 @@ def _bracket(sample: Float, level: float, reach: float) -> tuple[float, float]:
 def _inside(
     run: Run, weighted: Callable[[Chunk], tuple[Float, Float]], brackets: Sequence[tuple[float, float]]
 ) -> list[tuple[Float, Float, Float]]:
-    """Sort the values inside each bracket, by one pass over ``weighted(chunk)``, values and their weights.
+    """Sort the values inside each bracket, by one pass; ``weighted(chunk)`` returns values and their weights.
 
     For each bracket, return four sums (weights of all values and of those below it, weighted values of all and of those
     below it), the sorted values inside and their weights.

@@ -29,8 +29,7 @@ class SurveySettings:
     """Tolerances for rounding errors."""
 
     few_digits: float = 100.0
-    """Columns whose squared mean is at most this multiple of their variance are summed about zero: it costs two
-    digits."""
+    """Largest ratio of squared mean to variance at which columns are summed about zero, which costs two digits."""
     zero_residual: float = 1e-9
     """Guess. Residuals up to this fraction of the mean residual belong to rows that the solution interpolates."""
     exact_fit: float = 1e-10
@@ -41,7 +40,7 @@ SETTINGS = SurveySettings()
 
 
 class InferenceError(ValueError):
-    """Standard errors do not exist or cannot be estimated; the message says what to do."""
+    """Error if standard errors do not exist or cannot be estimated; the message says what to do."""
 
 
 def centred_gram(

@@ -42,22 +42,22 @@ HALF = 2.0**26
 
 @dataclass(frozen=True)
 class CoordinateSettings:
-    """Thresholds of the digits that a fit may lose."""
+    """Thresholds for the loss of digits in a fit."""
 
     large_offset: float = 100.0
     """Ratio of the median of the targets to their interquartile range above which sums lose too many digits."""
     least_pivot: float = 1e-5
-    """Fraction of a column that the others leave unexplained below which columns are mixed."""
+    """Smallest fraction of a column unexplained by the others; below it, columns are mixed."""
     sample_rows: int = 10
     """Rows per column of the sample that detects nearly collinear columns; the sample has at least 2000 rows."""
     most_sampled_cells: float = 2e7
-    """Largest number of cells of that sample."""
+    """Maximum number of cells of that sample."""
     doubtful: float = 1e-11
     """Relative error of an objective above which it is evaluated again."""
     exact_cells: float = 5e5
-    """Largest number of cells for which an exact evaluation takes negligible time."""
+    """Maximum number of cells for which an exact evaluation takes negligible time."""
     signs: float = 4.0
-    """Bound on the sum of the errors of n rows, which have both signs, in units of sqrt(n) times one error."""
+    """Largest sum of the errors of n rows, in units of sqrt(n) times one of them: errors have both signs."""
 
 
 SETTINGS = CoordinateSettings()
@@ -87,7 +87,7 @@ class MeasuredRows:
     region: Region | None = None
     """Feasible region of the variables of a design."""
     seconds: float = 0.0
-    """Duration of the pass."""
+    """Duration of the pass in seconds."""
     is_mixed: bool = False
     """Whether the columns are mixtures of those of the data."""
 

@@ -1,4 +1,4 @@
-"""A further run over the rows of a fitted model, and the clusters of these rows."""
+"""New runs over the rows of a fitted model, and the clusters of these rows."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ from aidlearn.neighbours.evaluation import count_crossings
 from aidlearn.numerics import Float
 
 OWN = ("auto", "interior-point")
-"""Solvers of aggregated problems with which quantiles can be solved as neighbours."""
+"""Solvers with which several quantiles can be solved as neighbours."""
 SPAN = 0.1
-"""Guess. Largest fraction of the rows between the planes of quantiles that share near rows."""
+"""Guess. Largest difference of quantiles that share near rows: the fraction of rows between their planes."""
 DOUBT = 3.0
 """Guess. Near rows allow for this many typical distances between a sampled plane and the solution."""
 
@@ -352,18 +352,18 @@ class ManyQuantiles:
         return last + (step / before) * (last - points[number - 2]) if before > 0 else last
 
     def _done(self, found: Mapping[int, Solved]) -> None:
-        """Make fits of certified members, and save all members."""
+        """Turn certified members into fits, and save all members."""
         for k, solved in found.items():
             if solved.gap <= self.model.tol:
                 self._keep(k, solved)
         self.record.keep(found, [self.fits[k].result.history[0] for k in sorted(self.fits)])
 
     def _keep(self, k: int, solved: Solved) -> None:
-        """Make a certified member a fit, and show it to the callbacks."""
+        """Turn a certified member into a fit, and show it to the callbacks."""
         self._take(k, solved, self.record.seconds)
         self.model._show(self.run, self.fits[k])
 
     def _take(self, k: int, solved: Solved, seconds: float) -> None:
-        """Make a certified member a fit of one aggregated problem and its check on all rows."""
+        """Turn a certified member into a fit with one aggregated problem and its check on all rows."""
         n_open = len(self.designs[k].loss.kinks) + 1
         self.fits[k] = self.model._at_once(self.run, solved, n_open, seconds)

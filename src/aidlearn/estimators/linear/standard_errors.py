@@ -34,7 +34,7 @@ from aidlearn.numerics import Float
 
 @dataclass(frozen=True)
 class SummarySettings:
-    """Gaps of the fits at neighbouring quantiles, and when a note is added to a summary."""
+    """Gaps of the fits at neighbouring quantiles, and thresholds of the notes in a summary."""
 
     neighbour_gap: float = 0.01
     """Gap of the fits at neighbouring quantiles, in p/n: about the squared sampling error of their coefficients."""
@@ -174,7 +174,7 @@ class _Summaries:
         }
 
     def of_replicates(self, fit: Fit, seen: Survey, replicates: Float) -> Summary:
-        """Standard errors from the coefficients of bootstrap replicates."""
+        """Compute standard errors from the coefficients of bootstrap replicates."""
         covariance = np.cov(replicates, rowvar=False).reshape(len(self.names), -1)
         if not (covariance.diagonal() > 0).all():
             raise InferenceError("Every bootstrap replicate has the same coefficients: the rows fit exactly.")
@@ -182,7 +182,7 @@ class _Summaries:
         return Summary.of_covariance(covariance, restrictions=self.restrictions, replicates=replicates, **common)
 
     def of_density(self, fit: Fit, seen: Survey) -> Summary:
-        """Standard errors from an estimate of the density of the residuals at zero."""
+        """Compute standard errors from an estimate of the density of the residuals at zero."""
         density = self._density(seen)
         notes = []
         if self.request.se == "nid" and density.without:

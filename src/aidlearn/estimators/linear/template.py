@@ -1,4 +1,4 @@
-"""The fit of every linear model, from rows to a certified model, and its scores, lazy for Dask collections."""
+"""The fit that all linear models share, from rows to a certified model, and their scores."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LinearEstimator(AIDEstimator):
     """A model that is linear in the features of a row."""
 
     no_bootstrap: ClassVar[str] = ""
-    """Reason why replicates of this model make no sense, if there is one."""
+    """Reason why this model has no bootstrap; empty if it has one."""
     _drawn: ClassVar[bool] = True
     """Whether pictures of data in a plane show the fitted problem."""
     _subtracts_offset: ClassVar[bool] = False

@@ -22,7 +22,7 @@ from aidlearn.linear.model.losses import pinball
 from aidlearn.numerics import Float
 
 SMALLEST_ALPHA = 1e-3
-"""Ratio of the smallest alpha of a path to the largest, which is where all slopes become 0."""
+"""Smallest alpha of a path, as a fraction of the largest; at the largest, all slopes are 0."""
 
 
 CV_ATTRIBUTES = """

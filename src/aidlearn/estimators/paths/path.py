@@ -57,7 +57,7 @@ class PathSettings:
     few: float = 0.25
     """Guess. Largest fraction of rows near a solution; above it, shared clusters cost less."""
     least_time: float = 1e-3
-    """Guess. Time limit in seconds of the final fit, a hurried one, if the points have used up the time."""
+    """Guess. Time limit in seconds of a hurried final fit, if the points have used up the time."""
 
 
 SETTINGS = PathSettings()
@@ -356,7 +356,7 @@ class CrossValidated(LinearEstimator):
         final, n_passes = rows.probe, rows.run.n_passes
         if self.refit and not rows.run.stopped:
             final = self._single(values[best])
-            if np.isinf(self.gaps_).any():  # once all are fitted, another may be the best
+            if np.isinf(self.gaps_).any():  # another may be the best once all are fitted
                 final.set_params(checkpoint=None)
             if math.isfinite(rows.run.deadline):
                 final.set_params(time_limit=max(rows.run.deadline - time.monotonic(), SETTINGS.least_time))
