@@ -21,7 +21,7 @@ class FitParameters:
     Parameters
     ----------
     tol : float
-        Certified relative gap at which to stop; 0 asks for a verified optimum.
+        Certified relative gap at which to stop; 0 requests a verified optimum.
     max_iter : int
         Limit on iterations (aggregated problems solved).
     time_limit : float
@@ -33,10 +33,10 @@ class FitParameters:
     random_state : int
         Seed of the random numbers of a fit.
     verbose : int
-        1 logs every iteration.
+        Verbosity; 1 logs every iteration.
     callbacks : callable or list of callables
-        Called with each :class:`~aidlearn.Iteration`; a true return value stops the fit. A method ``on_pass`` of a
-        callback is called with a :class:`~aidlearn.PassProgress` after every chunk of the data.
+        Functions called with each :class:`~aidlearn.Iteration`; a true return value stops the fit. A method
+        ``on_pass`` of a callback is called with a :class:`~aidlearn.PassProgress` after every chunk of the data.
     checkpoint : path
         File to which the fit is saved after every iteration, and from which it continues if the file exists. Each of
         several models (quantiles, classes) has its own file, with a number appended.
