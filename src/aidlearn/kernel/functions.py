@@ -203,12 +203,12 @@ class PivotedCholesky:
 
     @property
     def pivots(self) -> Int:
-        """Numbers of the rows that span the others."""
+        """Row numbers of the pivots, whose rows span the others."""
         return self.order[: self.rank]
 
     @property
     def triangle(self) -> Float:
-        """R with ``matrix[pivots][:, pivots] = R'R``."""
+        """The triangle R with ``matrix[pivots][:, pivots] = R'R``."""
         return self.upper[: self.rank, : self.rank]
 
 

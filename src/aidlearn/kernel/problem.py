@@ -37,7 +37,7 @@ from aidlearn.kernel.values import KernelPoint, PointValues, PreciseKernel, refi
 from aidlearn.numerics import Float, Int
 
 NO_LOSS, LOSS = 0, 1
-"""Regions of a row: outside its margin, or inside it or on the wrong side."""
+"""Regions of a row: outside its margin, and inside it or on the wrong side."""
 StartMethod = Callable[["KernelHinge"], Start]
 
 
@@ -48,17 +48,17 @@ class ProcedureSettings:
     segment_steps: tuple[float, ...] = (0.1, 0.3, 0.6)
     """Guess. Steps from the incumbent to the aggregated solution at which objectives are compared."""
     enough_violators: float = 0.15
-    """Guess. Clusters are split at such a point if it has this fraction of the aggregated solution's violators."""
+    """Guess. Fraction of the aggregated solution's violators that a point on the way to it needs for a split."""
     certify_from: float = 1.5
     """Guess. Multiple of the tolerance up to which a gap is recomputed in float64."""
     least_tolerance: float = 1e-9
-    """Guess. Minimum tolerance in that product: with tolerance 0, gaps at the level of rounding are recomputed."""
+    """Guess. Minimum tolerance for ``certify_from``: with tolerance 0, gaps at the level of rounding are recomputed."""
     refinements: int = 5
     """Guess. Maximum solves of one aggregated problem, each from the exact scores of the one before."""
     worthwhile: float = 0.5
-    """Guess. Refinement stops once a solve leaves more than this fraction of the gap."""
+    """Guess. Fraction of the gap that a solve must not exceed for refinement to continue."""
     below_hidden: float = 0.3
-    """Guess. A gap below this fraction of the hidden gap, which is due to rounding, counts as closed."""
+    """Guess. Fraction of the hidden gap, which is due to rounding, below which a gap counts as closed."""
     solver_share: float = 0.1
     """Guess. Gap of the solver in a refinement, as a fraction of the tolerance or of the hidden gap."""
     stalled_share: float = 1e-3
@@ -66,17 +66,17 @@ class ProcedureSettings:
     rough_gap: float = 1e-2
     """Guess. Maximum relative gap of an aggregated solution far from the original optimum."""
     rough_share: float = 0.03
-    """Guess. Gap of such a solution, as a fraction of the remaining gap."""
+    """Guess. Gap of an aggregated solution far from the original optimum, as a fraction of the remaining gap."""
     sample_gap: float = 1e-2
     """Guess. Relative gap at which a sample is solved; a smaller one would not help on the other rows."""
     least_share: int = 4
-    """Guess. Each class gets at least this fraction (1/4) of a sample, if it has enough rows."""
+    """Guess. Fraction of a sample (1/4) that each class gets at least, if it has enough rows."""
     hurried_values: float = 8e6
     """Guess. Number of kernel values between a hurried sample and all rows."""
     hurried_rows: tuple[int, int] = (40, 400)
     """Guess. Minimum and maximum rows of a hurried sample."""
     hurried_seconds: float = 0.05
-    """Time limit of the solver on a hurried sample."""
+    """Time limit of the solver on a hurried sample, in seconds."""
 
 
 SETTINGS = ProcedureSettings()
@@ -345,7 +345,7 @@ class KernelHinge(Problem):
         return np.flatnonzero(self._shared[labels] & (region >= 0) & (region != self._homes[labels]))
 
     def _settled(self, point: KernelPoint) -> bool:
-        """Whether no cluster has to be split at this point."""
+        """Return whether no cluster has to be split at this point."""
         if self.settings.separate:
             return len(self._violators(point)) == 0
         region, labels = _regions(self.values.region_slacks(point)), self.kernels.labels

@@ -41,7 +41,7 @@ class RowSettings:
     square_rows: int = 128
     """Rows of a square matrix evaluated at once, so that values stay in cache until both copies are written."""
     blas_rows: int = 16
-    """Rows are scored in multiples of this number, in which BLAS computes each row in the same way."""
+    """Number in whose multiples rows are scored, because BLAS then computes each row in the same way."""
     copied_rows: int = 1 << 14
     """Guess. Rows that are centred, squared or turned into features at once (300 features take 39 MB of float64)."""
     negligible: float = 1e-6

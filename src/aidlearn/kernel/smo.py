@@ -39,7 +39,7 @@ class SmoSettings:
     excluded: float = 1e30
     """Penalty that takes a row out of a maximum: larger than any gradient."""
     largest_value: float = 1e30
-    """Kernel value beyond which all are scaled when the choice reads them in float32, which ends at 3e38."""
+    """Kernel value beyond which values are scaled for the choice in float32, which ends at 3e38."""
     chosen_curvature: float = 1e-6
     """Minimum curvature when a partner is chosen in float32: that of two equal rows is rounding error."""
     step_curvature: float = 1e-12
@@ -49,13 +49,13 @@ class SmoSettings:
     part_steps: int = 4
     """Guess. Maximum steps per row when a working set of the rows is iterated alone."""
     part_spread: float = 0.1
-    """Guess. Fraction of the spread of the gradient at which that iteration ends."""
+    """Guess. Fraction of the spread of the gradient at which the iteration on a working set ends."""
     part_rows: float = 0.7
-    """Guess. A working set is copied only if it is smaller than this fraction of the rows."""
+    """Guess. Fraction of the rows below which a working set is copied."""
     part_margin: float = 0.5
-    """Guess. A row at its bound is left out if its gradient is beyond the others' by this fraction of the spread."""
+    """Guess. Fraction of the spread by which a row's gradient must be beyond the others' to leave the working set."""
     least_spread: float = 1e-3
-    """Guess. Minimum spread for that margin: near the optimum a row could otherwise return at once."""
+    """Guess. Minimum spread for ``part_margin``: near the optimum a row could otherwise return at once."""
     least_columns: int = 64
     """Guess. Minimum number of columns of the kernel matrix in memory."""
 

@@ -38,10 +38,10 @@ class SolverSettings:
     few_per_row: int = 30
     """Additional steps per row before an interior-point method is tried (``dual.solve_by_factor``)."""
     progress: float = 0.8
-    """Steps make progress if they reduce the gap, in units of the dual's value, to this fraction."""
+    """Fraction to which steps must reduce the gap, in units of the dual's value, to make progress."""
     patience_part: int = 3
-    """SMO stops after this fraction of its steps (1/3) without progress; a dual that grows evenly makes progress in a
-    quarter of them."""
+    """Fraction of its steps (1/3) that SMO takes without progress before it stops; a dual that grows evenly makes
+    progress in a quarter of them."""
     hopeless: float = 0.9
     """Guess. Gap above which SMO may stop early on a large problem, after a quarter of its steps without progress."""
     steps_at_once: int = 200

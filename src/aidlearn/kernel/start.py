@@ -39,11 +39,11 @@ class StartSettings:
     direct_rows: int = 6000
     """Maximum rows for which every row is its own cluster, because the whole kernel matrix is small."""
     direct_support: int = 1500
-    """Guess. Rows are not clustered if a sample predicts at most this number of support vectors, which need few columns
+    """Guess. Number of support vectors predicted by a sample up to which rows are not clustered: they need few columns
     of the kernel matrix."""
     bounded_share: float = 0.15
-    """Guess. Rows are not clustered if less than this fraction of a sample's support vectors are at their bound: only
-    those cluster well."""
+    """Guess. Fraction of a sample's support vectors at their bound below which rows are not clustered: only those
+    cluster well."""
     many_rows: int = 60_000
     """Guess. Beyond this number of rows ``bounded_share`` is ignored: even clusters that split late save most work."""
     sample_rows: int = 2000
@@ -53,7 +53,7 @@ class StartSettings:
     most_landmarks: int = 300
     """Guess. Maximum landmarks of the quick solution: their product with all rows is the cost of the start."""
     rows_per_landmark: int = 400
-    """Guess. Rows per landmark, between these limits."""
+    """Guess. Rows per landmark, between the minimum and the maximum of landmarks."""
     quick_gap: float = 1e-2
     """Guess. Relative gap of the quick solution (at most one iteration), from which aggregated problems continue."""
     distances: int = 1 << 21
@@ -142,7 +142,7 @@ def kernel_kmeans(problem: KernelHinge) -> Start:
 
 
 def given(labels: Any) -> StartMethod:
-    """Take clusters from the user; rows of different classes never share one."""
+    """Take clusters from the user, split by class."""
 
     def start(problem: KernelHinge) -> Start:
         found = labels(problem.rows.X, problem.y) if callable(labels) else labels

@@ -39,9 +39,9 @@ class ValueSettings:
     recomputed: float = 8.0
     """Guess. Multiple of a float32 score's expected error by which a row must clear its margin not to be recomputed."""
     score_rounding: float = 1e-6
-    """Guess. Addition to that error, which is an expectation and may be too small for small scores."""
+    """Guess. Addition to the expected error of a score, which may be too small for small scores."""
     unexpected: float = 0.5
-    """Guess. All rows are recomputed if a score changes by more than this fraction of the sum of both."""
+    """Guess. Change of a score, over the sum of the two errors above, beyond which all rows are recomputed."""
     float32_share: float = 0.1
     """Guess. Fraction of the expected errors of float32 scores added to an objective; errors of both signs cancel."""
     score_operations: float = 4.0
@@ -49,13 +49,13 @@ class ValueSettings:
     sum_operations: float = 64.0
     """Maximum roundings of a pairwise sum over all rows: one for each halving of 2^64 rows."""
     useful_unit: float = 0.01
-    """Guess. Long double is used if its rounding unit is at most this fraction of float64's."""
+    """Guess. Ratio of the rounding units of long double and float64 up to which long double is used."""
     most_copied_cells: int = 200_000
     """Maximum cells of rows copied to long double: 3.2 MB."""
     most_entries: int = 1000
     """Maximum entries of a matrix in long double: 16 MB."""
     most_work: float = 5e7
-    """Guess. Maximum products of cells that the matrix requires."""
+    """Guess. Maximum products of cells for a matrix in long double."""
     most_free: int = 400
     """Guess. Maximum entries in a Newton system."""
     refinements: int = 6
@@ -63,7 +63,7 @@ class ValueSettings:
     on_margin: float = 1e-7
     """Guess. Slack, in units of the edges, up to which an entry at its bound may have to leave it."""
     worthwhile: float = 0.7
-    """Guess. Refinement stops after a step that leaves more than this fraction of the gap."""
+    """Guess. Fraction of the gap that a step must not exceed for refinement to continue."""
 
 
 SETTINGS = ValueSettings()
@@ -82,7 +82,7 @@ class KernelPoint:
     exact: bool = False
     """Whether the scores of all rows that can have a loss were computed in float64."""
     feasible: bool = True
-    """Whether the coefficients are dual feasible. A point that is not guides the search, but cannot end a run."""
+    """Whether the coefficients are dual feasible. An infeasible point guides the search, but cannot end a run."""
     reached: float | None = None
     """Objective from long double, rounded up, if it was computed."""
     proven: float | None = None
@@ -147,7 +147,7 @@ class PointValues:
         return 0.5 * point.square + float(np.sum(self.box * np.maximum(0.0, self.slacks(point))))
 
     def reached(self, point: KernelPoint) -> float:
-        """Return the objective, rounded up: not less than the true value."""
+        """Return the objective, rounded up so that it is not less than the true value."""
         return self.value(point) + self.rounding(point)
 
     def proven(self, point: KernelPoint, square_error: float) -> float:

@@ -46,7 +46,7 @@ class SearchSettings:
     tube_price: float = 10.0
     """Price of leaving the tube of a cut cluster by its width, in units of the known value: leaving never pays."""
     least_width: float = 1e-3
-    """Guess. Minimum width of a tube in that price, which keeps the price finite."""
+    """Guess. Minimum width of a tube in ``tube_price``, which keeps the price finite."""
     rounding: float = 1e-12
     """Guess. Relative amount by which a bound may miss the tolerance and still count as meeting it."""
 
@@ -67,7 +67,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class SemiSupervisedRows:
-    """Labelled rows first, then the unlabelled ones; ``intercept`` as in :class:`NodeRows`."""
+    """Rows of an aggregated problem, labelled ones first; ``intercept`` is that of :class:`NodeRows`."""
 
     A: Float
     weight: Float

@@ -55,7 +55,7 @@ class ChoiceSettings:
     penalty: float = 2.0
     """C times the ridge."""
     many_columns: int = 4000
-    """No principal components are computed if both rows and columns exceed this number."""
+    """Minimum of rows and columns beyond which no principal components are computed."""
     most_labelled: int = 1000
     """Maximum labelled rows in the comparison."""
     distance_rows: int = 1000

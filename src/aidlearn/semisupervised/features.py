@@ -29,7 +29,7 @@ class FeatureSettings:
     exact_rows: int = 3000
     """Maximum rows whose whole Gram matrix is factored."""
     landmarks: int = 1000
-    """Guess. Number of landmarks that represent more rows than that."""
+    """Guess. Number of landmarks that represent more rows than ``exact_rows``."""
     hurried_landmarks: int = 200
     """Guess. Number of landmarks if time is short."""
     factor_seconds: float = 5e-11
@@ -44,15 +44,15 @@ class FeatureSettings:
     dense_seconds: float = 5e-10
     """Approximate measured seconds of the dense solver per n^3; it cannot be stopped, so it needs enough time."""
     eigenvectors: int = 300
-    """Guess. Number of eigenvectors computed for more rows: the smoothest ones."""
+    """Guess. Number of eigenvectors, the smoothest ones, computed for more rows than ``dense_rows``."""
     eigenvalue_accuracy: float = 1e-6
-    """Relative accuracy of these eigenvalues: features need no more digits than data have."""
+    """Relative accuracy of these eigenvalues: features need no more digits than the data."""
     decay: float = 15.0
-    """Eigenvectors whose factor is below exp(-15) times the largest are left out."""
+    """Negative logarithm of the factor, relative to the largest, below which eigenvectors are left out."""
     hurried_vectors: int = 30
     """Guess. Number of approximate eigenvectors after the deadline: enough for a usable machine."""
     hurried_products: int = 30
-    """Guess. Number of products with the graph that approximate them."""
+    """Guess. Number of products with the graph that approximate these eigenvectors."""
     hurried_turns: int = 6
     """Guess. Number of products between two orthogonalisations of the subspace."""
 

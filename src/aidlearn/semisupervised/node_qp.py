@@ -33,7 +33,7 @@ SOFT = 8
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """Accuracies of the solution of a node."""
+    """Accuracies and limits of the solution of a node."""
 
     proximal: float = 1e-6
     """Guess. Curvature of the free intercept around its last value, which DAQP needs."""

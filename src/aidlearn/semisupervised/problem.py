@@ -43,7 +43,7 @@ class SemiSupervisedProcedure:
     node_work: float = 2e7
     """Guess. Default maximum of nodes times squared rows of one aggregated problem."""
     node_range: tuple[int, int] = (30, 2000)
-    """Guess. Minimum and maximum of that limit on nodes."""
+    """Guess. Minimum and maximum of the default limit on nodes."""
     patience: int = 4
     """Guess. Factor on the node limit of the search that proves a bound; it is squared, cubed, ... if nodes run out."""
     on_margin: float = 8.0
@@ -124,7 +124,7 @@ class Bisection(Trial):
     directions: Float = field(default_factory=lambda: np.empty((0, 0)))
 
     def halves(self, chunk: Chunk) -> NDArray[np.int8]:
-        """Return the half of its cluster that each entry lies in; -1 in clusters that are not halved."""
+        """Return the half of its cluster in which each entry lies, or -1 if the cluster is not halved."""
         assert chunk.labels is not None
         if len(self.clusters) == 0:
             return np.full(chunk.n_entries, -1, dtype=np.int8)

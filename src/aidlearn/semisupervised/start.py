@@ -44,7 +44,7 @@ class StartSettings:
     initial_rate: float = 0.01
     """Default ratio of initial clusters to entries."""
     initial_rate_of_many: float = 0.0001
-    """Default ratio of initial clusters to entries above that number."""
+    """Default ratio of initial clusters to entries above ``many_entries``."""
     fewest_clusters: int = 10
     """Guess. Minimum number of initial clusters."""
     supervised_gap: float = 1e-3
@@ -94,7 +94,7 @@ def by_kmeans(iterations: int, spread: bool) -> SemiSupervisedStart:
 
 
 def from_labels(labels: Any) -> SemiSupervisedStart:
-    """Take clusters from the user; none mixes classes, or labelled and unlabelled entries."""
+    """Take clusters from the user, split by class and into labelled and unlabelled entries."""
 
     def start(problem: SemiSupervised) -> Start:
         source: Any = problem.source

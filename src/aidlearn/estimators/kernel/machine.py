@@ -218,7 +218,7 @@ class KernelMachine(AIDEstimator):
             result.status = Status.gap if result.gap <= self.tol else Status.numerical
 
     def _plane(self, kernel: Kernel, X: Any, coef: Float, entries: KernelEntries, result: Result | None) -> Plane:
-        """Return the hyperplane of the linear kernel with the best intercept; its objective goes to the result.
+        """Return the hyperplane of the linear kernel with the best intercept; the result receives its objective.
 
         If columns have large offsets, scores of the features have fewer digits than those of the expansion: the
         reported objective is therefore that of the returned hyperplane, rounded up. X may have two entries per row.
