@@ -1,4 +1,4 @@
-"""Columns of Arrow record batches, as Parquet, CSV and streams give them."""
+"""Columns of Arrow record batches, as read from Parquet, CSV and streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ArrowColumns(Columns):
     batches : sequence of pyarrow.RecordBatch
     outline : TableOutline
     recipe : Recipe, optional
-        The recipe that factors are read for.
+        The recipe whose kinds decide how texts become levels.
     decimal : str, optional
         The decimal mark of a text file.
     """
@@ -54,14 +54,14 @@ class ArrowColumns(Columns):
 
 
 def joined(batches: Sequence[Any], name: str) -> Any:
-    """One column of consecutive record batches."""
+    """Return one column of consecutive record batches."""
     import pyarrow as pa
 
     return pa.chunked_array([batch.column(name) for batch in batches])
 
 
 def arrow_floats(column: Any, name: str) -> Float:
-    """A column of numbers as float64; whole numbers that would be rounded are refused."""
+    """Return a column of numbers as float64; refuse whole numbers that would be rounded."""
     import pyarrow as pa
 
     if pa.types.is_int64(column.type) or pa.types.is_uint64(column.type):
@@ -70,7 +70,7 @@ def arrow_floats(column: Any, name: str) -> Float:
 
 
 def arrow_target(column: Any, name: str) -> NDArray[Any]:
-    """A target as stored: texts, whole numbers and truth values keep their types."""
+    """Return a target as stored: texts, whole numbers and booleans keep their types."""
     import pyarrow as pa
 
     if is_number(column.type):
@@ -79,12 +79,12 @@ def arrow_target(column: Any, name: str) -> NDArray[Any]:
     found, codes = arrow_dictionary(column)
     values = np.array(found)
     if (codes < 0).any():
-        values = np.append(values.astype(object), np.nan)  # the code -1 is its last element
+        values = np.append(values.astype(object), np.nan)  # the code -1 selects this last element
     return values[codes]
 
 
 def complete(batch: Any, names: Sequence[str]) -> Any:
-    """The rows of a batch without a missing cell in some columns."""
+    """Return the rows of a batch that have no missing cell in the named columns."""
     import pyarrow as pa
 
     keep = np.ones(batch.num_rows, dtype=bool)
@@ -97,7 +97,7 @@ def complete(batch: Any, names: Sequence[str]) -> Any:
 
 
 def arrow_dictionary(column: Any) -> tuple[Sequence[Any], NDArray[Any]]:
-    """Values and codes of an Arrow array or chunked array."""
+    """Return the values and codes of an Arrow array or chunked array."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
@@ -124,7 +124,7 @@ def is_number(kind: Any) -> bool:
 
 
 def arrow_kind(kind: Any) -> str:
-    """Kind of a column: number, boolean, text or category, or one that is refused."""
+    """Return the kind of a column: number, boolean, text or category, or one that is refused."""
     import pyarrow.types as types
 
     if types.is_boolean(kind):

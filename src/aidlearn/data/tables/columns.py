@@ -1,4 +1,4 @@
-"""Columns of a table, however it is stored: their roles (X, target, weight), and how they become rows of numbers."""
+"""Columns of a table in any storage: their roles (X, target, weight) and their conversion to rows of numbers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from aidlearn.data.rows.source import DataSource
 from aidlearn.numerics import Float
 
 SLICE_ROWS = 1 << 17
-"""Guess. Rows of a slice whose levels are looked up at a time."""
+"""Guess. Number of rows whose levels are looked up at a time."""
 SHOWN = 12
 """Maximum number of columns that a message lists."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Columns of X, target and weight, as asked for (``columns=None``: all others) or as they are in a table."""
+    """Columns of X, target and weight, as requested (``columns=None`` for all others) or as found in a table."""
 
     target: Any = None
     columns: Any = None
@@ -31,7 +31,7 @@ class Roles:
 
 
 def find_column(names: Sequence[Any], name: Any, what: str, where: str) -> Any:
-    """A column by name, or by number if no column has that name."""
+    """Return a column by name, or by number if no column has that name."""
     number = isinstance(name, (int, np.integer)) and not isinstance(name, bool)
     if not isinstance(name, bool) and name in names:
         return names[names.index(name)]
@@ -42,7 +42,7 @@ def find_column(names: Sequence[Any], name: Any, what: str, where: str) -> Any:
 
 
 def choose_columns(names: Sequence[Any], where: str, asked: Roles, hidden: Sequence[Any] = ()) -> Roles:
-    """Choose the columns: X is what is named, or all columns but target, weight and hidden ones."""
+    """Choose the columns of each role; X has the named columns, or all but target, weight and hidden ones."""
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise ValueError(f"{where} has more than one column named {repeated[0]!r}.")
@@ -66,7 +66,7 @@ def choose_columns(names: Sequence[Any], where: str, asked: Roles, hidden: Seque
 
 
 class EncodedSource(DataSource):
-    """Base of sources whose input columns become those of their rows by a recipe (None: as they are)."""
+    """Base of sources that encode their input columns by a recipe; without one, columns are unchanged."""
 
     inputs: list[str]
 
@@ -88,18 +88,18 @@ class Columns(ABC):
 
     @abstractmethod
     def numbers(self, column: int, start: int, stop: int) -> Float:
-        """Some rows of a column as float64; NaN where a cell is missing."""
+        """Return the rows ``start:stop`` of a column as float64, with NaN for missing cells."""
 
     @abstractmethod
     def dictionary(self, column: int, start: int, stop: int) -> tuple[Sequence[Any], NDArray[Any]]:
-        """The different values in a slice of a column, and the position of each row's value (-1: missing)."""
+        """Return the distinct values in a slice of a column, and the index of each row's value (-1 if missing)."""
 
     def held_codes(self, column: int) -> tuple[Sequence[Any], NDArray[Any]] | None:
-        """Values and codes of all rows if the table stores them; None if they have to be computed."""
+        """Return the values and codes of all rows if the table stores them; None if they have to be computed."""
         return None
 
     def holds(self) -> list[str] | None:
-        """Words for the contents of columns that are refused; None if there are none."""
+        """Return words for the contents of each refused column; None for the usual words."""
         return None
 
     def rows(
@@ -111,13 +111,13 @@ class Columns(ABC):
         into: Float | None = None,
         row_name: Callable[[int], str] = str,
     ) -> Any:
-        """The rows ``start:stop`` as an array (in the first rows of ``into`` if given) or CSR matrix.
+        """Return the rows ``start:stop`` as an array (in the first rows of ``into`` if given) or a CSR matrix.
 
         Parameters
         ----------
-        recipe : how columns become numbers; None if all are.
+        recipe : encoding of the columns; None if all are numbers.
         codes : for each factor, which of its columns is 1 in each row; by default looked up.
-        row_name : names a row in messages.
+        row_name : function that names a row in messages.
         """
         if recipe is None:
             X = np.empty((stop - start, len(self.outline.names))) if into is None else into[: stop - start]
@@ -136,7 +136,7 @@ class Columns(ABC):
         return recipe.rows(parts, into)
 
     def levels(self, column: int, keep: NDArray[np.bool_] | None = None) -> tuple[LevelsFound, NDArray[Any]]:
-        """The levels of a column in the rows to ``keep``, and the number of each row's level (-1: missing).
+        """Return the levels of a column in the rows to ``keep``, and the index of each row's level (-1 if missing).
 
         The search ends early if there are too many levels.
         """
@@ -152,7 +152,7 @@ class Columns(ABC):
         return found, np.concatenate(parts)
 
     def missing_rows(self, factors: Mapping[int, Any]) -> NDArray[np.bool_]:
-        """Which rows have a missing cell."""
+        """Return a mask of the rows with a missing cell."""
         missing = np.zeros(self.n_rows, dtype=bool)
         for column in range(len(self.outline.names)):
             for start in range(0, self.n_rows, SLICE_ROWS):
@@ -165,7 +165,7 @@ class Columns(ABC):
 
 
 class ArrayColumns(Columns):
-    """Columns of an array, some of which were named as factors."""
+    """Columns of an array, some of which are named as factors."""
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X, self.n_rows = X, len(X)
@@ -179,7 +179,7 @@ class ArrayColumns(Columns):
 
 
 def number_dictionary(values: NDArray[Any]) -> tuple[Sequence[Any], NDArray[Any]]:
-    """The different numbers of a column, and the position of each row's number; NaN is missing."""
+    """Return the distinct numbers of a column, and the index of each row's number (-1 for NaN)."""
     found, codes = np.unique(values, return_inverse=True)
     if found.dtype.kind == "f" and len(found) and np.isnan(found[-1]):  # np.unique puts one NaN last
         codes = np.where(codes == len(found) - 1, -1, codes)
@@ -188,21 +188,21 @@ def number_dictionary(values: NDArray[Any]) -> tuple[Sequence[Any], NDArray[Any]
 
 
 def truth_dictionary(values: Float) -> tuple[Sequence[Any], NDArray[Any]]:
-    """The two truth values, and the position of each row's value, which is given as 0, 1 or NaN (missing)."""
+    """Return the two booleans, and the index of each row's value, which is given as 0, 1 or NaN (missing)."""
     return [False, True], np.where(np.isnan(values), -1, np.nan_to_num(values)).astype(np.int8)
 
 
 def floats(column: Any) -> Float:
-    """A column of pandas, polars or Arrow as float64, NaN where a cell is missing; a view if possible."""
+    """Return a column of pandas, polars or Arrow as float64, with NaN for missing cells; a view if possible."""
     if hasattr(column, "iloc"):
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     values = column.to_numpy()
-    if values.dtype == object:  # decimals, and truth values with missing ones
+    if values.dtype == object:  # decimals, or booleans with missing values
         return np.array([np.nan if value is None else float(value) for value in values])
     return np.asarray(values, dtype=np.float64)
 
 
 def in_small_type(codes: NDArray[Any]) -> NDArray[Any]:
-    """Codes in the smallest type that holds them."""
+    """Return codes in the smallest integer type that holds them."""
     largest = int(codes.max(initial=0))
     return codes.astype(np.int8 if largest < 2**7 else np.int16 if largest < 2**15 else np.int32)

@@ -1,4 +1,4 @@
-"""Users' data as sources: what kind of data they are, their shapes and types (values are checked in the first pass)."""
+"""Conversion of users' data to sources; shapes and types are checked here, values in the first pass."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from aidlearn.numerics import Float
 
 PLAIN = Rules()
 PASSED = (np.dtype(np.float64), np.dtype(np.float32))
-"""Types of arrays that passes read without a copy."""
+"""Array types that passes read without a copy."""
 MISSING_SLICE = 1 << 16
-"""Rows of an array that are searched for missing cells at a time."""
+"""Number of rows of an array that are searched for missing cells at a time."""
 
 
 def is_table(X: Any) -> bool:
-    """Whether ``X`` is a frame in memory: of pandas, polars, pyarrow or another library that narwhals knows."""
+    """Return whether ``X`` is a data frame in memory of any library that narwhals supports (pandas, polars, ...)."""
     return not isinstance(X, np.ndarray) and bool(nw.dependencies.is_into_dataframe(X))
 
 
 def is_lazy(X: Any) -> bool:
-    """Whether ``X`` is a lazy frame of polars."""
+    """Return whether ``X`` is a polars LazyFrame."""
     return type(X).__module__.partition(".")[0] == "polars" and hasattr(X, "sink_ipc")
 
 
 def is_stream(X: Any) -> bool:
-    """Whether ``X`` yields batches of rows without holding them."""
+    """Return whether ``X`` yields batches of rows without holding them."""
     if is_table(X) or isinstance(X, (np.ndarray, type)) or nw.dependencies.is_into_series(X):
         return False
     return hasattr(X, "__arrow_c_stream__") or is_lazy(X)
 
 
 def is_elsewhere(X: Any) -> bool:
-    """Whether ``X`` refers to rows rather than holding them: paths, a Dask collection, a stream."""
+    """Return whether ``X`` refers to rows rather than holding them: paths, a Dask collection or a stream."""
     return not isinstance(X, np.ndarray) and (is_paths(X) or is_dask(X) or is_stream(X))
 
 
@@ -64,18 +64,18 @@ def as_source(
 
     Parameters
     ----------
-    X : array, sparse matrix, table of any library that narwhals knows, or encoded rows
+    X : array, sparse matrix, table of any library that narwhals supports, or encoded rows
     y : array of shape (n_samples,)
         Numeric targets.
     sample_weight : array of shape (n_samples,), optional
     n_jobs : int, optional
-        Threads for the passes; -1 for all cores.
+        Number of threads for the passes; -1 for all cores.
     rules : Rules
-        Which columns are factors, and what becomes of missing cells.
+        Which columns are factors, and how missing cells are treated.
     intercept : bool
-        Whether the model has one: then factors have a reference level.
+        Whether the model has an intercept; if so, factors have a reference level.
     keep : array of bool, optional
-        Rows of X that are used (see :func:`complete_rows`); the targets and weights are theirs.
+        Mask of the rows of X to use (see :func:`complete_rows`); targets and weights are given for these rows only.
 
     Examples
     --------
@@ -91,9 +91,9 @@ def as_source(
     target = check_target(y)
     check_consistent_length(X if keep is None else np.flatnonzero(keep), target)
     columns = None if encoded is not None else columns_of(X, rules)
-    plain = sample_weight is None and keep is None  # then chunks make their own weights
+    plain = sample_weight is None and keep is None  # then chunks make their own weights of 1
     weight = np.broadcast_to(1.0, target.shape) if plain else check_weight(sample_weight, len(target))
-    # If rows are left out, targets and weights belong to the kept rows and not to the source.
+    # If rows are left out, KeptRows holds the targets and weights; those of the source are placeholders.
     nothing = np.broadcast_to(0.0, X.shape[:1])
     y_here, weight_here = (target, weight) if keep is None else (nothing, nothing)
     if columns is None:
@@ -106,9 +106,9 @@ def as_source(
 
 
 def complete_rows(X: Any, y: Any, sample_weight: Any, rules: Rules) -> NDArray[np.bool_] | None:
-    """Mask of the rows without a missing cell, target or weight; None if all rows are complete.
+    """Return a mask of the rows without a missing cell, target or weight; None if all rows are complete.
 
-    Where rows may have no label, a missing target leaves no row out.
+    If rows may be unlabelled, those without a target are kept.
     """
     encoded = isinstance(X, EncodedRows)
     X = X.X if encoded else check_features(X, array=rules.by_dtype)
@@ -125,7 +125,7 @@ def complete_rows(X: Any, y: Any, sample_weight: Any, rules: Rules) -> NDArray[n
 
 
 def columns_of(X: Any, rules: Rules) -> Columns | None:
-    """Columns of checked features where they have to be put together; None of an array as it is."""
+    """Return the columns of checked features if these need conversion; None if the array is used unchanged."""
     if is_table(X):
         return FrameColumns(X)
     if rules.by_dtype or rules.categorical is None or len(list(rules.categorical)) == 0:
@@ -136,7 +136,7 @@ def columns_of(X: Any, rules: Rules) -> Columns | None:
 
 
 def missing_cells(X: Any) -> NDArray[np.bool_]:
-    """Which rows of an array or CSR matrix have a NaN."""
+    """Return a mask of the rows of an array or CSR matrix that contain NaN."""
     if sparse.issparse(X):
         missing = np.zeros(X.shape[0], dtype=bool)
         missing[np.searchsorted(X.indptr, np.flatnonzero(np.isnan(X.data)), side="right") - 1] = True
@@ -146,9 +146,9 @@ def missing_cells(X: Any) -> NDArray[np.bool_]:
 
 
 def check_features(X: Any, minimum: int = 1, array: bool = True) -> Any:
-    """A 2-D float array, a CSR matrix or a table (values are not looked at).
+    """Return features as a 2-D float array, a CSR matrix or a table, without checking values.
 
-    ``array`` says that the array behind a frame may stand for it, where there is one.
+    With ``array``, a frame of one float type is replaced by the array behind it.
     """
     if type(X) is np.ndarray and X.ndim == 2 and X.dtype in PASSED and X.shape[0] >= minimum and X.shape[1] > 0:
         return X
@@ -186,7 +186,7 @@ def check_features(X: Any, minimum: int = 1, array: bool = True) -> Any:
 
 
 def collected(X: Any) -> Any:
-    """A lazy frame or a stream of Arrow batches as a table in memory; anything else as it is."""
+    """Return a LazyFrame or a stream of Arrow batches as a table in memory; anything else is unchanged."""
     if not is_stream(X):
         return X
     if is_lazy(X):
@@ -225,7 +225,7 @@ def refuse_repeated_names(X: Any) -> None:
 
 
 def check_target(y: Any) -> Float:
-    """A 1-D float64 array."""
+    """Return the target as a 1-D float64 array."""
     refuse_lossy(y, "y")
     if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
         y = y.to_numpy()
@@ -251,9 +251,9 @@ def check_weight(sample_weight: Any, n: int) -> Float:
 
 
 def feature_rows(X: Any, recipe: Recipe | None) -> DataSource:
-    """Checked features as a source without a target: rows are encoded as their recipe says, chunk by chunk.
+    """Return checked features as a source without a target, which encodes its rows by a recipe chunk by chunk.
 
-    Only :class:`EncodedRows` are so already; the number of columns says nothing about it.
+    Only :class:`EncodedRows` are encoded already; the number of columns does not show it.
     """
     n = X.shape[0]
     if isinstance(X, EncodedRows):
@@ -266,7 +266,7 @@ def feature_rows(X: Any, recipe: Recipe | None) -> DataSource:
 
 
 def linear_scores(X: Any, coef: Float, intercept: Any, recipe: Recipe | None = None) -> Float:
-    """``X coef' + intercept`` for checked features, a table one chunk at a time."""
+    """Return ``X coef' + intercept`` for checked features, computed chunk by chunk."""
     source = feature_rows(X, recipe)
     parts = []
     for k in range(source.n_chunks):

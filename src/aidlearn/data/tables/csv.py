@@ -1,4 +1,4 @@
-"""CSV and TSV files with a header, streamed with pyarrow and parsed anew in every pass."""
+"""CSV and TSV files with a header, streamed with pyarrow and parsed again in every pass."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from aidlearn.data.tables.table_files import TableFiles, where_of
 from aidlearn.data.tables.text import Dialect, kinds_to_read, warn_of_codes
 
 NO_VALUE = ("", "null", "na", "n/a", "nan", "true", "false", "#n/a", "-nan", "none")
-"""Texts, in lower case, that a column of numbers may hold."""
+"""Lower-case texts that a column of numbers may contain."""
 
 
 @dataclass(frozen=True)
 class CsvSettings:
-    """How much of a CSV file is read at a time."""
+    """Settings for how much of a CSV file is read at a time."""
 
     block_bytes: int = 8 << 20
-    """Guess. Bytes of text that are decoded at a time; a column's type is taken from the first block."""
+    """Guess. Bytes of text decoded at a time; the first block determines the types of the columns."""
     held_blocks: float = 12.0
-    """Guess. Memory of the reader in blocks: those decoded ahead by pyarrow's threads and their columns."""
+    """Guess. Memory of the reader in blocks, which pyarrow's threads decode ahead and hold with their columns."""
     rows_for_codes: int = 1000
-    """Guess. First rows that are searched for numbers that may be codes (leading zeros, equal lengths)."""
+    """Guess. Number of first rows searched for numbers that look like codes (leading zeros, equal lengths)."""
 
 
 SETTINGS = CsvSettings()
 
 
 class CsvSource(TableFiles):
-    """CSV files with the same columns, plain or compressed; encoding and delimiter are recognised or given."""
+    """CSV files with the same columns, plain or compressed; encoding and delimiter are detected unless given."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class CsvSource(TableFiles):
         super().__init__(places, n_jobs)
         self.dialect = Dialect.of(places[0], delimiter, encoding)
         self._types: dict[str, Any] | None = None
-        """Types that columns are read as; None while pyarrow recognises them in the first block."""
+        """Types that columns are read as; None while pyarrow infers them from the first block."""
         schema = self._first_schema(places[0])
         for place in places[1:]:
             names = self._first_schema(place).names
@@ -68,7 +68,7 @@ class CsvSource(TableFiles):
                 raise ValueError(f"{place} has other columns than {places[0]}: {names}, not {schema.names}.")
         self._whole = [field.name for field in schema if pa.types.is_integer(field.type)]
         dates = [field.name for field in schema if pa.types.is_temporal(field.type)]
-        # The first rows decide what is text; a column of numbers with a text further down is found when it is read.
+        # The first rows decide the types; a text further down in a column of numbers is found when it is read.
         schema = pa.schema([(field.name, _widened(field.type)) for field in schema])
         try:
             self._choose(schema, where_of(places), asked, dates)
@@ -88,7 +88,7 @@ class CsvSource(TableFiles):
         self.reading_bytes = SETTINGS.held_blocks * SETTINGS.block_bytes
 
     def _read_as(self, by: Rules | Recipe | None) -> None:
-        """Set the kinds as which columns are read; columns encoded in folder names are not in the text."""
+        """Set the kinds that columns are read as; columns encoded in folder names are not in the text."""
         import pyarrow as pa
 
         types = {"number": pa.float64(), "text": pa.string(), "date": pa.string(), "boolean": pa.bool_()}
@@ -102,7 +102,7 @@ class CsvSource(TableFiles):
         self._types = (self._types or {}) | read
 
     def _reading(self, by: Rules | Recipe | None) -> CsvSource:
-        """The same files with columns read as other kinds; levels found for the former kinds are forgotten."""
+        """Return the same files read by rules or a recipe, without the levels of columns whose kind changes."""
         source, before = copy(self), self.outline.kinds
         source._read_as(by)
         after = source.outline.kinds
@@ -112,7 +112,7 @@ class CsvSource(TableFiles):
         return source
 
     def warn_of_codes(self, rules: Rules) -> None:
-        """Warn of columns that look like codes and are read as numbers without a rule."""
+        """Warn about columns that look like codes and are read as numbers though no rule requires it."""
         kinds = dict(zip(self.inputs, self.outline.kinds, strict=True))
         numbers = [name for name, kind in kinds.items() if kind == "number" and name in self._whole]
         if numbers:
@@ -131,7 +131,7 @@ class CsvSource(TableFiles):
 
     @contextmanager
     def _naming_first_text(self) -> Iterator[None]:
-        """Extend errors by the first text of a column if numbers precede it, as it may be a typing error."""
+        """Add to errors the first text of a column if numbers precede it, because it may be a typing error."""
         try:
             yield
         except levels.TextColumn as error:
@@ -164,7 +164,7 @@ class CsvSource(TableFiles):
                 use_threads=True,
                 encoding=self.dialect.encoding.replace("utf-8", "utf8"),
             ),
-            # A cell may hold line breaks wherever a block ends.
+            # A cell may contain line breaks, even where a block ends.
             parse_options=arrow_csv.ParseOptions(delimiter=self.dialect.delimiter, newlines_in_values=True),
             convert_options=arrow_csv.ConvertOptions(
                 include_columns=columns,
@@ -176,7 +176,7 @@ class CsvSource(TableFiles):
         )
 
     def targets(self) -> Iterator[NDArray[Any]]:
-        """Class labels; numbers in text are read as float64, which does not distinguish those beyond 2^53."""
+        """Yield class labels; refuse whole numbers of 2^53 and more, which are read as float64 and not distinct."""
         for values in super().targets():
             if values.dtype.kind == "f" and np.abs(values).max(initial=0.0) >= LARGEST_WHOLE:
                 raise ValueError(
@@ -196,7 +196,7 @@ class CsvSource(TableFiles):
 
     @contextmanager
     def _rows_of_text(self, place: FilePlace) -> Iterator[tuple[list[str], Iterator[list[str]]]]:
-        """The header and the rows of a file as texts; empty lines are no rows."""
+        """Open a file and give its header and its rows as texts, without empty lines."""
         csv.field_size_limit(1 << 30)
         encoding = self.dialect.encoding.replace("utf-8", "utf-8-sig")
         with io.TextIOWrapper(io.BufferedReader(place.stream()), encoding, errors="replace", newline="") as file:
@@ -208,7 +208,7 @@ class CsvSource(TableFiles):
         return cell.strip().lower() in NO_VALUE or levels.is_number(text)
 
     def _explained(self, place: FilePlace, columns: list[str], error: Exception, what: str) -> str:
-        """Row and column of the first cell that is not what its column should be, or else what pyarrow says."""
+        """Return a message that locates the first cell unlike its column, or else quotes pyarrow's error."""
         types = self._types or {}
         with self._rows_of_text(place) as (header, rows):
             numbers = [(k, name) for k, name in enumerate(header) if name in columns and is_number(types[name])]
@@ -227,7 +227,7 @@ class CsvSource(TableFiles):
 
 
 def _widened(kind: Any) -> Any:
-    """The type to read: whole numbers in the first rows may be followed by fractions."""
+    """Return the type to read a column as: whole numbers in the first rows may be followed by fractions."""
     import pyarrow as pa
 
     if pa.types.is_boolean(kind):

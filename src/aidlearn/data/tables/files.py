@@ -1,4 +1,4 @@
-"""Data in files, read chunk by chunk in every pass: memory holds a few chunks, whatever the size of the file.
+"""Data in files, read chunk by chunk in every pass, so that memory holds a few chunks whatever the size of the file.
 
 Rows are read in order and ahead: the next chunk is read while the current one is processed.
 """
@@ -21,7 +21,7 @@ from aidlearn.data.rows.numbers import Classes, TargetCounts, count_targets
 from aidlearn.data.rows.source import DataSource
 
 AHEAD = 2
-"""Guess. Number of chunks that are read ahead."""
+"""Guess. Number of chunks read ahead."""
 WAITING = 5
 """Maximum number of chunks between the reader and the threads that hold them."""
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class FileSource(DataSource):
-    """Rows of files, read in order; the first file names the rows in messages."""
+    """Base of sources that read the rows of files in order; messages name rows by the first file."""
 
     sequential = True
     found_classes: Classes | None = None
@@ -40,18 +40,18 @@ class FileSource(DataSource):
         self._stamps = [place.stamp() for place in places]
 
     def _check_unchanged(self) -> None:
-        """Refuse files that have changed: bounds of one pass do not hold for other rows."""
+        """Refuse files that have changed, because bounds from one pass do not hold for other rows."""
         for place, stamp in zip(self.places, self._stamps, strict=True):
             if place.stamp() != stamp:
                 raise ValueError(f"{place} was changed or removed since it was opened: open it again for a new fit.")
 
     @abstractmethod
     def _read(self, held: int = 1) -> Iterator[Chunk]:
-        """All chunks in order; a chunk may be overwritten as :meth:`chunks` says."""
+        """Yield all chunks in order; a chunk may be overwritten as described in :meth:`chunks`."""
 
     @abstractmethod
     def targets(self) -> Iterator[NDArray[Any]]:
-        """The targets of all rows as they are stored, part by part."""
+        """Yield the targets of all rows as stored, part by part."""
 
     def chunk(self, k: int) -> Chunk:
         return next(islice(self._read(), k, None))
@@ -75,9 +75,9 @@ class FileSource(DataSource):
         return self.found_classes
 
     def _ring(self, dtype: Any, held: int) -> Iterator[NDArray[Any]]:
-        """Cycle through buffers for chunks: allocating new memory costs as much as reading.
+        """Cycle through buffers for chunks, because allocating new memory costs as much as reading.
 
-        There are buffers for the chunks that are read ahead, waiting and held, and for the one being filled.
+        The buffers are for the chunks that are read ahead, waiting and held, and for the one being filled.
         """
         size = (min(self.rows_per_chunk, self.n_entries), self.n_attributes)
         return cycle([np.empty(size, dtype) for _ in range(AHEAD + held + WAITING)])
@@ -90,7 +90,7 @@ class FileSource(DataSource):
 
 
 def read_ahead(parts: Iterator[T]) -> Iterator[T]:
-    """Yield the parts of a file, which a separate thread reads ahead."""
+    """Yield the parts of a file while a separate thread reads ahead."""
     end: Any = object()
     reader = ThreadPoolExecutor(1)
     try:

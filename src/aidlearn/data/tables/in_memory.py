@@ -1,6 +1,6 @@
-"""Tables in memory (pandas, polars, pyarrow and others that narwhals knows), read by slices of columns.
+"""Tables in memory (pandas, polars, pyarrow and others that narwhals supports), read in slices of columns.
 
-No column is copied as a whole: numbers are read from where they are, factors are held as small codes.
+No column is copied as a whole: numbers are read in place, factors are held as small codes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LISTS = ("List", "Array", "Struct")
 
 
 class FrameColumns(Columns):
-    """Columns of a frame."""
+    """Columns of a data frame."""
 
     def __init__(self, table: Any) -> None:
         names = [str(name) for name in getattr(table, "column_names", table.columns)]
@@ -96,7 +96,7 @@ class FrameColumns(Columns):
 
 
 def _kind(column: Any) -> str:
-    """Kind of a column: number, boolean, text or category, or one that is refused."""
+    """Return the kind of a column: number, boolean, text or category, or one that is refused."""
     dtype = column.dtype
     name = type(dtype).__name__ if not isinstance(dtype, type) else dtype.__name__
     if dtype.is_numeric():
@@ -112,12 +112,12 @@ def _kind(column: Any) -> str:
 
 
 def _has_categories(native: Any) -> bool:
-    """Whether a column has categories of pandas."""
+    """Return whether a column is a pandas categorical."""
     return hasattr(native, "cat") and hasattr(native, "factorize")
 
 
 def _what_objects(column: Any) -> str:
-    """Words for the contents of a column of Python objects, from its first value, and for what to do."""
+    """Return words for what a column of Python objects holds, judged by its first value, and for what to do."""
     first = next((value for value in column[:SLICE_ROWS].to_list() if value is not None and value == value), None)
     if isinstance(first, (bool, np.bool_)):
         return "truth values as Python objects; convert it with .astype('boolean')"
@@ -132,11 +132,11 @@ def _what_objects(column: Any) -> str:
 
 @dataclass(frozen=True)
 class Renumbered:
-    """Codes stored in a table, translated when rows are read, because a copy would take memory."""
+    """Codes stored in a table, translated as rows are read, because a copy would take memory."""
 
     held: NDArray[Any]
     places: NDArray[Any]
-    """Translation of each code; the last is that of -1."""
+    """Translation of each code; the last entry is for the code -1."""
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         return self.places[self.held[rows]]
@@ -154,7 +154,7 @@ class TableSource(EncodedSource):
     weight : array, optional
         By default 1 for every row.
     recipe : Recipe, optional
-        How columns become numbers; None where all are.
+        Encoding of the columns; None if all are numbers.
     codes : dict, optional
         For each factor, which of its columns is 1 in each row; by default looked up when rows are read.
     """
@@ -179,14 +179,14 @@ class TableSource(EncodedSource):
         return self.rows(start, min(start + self.rows_per_chunk, self.n_entries))
 
     def rows(self, start: int, stop: int) -> Chunk:
-        """The rows ``start:stop``."""
+        """Return the rows ``start:stop`` as one chunk."""
         weight = np.ones(stop - start) if self.weight is None else self.weight[start:stop]
         X = self.columns.rows(start, stop, self.encoding, self.codes)
         return Chunk(start, stop, X, self.y[start:stop], weight)
 
 
 def checked_factors(columns: Columns, rules: Rules) -> dict[int, str | None]:
-    """The factors among columns in memory; an error for a column that cannot be encoded."""
+    """Return the factors among columns in memory, and refuse a column that cannot be encoded."""
     outline = columns.outline
     factors = rules.factors(outline.names, outline.kinds, outline.where)
     refuse_columns(outline, factors, columns.holds())
@@ -196,7 +196,7 @@ def checked_factors(columns: Columns, rules: Rules) -> dict[int, str | None]:
 def encode_columns(
     columns: Columns, rules: Rules, intercept: bool, keep: NDArray[np.bool_] | None = None
 ) -> tuple[Recipe | None, dict[int, Any]]:
-    """The recipe of columns in memory (None without factors) and the codes of their factors."""
+    """Return the recipe of columns in memory (None without factors) and the codes of their factors."""
     factors = checked_factors(columns, rules)
     if not factors:
         return None, {}
@@ -211,14 +211,14 @@ def encode_columns(
     for j, stored in held.items():
         own = {level: k for k, level in enumerate(recipe.columns[j].own_levels)}
         levels = found[j].texts if stored is None else map(level_text, stored[0])
-        # The last entry is reached by the code -1, a missing cell.
+        # The last entry is for the code -1, a missing cell.
         places = in_small_type(np.array([own.get(level, NO_COLUMN) for level in (*levels, MISSING_LEVEL)]))
         codes[j] = places[codes[j]] if stored is None else Renumbered(stored[1], places)
     return recipe, codes
 
 
 class KeptRows(DataSource):
-    """Complete rows of a source in memory; target and weight belong to these rows."""
+    """Complete rows of a source in memory; targets and weights are given for these rows only."""
 
     chunks_at_once = 1
 

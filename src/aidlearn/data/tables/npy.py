@@ -1,4 +1,4 @@
-"""Arrays in .npy files, read without memory mapping, so that memory stays small and known."""
+"""Arrays in .npy files, read without memory mapping so that memory use stays small and predictable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aidlearn.data.tables.files import FileSource
 
 
 class NpySource(FileSource):
-    """X in an .npy file, the target in another one or in a column of X."""
+    """X in an .npy file, with the target in another file or in a column of the same one."""
 
     def __init__(self, place: FilePlace, asked: Roles, n_jobs: int | None) -> None:
         target, weight = asked.target, asked.weight
@@ -77,7 +77,7 @@ class NpySource(FileSource):
 
     @staticmethod
     def _vector(where: int | NpyFile | None, rows: Any, start: int, stop: int) -> NDArray[Any]:
-        """Some targets or weights: a column of the rows, or out of a file of their own."""
+        """Return the targets or weights of rows ``start:stop``: a column of ``rows``, or part of a separate file."""
         if isinstance(where, NpyFile):
             return where.rows(start, stop).reshape(-1)
         return np.ascontiguousarray(rows[:, where])
@@ -105,7 +105,7 @@ class NpyFile:
             raise ValueError(f"{path} is cut off: {expected} bytes are expected, {os.path.getsize(path)} are there.")
 
     def rows(self, start: int, stop: int, into: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Rows ``start:stop`` (C-ordered), in the first rows of ``into`` if given."""
+        """Return rows ``start:stop`` (C-ordered), in the first rows of ``into`` if given."""
         out = np.empty((stop - start, *self.shape[1:]), self.dtype) if into is None else into[: stop - start]
         width = int(np.prod(self.shape[1:]))
         with open(self.path, "rb", buffering=0) as file:
@@ -119,7 +119,7 @@ class NpyFile:
         return out
 
     def _fill(self, values: NDArray[Any], file: Any, first: int) -> None:
-        """Read consecutive values from position ``first`` on."""
+        """Read consecutive values, starting at position ``first``."""
         file.seek(self.offset + first * self.dtype.itemsize)
         left = values.reshape(-1).view(np.uint8).data
         while len(left):
@@ -130,7 +130,7 @@ class NpyFile:
 
 
 def _vector(where: Any, place: FilePlace, n: int, what: str) -> NpyFile:
-    """A target or weight in a separate .npy file."""
+    """Open a target or weight in a separate .npy file."""
     if not os.path.exists(where) and os.path.splitext(where)[1] != ".npy":
         raise ValueError(f"The {what} of {place} is a column by number or an .npy file; there is no {where!r}.")
     vector = NpyFile(where)

@@ -14,25 +14,25 @@ from aidlearn.data.tables.table_files import TableFiles, where_of
 
 @dataclass(frozen=True)
 class ParquetSettings:
-    """How much of a Parquet file is read at a time."""
+    """Settings for how much of a Parquet file is read at a time."""
 
     batch_bytes: int = 2 << 20
     """Guess. Bytes of a decoded batch, counted as float64 cells."""
     held_batches: float = 60.0
     """Guess. Memory of the reader in batches, including what allocators retain."""
     page_bytes: float = 2.2e6
-    """Bytes of a page of a column, stored and decoded: writers cut pages at 1 MiB by default."""
+    """Bytes of a page of a column, stored and decoded; writers cut pages at 1 MiB by default."""
     buffer_bytes: int = 1 << 18
-    """Guess. Bytes of each column that are read at once."""
+    """Guess. Bytes of each column that are read at a time."""
     fewest_rows: int = 1024
-    """Guess. Minimum number of rows of a batch."""
+    """Guess. Minimum number of rows in a batch."""
 
 
 SETTINGS = ParquetSettings()
 
 
 class ParquetSource(TableFiles):
-    """Parquet files, in the order of their names."""
+    """Parquet files, read in the order of their names."""
 
     def __init__(self, places: list[FilePlace], asked: Roles, n_jobs: int | None) -> None:
         import pyarrow.parquet as pq
@@ -62,7 +62,7 @@ class ParquetSource(TableFiles):
         rows = max(SETTINGS.fewest_rows, SETTINGS.batch_bytes // (8 * len(columns)))
         levels = [name for name in columns if name in self.dictionaries and arrow_kind(self.types[name]) == "text"]
         try:
-            # Without the first two, pyarrow holds whole row groups, or the whole file.
+            # Without pre_buffer=False and a buffer size, pyarrow holds whole row groups, or the whole file.
             with pq.ParquetFile(
                 place.file(), pre_buffer=False, buffer_size=SETTINGS.buffer_bytes, read_dictionary=levels
             ) as file:
@@ -70,7 +70,7 @@ class ParquetSource(TableFiles):
         except (OSError, ArrowException) as error:
             raise ValueError(f"{place} cannot be read to its end: {first_line(error)}") from None
         finally:
-            pa.default_memory_pool().release_unused()  # it retains what its threads have freed
+            pa.default_memory_pool().release_unused()  # the pool retains memory that its threads have freed
 
 
 def _difference(schema: Any, other: Any) -> str:

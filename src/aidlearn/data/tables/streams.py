@@ -1,7 +1,7 @@
-"""Streams of Arrow batches (DuckDB relations, lazy frames of polars, readers): kept once in a temporary file.
+"""Streams of Arrow batches (DuckDB relations, polars LazyFrames, readers), written once to a temporary file.
 
-A fit passes over its rows many times and a stream gives them once. The file is Arrow's own format, uncompressed, which
-passes read from memory-mapped pages without decoding; texts are kept as dictionaries.
+A fit passes over its rows many times, but a stream yields them once. The file is in Arrow's own format, uncompressed,
+which passes read from memory-mapped pages without decoding; texts are stored as dictionaries.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger("aidlearn")
 
 
 class StreamSource(TableFiles):
-    """The rows of a stream, read from a temporary file."""
+    """Rows of a stream, read from a temporary file."""
 
     def __init__(self, stream: Any, asked: Roles, n_jobs: int | None) -> None:
         where = f"The {type(stream).__name__}"
@@ -52,7 +52,7 @@ class _Folder:
 
 
 def _spool(stream: Any, path: str, where: str) -> tuple[Any, int]:
-    """Write the batches of a stream; returns their schema and the number of rows."""
+    """Write the batches of a stream to a file, and return their schema and the number of rows."""
     import pyarrow as pa
 
     n_rows, writer = 0, None
@@ -87,7 +87,7 @@ def _batches(stream: Any) -> Iterator[Any]:
 
 
 def _with_dictionaries(batch: Any) -> Any:
-    """Texts as dictionaries of their values."""
+    """Return a batch with its texts encoded as dictionaries."""
     import pyarrow as pa
 
     columns = [

@@ -1,4 +1,4 @@
-"""svmlight / libsvm text: sparse rows, parsed by scikit-learn a part of the file at a time."""
+"""Sparse rows in svmlight / libsvm text, parsed by scikit-learn one part of the file at a time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from aidlearn.data.tables.files import FileSource
 
 PART_BYTES = 16 << 20
 MOST_COLUMNS = 2**31 - 1
-"""Upper bound on the columns: a part of a file does not show how many the whole has."""
+"""Upper bound on the number of columns, because a part of a file does not show the number of the whole."""
 
 
 class SvmlightSource(FileSource):
-    """Targets and ``index:value`` pairs. The file is read once to count rows and columns."""
+    """Targets and ``index:value`` pairs of a file, which is read once to count rows and columns."""
 
     is_sparse = True
     target_name = "target"

@@ -1,4 +1,4 @@
-"""Table files as a source: batches of chosen columns, with factors encoded and rows with missing cells left out."""
+"""Table files as sources: batches of chosen columns, with factors encoded and rows with missing cells dropped."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from aidlearn.numerics import Float
 
 
 class TableFiles(EncodedSource, FileSource):
-    """Base of table formats, which give the record batches of each file."""
+    """Base of table formats; a subclass reads the record batches of each file."""
 
     named = True
     where: str
     """Name of the files in messages."""
     rules: Rules = Rules()
-    """Rules of the opening; an estimator's own rules take precedence."""
+    """Rules given when the files were opened; an estimator's own rules take precedence."""
     checked: tuple[str, ...] = ()
-    """Columns whose missing cells leave a row out; empty if all rows are used."""
+    """Columns in which a missing cell drops the row; empty if all rows are used."""
     dictionaries: Sequence[str] = ()
-    """Columns that are read as dictionaries of their levels."""
+    """Columns read as dictionaries of their levels."""
     decimal: str | None = None
     """The decimal mark of a text file."""
     _request: tuple[Any, ...] | None = None
-    """What the source was encoded for, by which equal requests are recognised."""
+    """Rules that the source was encoded by, used to recognise an equal request."""
 
     @abstractmethod
     def _batches(self, place: FilePlace, columns: list[str]) -> Iterator[Any]:
-        """Record batches of some columns of a file, from its first row to its last."""
+        """Yield record batches of the named columns of a file, from its first row to its last."""
 
     def _choose(self, schema: Any, where: str, asked: Roles, dates: Sequence[str] = ()) -> None:
         """Choose the columns among those of the files and of their folders."""
@@ -67,19 +67,19 @@ class TableFiles(EncodedSource, FileSource):
         """Set the number of rows from those of each file."""
         self.n_entries = self._n_rows = sum(n_rows)
         self._n_used: dict[tuple[str, ...], int] = {(): self._n_rows}
-        """Number of rows that are used, by checked columns."""
+        """Number of rows used, by checked columns."""
         self._first_rows = np.concatenate([[0], np.cumsum(n_rows)])
         if self.n_entries == 0:
             raise ValueError(f"{self.where} has no rows.")
 
     def opened_with(self, rules: Rules) -> TableFiles:
-        """The same files with rules, over which those of an estimator take precedence."""
+        """Return the same files with rules, over which those of an estimator take precedence."""
         source = copy(self)
         source.rules = rules
         return source
 
     def encoded(self, rules: Rules, intercept: bool) -> TableFiles:
-        """The same files, encoded by the rules of an estimator; levels are found by one pass over their columns."""
+        """Return the same files encoded by the rules of an estimator; one pass over the factors finds levels."""
         rules = rules.over(self.rules)
         factors = rules.factors(self.inputs, self.outline.kinds, self.where)
         refuse_columns(self.outline, factors)
@@ -101,7 +101,7 @@ class TableFiles(EncodedSource, FileSource):
         return source
 
     def following(self, recipe: Recipe | None) -> TableFiles:
-        """The same files, encoded by the recipe of a model without a search for levels."""
+        """Return the same files encoded by the recipe of a model, without a search for levels."""
         factors = {} if recipe is None else recipe.factor_positions
         refuse_columns(self.outline, factors)
         source = self._with_factors(factors)
@@ -109,14 +109,14 @@ class TableFiles(EncodedSource, FileSource):
         return source
 
     def _with_factors(self, factors: Iterable[int]) -> TableFiles:
-        """A copy that reads factors as dictionaries and is not encoded yet."""
+        """Return a copy that reads factors as dictionaries and is not encoded yet."""
         source = copy(self)
         source.dictionaries = [self.inputs[j] for j in factors if self.outline.kinds[j] in ("text", "category")]
         source._encode(None)
         return source
 
     def _levels(self, factors: Iterable[int]) -> dict[int, LevelsFound]:
-        """The levels of columns in the rows that are used; one pass finds those not known yet, and counts the rows."""
+        """Return the levels of columns in the rows used; one pass finds those still unknown and counts the rows."""
         wanted = [j for j in factors if (j, self.checked) not in self._found]
         if wanted or self.checked not in self._n_used:
             names = self.needed if self.checked else [self.inputs[j] for j in wanted]
@@ -126,7 +126,7 @@ class TableFiles(EncodedSource, FileSource):
         return {j: self._found[j, self.checked] for j in factors}
 
     def _scan(self, wanted: Sequence[int], names: list[str]) -> list[int]:
-        """The number of used rows of each file; the levels of the wanted columns are collected on the way."""
+        """Return the number of used rows of each file, and collect the levels of the wanted columns."""
         found = {j: LevelsFound(self.outline.kinds[j]) for j in wanted}
         counts, row = [], 0
         for place in self.places:
@@ -142,10 +142,10 @@ class TableFiles(EncodedSource, FileSource):
         return counts
 
     def _used(self, columns: list[str], places: Sequence[FilePlace] | None = None) -> Iterator[Any]:
-        """Batches of the rows that are used, with the columns of the folders."""
+        """Yield batches of the rows used, including the columns encoded in folder names."""
         inside = [name for name in columns if name in self._inside]
         for place in self.places if places is None else places:
-            for batch in self._batches(place, inside or self._inside[:1]):  # only columns show the number of rows
+            for batch in self._batches(place, inside or self._inside[:1]):  # without columns, batches lose their length
                 whole = batch if inside == columns else self._keys.completed(batch, place, columns)
                 yield complete(whole, self.checked) if self.checked else whole
 
@@ -162,9 +162,9 @@ class TableFiles(EncodedSource, FileSource):
         return self._ahead(self._loads(held))
 
     def _loads(self, held: int) -> Iterator[Callable[[], Chunk]]:
-        """Functions that convert the batches of each chunk, into buffers that later chunks reuse.
+        """Yield functions that convert the batches of each chunk, into buffers that later chunks reuse.
 
-        Decoding and conversion to arrays have a thread each.
+        Decoding and conversion to arrays run in separate threads.
         """
         start, ring = 0, None if self.is_sparse else self._ring(np.float64, held)
         for batches in recut(read_ahead(self._used(self.needed)), self.rows_per_chunk):
@@ -191,7 +191,7 @@ class TableFiles(EncodedSource, FileSource):
 
 
 def recut(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    """Batches of any size as lists of slices that make ``size`` rows each (the last fewer); nothing is copied."""
+    """Yield lists of slices of batches, with ``size`` rows in each list (fewer in the last), without copies."""
     waiting: list[Any] = []
     missing = size
     for batch in batches:
@@ -208,7 +208,7 @@ def recut(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
 
 
 class FolderKeys:
-    """Columns encoded in folder names, as in ``year=2024/month=5/``: whole numbers if all are, else texts."""
+    """Columns encoded in folder names, as in ``year=2024/month=5/``; whole numbers if all values are, else texts."""
 
     def __init__(self, places: Sequence[FilePlace]) -> None:
         self.names = [name for name, _ in places[0].keys]
@@ -218,7 +218,7 @@ class FolderKeys:
         self._values = {name: [dict(place.keys)[name] for place in places] for name in self.names}
 
     def fields(self, inside: Sequence[str]) -> list[Any]:
-        """Fields of a schema; columns of the same name inside the files take precedence."""
+        """Return the fields of a schema; columns of the same name inside the files take precedence."""
         import pyarrow as pa
 
         text = pa.dictionary(pa.int32(), pa.string())
@@ -230,7 +230,7 @@ class FolderKeys:
         return all(value is None or re.fullmatch(r"-?\d{1,18}", value) for value in self._values[name])
 
     def completed(self, batch: Any, place: FilePlace, columns: list[str]) -> Any:
-        """A batch of the file's columns with the keys of its folders, the same in every row."""
+        """Return a batch of a file's columns and the keys of its folders, which are the same in every row."""
         import pyarrow as pa
 
         keys = dict(place.keys)
@@ -253,7 +253,7 @@ class FolderKeys:
 
 
 def where_of(places: Sequence[FilePlace]) -> str:
-    """Name of one or several files in messages."""
+    """Return the name of one or several files for messages."""
     if len(places) == 1:
         return str(places[0])
     folder = str(places[0]).rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""Text files: the dialect, recognised from the first bytes, and the kinds as which columns are read."""
+"""Text files: their dialect, detected from the first bytes, and the kinds that columns are read as."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from aidlearn.data.encoding.recipe import Recipe, level_text
 from aidlearn.data.encoding.rules import Rules
 
 LOOKED_AT = 1 << 18
-"""Guess. Bytes from which the dialect is recognised."""
+"""Guess. Number of bytes from which the dialect is detected."""
 SEPARATORS = (",", ";", "\t", "|")
 WITH_COMMA, WITH_POINT = re.compile(r"[+-]?\d+,\d+"), re.compile(r"[+-]?\d*\.\d+")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 TRUTHS = dict.fromkeys(("0", "false", "FALSE"), "False") | dict.fromkeys(("1", "true", "TRUE"), "True")
-"""Spellings of truth values that pyarrow reads, and their levels."""
+"""Spellings of booleans that pyarrow reads, and their levels."""
 LIKE_CODES = re.compile(r"\d{2,}")
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How the text of a file is read."""
+    """Encoding, delimiter, decimal mark and header of a text file."""
 
     encoding: str
     delimiter: str
@@ -37,7 +37,7 @@ class Dialect:
 
     @classmethod
     def of(cls, place: FilePlace, delimiter: str | None = None, encoding: str | None = None) -> Dialect:
-        """Recognise the dialect of a file, unless delimiter or encoding are given."""
+        """Detect the dialect of a file, except a delimiter or encoding that is given."""
         if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
             raise ValueError(f"delimiter must be one character between cells such as ';' or a tab, got {delimiter!r}.")
         with place.stream() as stream:
@@ -68,7 +68,7 @@ def _encoding(data: bytes) -> str:
 
 
 def _delimiter(lines: list[str]) -> str:
-    """The delimiter that splits the header into the most cells; a comma if none does."""
+    """Return the delimiter that splits the header into the most cells; a comma if none does."""
     header = next((line for line in lines if line.strip()), "")
     cells = {mark: len(next(csv.reader([header], delimiter=mark), [])) for mark in SEPARATORS}
     return max(SEPARATORS, key=lambda mark: (cells[mark], mark == ","))
@@ -80,11 +80,11 @@ def _has_decimal_commas(lines: list[str], delimiter: str) -> bool:
 
 
 def kinds_to_read(outline: TableOutline, by: Rules | Recipe | None) -> list[str]:
-    """The kinds as which columns of text are read, by the rules of a fit or for the recipe of a model.
+    """Return the kinds that columns of text are read as, by the rules of a fit or for the recipe of a model.
 
-    Columns named as factors are read as exact texts, which :func:`level_of` converts to the levels of a recipe. Truth
-    values remain truth values. Other columns, and factors of models that do not record their kind, are read as they
-    look.
+    Columns named as factors are read as exact texts, which :func:`level_of` converts to the levels of a recipe.
+    Booleans remain booleans. Other columns, and factors of models that do not record their kind, are read as the kind
+    that they look like.
     """
     kinds = list(outline.kinds)
     if isinstance(by, Recipe):
@@ -103,7 +103,7 @@ def kinds_to_read(outline: TableOutline, by: Rules | Recipe | None) -> list[str]
 
 
 def level_of(text: str, kind: str | None, decimal: str) -> str:
-    """The level of a text in a factor that the fit read as texts, numbers or truth values."""
+    """Return the level of a text in a factor that the fit read as texts, numbers or booleans."""
     if kind == "boolean":
         return TRUTHS.get(text, text)
     if kind == "number" and NUMBER.fullmatch(number := text.strip().replace(decimal, ".")):
@@ -114,7 +114,7 @@ def level_of(text: str, kind: str | None, decimal: str) -> str:
 def warn_of_codes(
     rows: Iterable[Sequence[str]], header: Sequence[str], numbers: Sequence[str], rules: Rules, where: str
 ) -> None:
-    """Warn of columns of numbers whose first rows look like codes: leading zeros, equal lengths."""
+    """Warn about columns of numbers whose first rows look like codes (leading zeros, equal lengths)."""
     cells: dict[str, set[str]] = {name: set() for name in numbers if name not in rules.numeric}
     places = {name: header.index(name) for name in cells}
     for row in rows:
