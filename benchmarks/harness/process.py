@@ -87,7 +87,7 @@ def fit(
 
 
 def main(text: str) -> None:
-    """Call ``module:function`` with its arguments; missing data are a reason to skip, not an error."""
+    """Call ``module:function`` with its arguments; a cell whose data are missing is skipped."""
     given = json.loads(text)
     module, _, name = given["call"].partition(":")
     try:

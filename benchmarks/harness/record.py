@@ -1,4 +1,4 @@
-"""What tables record of a fit of aidlearn besides its times and its objective."""
+"""Records of a fit of aidlearn, in addition to its times and its objective."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aidlearn.bench.measure import UNSEEN
 
 
 def record(model: Any) -> dict[str, Any]:
-    """Certificate, clusters, passes and history of a fitted model, and the source that fitted it."""
+    """Return certificate, clusters, passes and history of a fitted model, and a digest of the source that fitted it."""
     return {
         "gap": float(model.gap_),
         "lower_bound": float(model.lower_bound_),
@@ -28,7 +28,7 @@ def record(model: Any) -> dict[str, Any]:
 
 
 def product_seconds(X: Any, b: Any, repeat: int = 5) -> float:
-    """CPU seconds of one ``X @ b``, best of ``repeat``."""
+    """Return the CPU seconds of one ``X @ b``, best of ``repeat``."""
     best = float("inf")
     for _ in range(repeat):
         start = time.process_time()
@@ -38,7 +38,7 @@ def product_seconds(X: Any, b: Any, repeat: int = 5) -> float:
 
 
 def source_digest() -> str:
-    """Short digest of the installed source, so that results of different versions are not mixed."""
+    """Return a short digest of the installed source, so that results of different versions are not mixed."""
     digest = hashlib.sha256()
     for path in sorted(Path(aidlearn.__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())

@@ -10,7 +10,7 @@ from aidlearn.bench.solvers import OURS
 from benchmarks.harness.cells import Row
 
 ROUNDING = 1e-9
-"""Relative error that a bound or an objective may have."""
+"""Relative rounding error that a bound or an objective may have."""
 
 COLUMNS = {
     "cpu": ("CPU s", "{:.3f}"),
@@ -23,19 +23,19 @@ COLUMNS = {
     "ratio": ("peer/ours", "{:.2f}"),
     "products": ("CPU/X@b", "{:.1f}"),
 }
-"""Title and format of values. Data set and solver come first in every table, notes last."""
+"""Titles and formats of values. Data set and solver come first in every table, notes last."""
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Columns of a table, and what is compared with what.
+    """Columns of a table and the rules of its comparison.
 
     Parameters
     ----------
     columns : dict
         Title and format of values by key.
     exact : float
-        A peer whose objective exceeds the best by more than this (relative) is not compared with.
+        Relative excess over the best objective above which a peer is left out of the comparison.
     proven : bool
         Whether objectives are compared with the best proven lower bound instead of the best objective.
     """
@@ -46,12 +46,12 @@ class TableLayout:
 
 
 def pick(*keys: str, **more: tuple[str, str]) -> dict[str, tuple[str, str]]:
-    """A selection of the usual columns, and further ones."""
+    """Return a selection of the usual columns, and further ones."""
     return {key: COLUMNS[key] for key in keys} | more
 
 
 def compare(rows: Sequence[Row], layout: TableLayout) -> None:
-    """Add to every row its excess over the best objective and its CPU ratio to ours (ours: of the best exact peer)."""
+    """Add each row's excess over the best objective and its CPU ratio to ours (ours: of the fastest exact peer)."""
     for name in dict.fromkeys(row["data"] for row in rows):
         _compare([row for row in rows if row["data"] == name], layout)
 
@@ -77,7 +77,7 @@ def _compare(rows: Sequence[Row], layout: TableLayout) -> None:
 
 
 def markdown(rows: Sequence[Row], layout: TableLayout) -> str:
-    """An aligned table; rows without a result show the reason.
+    """Return an aligned table; rows without a result show the reason.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def _note(row: Row) -> str:
 
 
 def warnings(rows: Sequence[Row]) -> Iterator[str]:
-    """Warnings of the solvers, and whether the source of aidlearn changed during the run."""
+    """Yield warnings of the solvers, and one if the source of aidlearn changed during the run."""
     for row in rows:
         for note in row.get("notes", []):
             yield f"warning from {row['solver']} on {row['data']}: {note}"
