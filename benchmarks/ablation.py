@@ -1,14 +1,14 @@
-"""Work of a fit without each of its rules: python -m benchmarks.ablation [--rules plan] [--tables real].
+"""Work of a fit with one rule switched off at a time: python -m benchmarks.ablation [--rules plan] [--tables real].
 
-Every table of benchmarks.ablation_tables is fitted once as the library is, and once for each rule with that rule
+Every table of benchmarks.ablation_tables is fitted once with the library unchanged, and once per rule with that rule
 switched off or changed, by replacing a settings instance or a function. All counts are deterministic: the seed is
 fixed, and time plays no part. The work of a fit is
 
     sum over passes of rows * columns  +  sum over solver steps of rows * columns of the aggregated problem,
 
-where passes over samples count with the rows of the sample. A rule stays if without it the geometric mean of the work
-rises by 3 %, or that of one table by 25 %, or if a law is broken: a lower bound above the objective of another run of
-the table, or a status other than optimal within the tolerance that the table does not have with the rule. A rule that
+where passes over samples count the rows of the sample. A rule stays if, without it, the geometric mean of the work
+rises by 3 %, the work of one table rises by 25 %, or a law is broken. A law is broken if a lower bound exceeds the
+objective of another run of the table, or if more models of a table miss the tolerance than with the rule. A rule that
 changes the work of no table is not judged.
 """
 
@@ -37,7 +37,7 @@ from benchmarks.ablation_tables import Outcome, Table, tables
 
 MEAN_RISE, WORST_RISE = 1.03, 1.25
 BELOW = 1 + 1e-9
-"""A bound may exceed another run's objective by rounding."""
+"""Factor by which rounding may lift a bound above the objective of another run."""
 PROVEN = ("optimal", "gap", "one_region", "certified")
 """Names of the statuses that reach the tolerance."""
 
@@ -60,7 +60,7 @@ class Counts:
 
 @dataclass
 class Measured:
-    """Counts of a table under a rule, and the claims of its models."""
+    """Counts of a fit to a table, and the claims of its models."""
 
     counts: Counts
     outcomes: list[Outcome] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Measured:
 
 @contextmanager
 def counting(counts: Counts) -> Iterator[None]:
-    """Count passes, solves, steps and factorisations of all fits inside."""
+    """Count passes, solves, steps and factorisations of all fits in the block."""
     mapped, solve, move_to, factor = (
         Run._map,
         interior_point.solve,
@@ -110,7 +110,7 @@ def counting(counts: Counts) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule by name, and how it is switched off: attributes of modules or classes with their replacements."""
+    """A named rule, and the attributes of modules or classes that are replaced to switch it off."""
 
     name: str
     without: str
@@ -125,7 +125,7 @@ class Rule:
 
 
 def setting(module: Any, name: str, without: str = "", **fields: Any) -> Rule:
-    """A rule that is a few fields of a module's settings."""
+    """Return a rule that consists of fields of a module's settings."""
     text = without or ", ".join(
         f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in fields.items()
     )
@@ -141,7 +141,7 @@ NEVER = 10**9
 
 
 def rules() -> list[Rule]:
-    """All rules that are tested, by the algorithm they belong to."""
+    """Return all rules that are tested, grouped by algorithm."""
     return [
         # The drawing of clusters
         setting(plan, "plan: all rows single where most are in doubt", near_of_all=1.0),
@@ -197,7 +197,7 @@ def rules() -> list[Rule]:
         setting(interior_point, "interior point: least margin", least_margin=0.0),
         setting(interior_point, "interior point: proximal term", proximal=0.0),
         setting(interior_point, "interior point: divergence", diverged=INF),
-        # Around it
+        # Around the interior point
         setting(hinge_rows, "basis: margins above rounding", rounded=0.0),
         setting(hinge_rows, "basis: least unit", least_unit=0.0),
         setting(hinge_rows, "basis: least root mean square", least_rms=0.0),
@@ -225,7 +225,7 @@ def _every(leverage: Any, weight: Any, thin: int) -> Any:
 
 
 def measured(table: Table) -> Measured:
-    """One fit of a table."""
+    """Fit a table once and count its work."""
     result = Measured(Counts())
     began = time.process_time()
     with counting(result.counts), warnings.catch_warnings():
@@ -240,7 +240,7 @@ def measured(table: Table) -> Measured:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a rule is good for."""
+    """Effect of switching a rule off."""
 
     rule: str
     without: str
@@ -248,7 +248,7 @@ class Verdict:
     worst: float
     worst_table: str
     changed: int
-    """Tables whose work differs."""
+    """Number of tables whose work differs."""
     broken: list[str]
     seconds: float
 
@@ -271,7 +271,7 @@ class Verdict:
 
 
 def judged(rule: Rule, base: dict[str, Measured], seen: dict[str, list[float]], chosen: list[Table]) -> Verdict:
-    """Fit all tables without a rule and compare."""
+    """Fit all tables without a rule and compare them with the fits that use it."""
     ratios, broken = {}, []
     began = time.process_time()
     for table in chosen:

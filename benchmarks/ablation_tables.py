@@ -27,9 +27,9 @@ from benchmarks.start import KINDS, TOL, Data
 
 SEED = 0
 REAL_ROWS = 20_000
-"""Real tables are systematic samples of at most this many rows."""
+"""Maximum number of rows of a real table, which is sampled systematically."""
 SPARSE_ROWS = 8_000
-"""The same for sparse ones."""
+"""Maximum number of rows of a sparse real table."""
 KIND_ROWS = {
     "flights, tied": 12_000,
     "flights, not tied": 12_000,
@@ -37,16 +37,16 @@ KIND_ROWS = {
     "wide, classes": 3_000,
     "wide, LAD": 3_000,
 }
-"""Rows of a kind of benchmarks.start, where it is not 24,000."""
+"""Number of rows of the kinds of benchmarks.start that do not get 24,000."""
 RANDOM_ROWS = (5_000, 20_000)
 RANDOM = (0, 3, 6, 7, 8, 9, 10, 12, 15, 16, 17, 18, 19, 20, 22, 23, 24)
-"""Numbers of tables of benchmarks.random_tables; those of many levels take seconds."""
+"""Case numbers of benchmarks.random_tables; cases with many levels take seconds."""
 COMMON: dict[str, Any] = {"tol": TOL, "n_jobs": 1, "random_state": SEED}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One fitted model: what it claims, and its coefficients."""
+    """Claims and coefficients of one fitted model."""
 
     objective: float
     bound: float
@@ -56,14 +56,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Table:
-    """A fit by name."""
+    """A named fit."""
 
     name: str
     fit: Callable[[], list[Outcome]]
 
 
 def outcomes(model: Any) -> list[Outcome]:
-    """The claims of a fitted model, of each of its quantiles or classes."""
+    """Return the claims of a fitted model for each of its quantiles or classes."""
     results = np.broadcast_arrays(np.ravel(model.objective_), np.ravel(model.lower_bound_))
     statuses = model.status_ if isinstance(model.status_, (list, tuple, np.ndarray)) else [model.status_]
     coefficients = np.append(np.ravel(model.coef_), np.ravel(model.intercept_))
@@ -80,14 +80,14 @@ def fitted(draw: Callable[[], Data], make: Callable[[], Any]) -> list[Outcome]:
 
 
 def every(X: Any, y: NDArray[np.float64], rows: int = REAL_ROWS) -> Data:
-    """A systematic sample."""
+    """Return a systematic sample of at most ``rows`` rows."""
     step = -(-len(y) // rows)
     return X[::step], y[::step]
 
 
 @cache
 def arrays(name: str) -> Data:
-    """A real table of numbers with classes 0 and 1, standardised."""
+    """Return a real table of standardised numbers with classes 0 and 1."""
     with np.load(data_file(f"real/{name}.npz")) as file:
         X, y = every(np.asarray(file["X"], dtype=np.float64), file["y"].ravel().astype(np.float64))
     spread = X.std(axis=0)
@@ -96,7 +96,7 @@ def arrays(name: str) -> Data:
 
 @cache
 def svmlight(name: str) -> Data:
-    """A real table of sparse indicators."""
+    """Return a real table of sparse indicators."""
     from sklearn.datasets import load_svmlight_file
 
     X, y = load_svmlight_file(str(data_file(f"real/{name}.svm.gz")))[:2]
@@ -110,7 +110,7 @@ def connections() -> Data:
 
 
 def as_target(draw: Callable[[], Data], column: int) -> Data:
-    """A regression of one column on the others and the class, with its ties."""
+    """Return a regression of one column, with its ties, on the others and the class."""
     X, y = draw()
     return np.column_stack([np.delete(X, column, axis=1), y]), X[:, column]
 
@@ -144,7 +144,7 @@ def two_percent() -> Data:
 
 
 def mixed(n: int, seed: int = SEED) -> Data:
-    """Numbers and a factor of 40 levels."""
+    """Return a regression on two numbers and a factor of 40 levels."""
     import pandas
 
     rng = np.random.default_rng(seed)
@@ -172,7 +172,7 @@ def replicated() -> list[Outcome]:
 
 
 def tables() -> Iterator[Table]:
-    """All tables of the ablation, in their order."""
+    """Yield all tables of the ablation in order."""
     svc, lad = partial(LinearSVC, C=1.0, **COMMON), partial(LADRegressor, **COMMON)
     for name in ("20_letter", "23_mammography", "26_optdigits", "32_shuttle", "41_Waveform", "5_campaign", "8_celeba"):
         yield Table(f"real {name}", partial(fitted, partial(arrays, name), svc))

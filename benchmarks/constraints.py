@@ -31,7 +31,7 @@ LARGE = (1_000_000, 50)
 
 
 def instances(count: int) -> bool:
-    """Compare generated models with the full program; returns whether all agree to 1e-6 and all bounds hold."""
+    """Compare generated models with the full program; return whether all agree to 1e-6 and all bounds hold."""
     worst, highest, farthest, wrong = 0.0, -np.inf, 0.0, []
     kinds: dict[str, int] = {}
     for seed in range(count):
@@ -47,7 +47,7 @@ def instances(count: int) -> bool:
         worst, highest, farthest = max(worst, off), max(highest, above), max(farthest, missed)
         for kind in case.kind.split("+"):
             kinds[kind] = kinds.get(kind, 0) + 1
-        # Clarabel's optimum is known to about 1e-9.
+        # Clarabel's optimum is accurate to about 1e-9.
         if off > 1e-6 or above > 1e-8 or missed > 1e-9:
             wrong.append(seed)
             print(f"seed {seed} ({case.model}, {case.kind}): off {off:.1e}, bound {above:+.1e}, missed {missed:.1e}")
@@ -81,7 +81,7 @@ def cvar(sizes: Any, time_limit: float) -> None:
 
 
 def full_program(returns: Any, method: str, time_limit: float, beta: float = 0.95) -> float | None:
-    """Weights, value at risk and one excess loss for each scenario, as Rockafellar and Uryasev state it."""
+    """Solve Rockafellar and Uryasev's program in weights, value at risk and one excess loss per scenario."""
     n, m = returns.shape
     mean = returns.mean(axis=0)
     cost = np.concatenate([np.zeros(m), [1.0], np.full(n, 1 / ((1 - beta) * n))])

@@ -1,4 +1,4 @@
-"""Threads: CPU of one in products X @ b, wall of several, the same bits, first-run cost: python -m benchmarks.cores."""
+"""Threads: CPU time of one, speed-up of several, bitwise equality, first-run cost: python -m benchmarks.cores."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def kernel_speed_up(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def evaluations(n: int, m: int = 30) -> Iterator[str]:
-    """What a fit computes of the kernel, by itself: products in float32 (search) and float64 (bound), and a block."""
+    """Time the kernel evaluations of a fit alone: products in float32 (search) and float64 (bound), and a block."""
     X = np.random.default_rng(0).normal(size=(n, m))
     everything, some = np.arange(n), np.arange(0, n, 10)
     coef = np.ones((len(some), 1))
@@ -108,7 +108,7 @@ def evaluations(n: int, m: int = 30) -> Iterator[str]:
     with one_blas_thread():
         for name in works[1]:
             found = {k: works[k][name]() for k in numbers}
-            # In turns: what else the machine does meets all of them.
+            # Thread counts take turns, so that other load on the machine affects all of them.
             times = dict.fromkeys(numbers, math.inf)
             for _ in range(7):
                 times = {k: min(times[k], timeit(works[k][name], number=1)) for k in numbers}
@@ -158,7 +158,7 @@ def few_rows(options: Options) -> list[Cell]:
 
 
 def small_fits(rows: Sequence[Row]) -> Iterator[str]:
-    """Wall time of one fit of few rows, best of 30, compared with scikit-learn."""
+    """Yield the wall time of one fit of few rows, best of 30, compared with scikit-learn."""
     rng = np.random.default_rng(0)
     for n, m in ((100, 3), (1_000, 10)):
         X = rng.normal(size=(n, m))

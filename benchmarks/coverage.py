@@ -1,8 +1,8 @@
 """Coverage of nominal 95 % intervals in a simulation: ``python -m benchmarks.coverage [--samples N] [--bootstrap N]``.
 
 Rows y = 1 + 2 x1 - x2 + error with n = 2,000 at the median and the 0.9 quantile; the error is iid, heteroscedastic
-(its scale grows with x1, so that quantiles are linear in x) or shared by clusters of 20 rows. With ``--quantreg``
-R's standard errors of the same name are tried on the same samples.
+(its scale grows with x1, so that quantiles are linear in x) or shared by clusters of 20 rows. With ``--quantreg``,
+R's standard errors of the same name are computed on the same samples.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DESIGNS = {
 
 
 def sample(design, quantile, rng):
-    """X, y, clusters and the true coefficients at a quantile."""
+    """Draw X, y, clusters and the true coefficients at a quantile."""
     clusters = np.arange(N) // PER_CLUSTER
     x1 = rng.uniform(0, 2, size=N)
     x2 = rng.normal(size=N // PER_CLUSTER)[clusters] if design == "clustered" else rng.normal(size=N)
@@ -43,7 +43,7 @@ def sample(design, quantile, rng):
 
 
 def covered(design, se, quantile, n_samples, seed=0):
-    """How often the intervals of the coefficients contain the truth."""
+    """Return how often the intervals of the coefficients contain the truth."""
     hits = np.zeros(3)
     for k in range(n_samples):
         X, y, clusters, truth = sample(design, quantile, np.random.default_rng([seed, k]))
@@ -55,11 +55,11 @@ def covered(design, se, quantile, n_samples, seed=0):
 
 
 QUANTREG = {"iid": "iid", "nid": "nid", "kernel": "ker"}
-"""Its names of the methods."""
+"""Names of the methods in R's quantreg."""
 
 
 def covered_by_quantreg(design, se, quantile, n_samples, seed=0):
-    """Coverage of R's ``summary.rq`` on the same samples, with its t quantiles."""
+    """Return the coverage of R's ``summary.rq`` on the same samples, with t quantiles."""
     with tempfile.TemporaryDirectory() as folder:
         path, truths = Path(folder) / "samples", []
         with open(path, "wb") as file:

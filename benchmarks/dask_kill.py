@@ -1,6 +1,6 @@
-"""Fits on a Dask cluster that loses workers, and what travels in a fit: python -m benchmarks.dask_kill --repeat 5.
+"""Fits on a Dask cluster that loses workers, and their traffic: python -m benchmarks.dask_kill --repeat 5.
 
-Every fit must end with the bits of a fit in memory; ``--repeat`` is the number of kills at random moments.
+Every fit must be bitwise equal to a fit in memory; ``--repeat`` is the number of kills at random moments.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def block(k: int) -> np.ndarray:
 
 
 def collection() -> tuple[da.Array, da.Array]:
-    """X and y that the workers make themselves."""
+    """Return X and y, which the workers generate themselves."""
     chunks = ((N // BLOCKS,) * BLOCKS, (M,))
     X = da.map_blocks(lambda block_id=None: block(block_id[0]), chunks=chunks, dtype=float, meta=np.empty((0, 0)))
     return X, X.sum(axis=1) + X[:, 0] ** 3
@@ -42,7 +42,7 @@ def bits(model) -> tuple:
 
 
 def kill_one(cluster: LocalCluster, after: float, rng: np.random.Generator, killed: list[int]) -> threading.Thread:
-    """Kill a worker after some seconds."""
+    """Kill a random worker after a number of seconds."""
 
     def work() -> None:
         time.sleep(after)
@@ -56,7 +56,7 @@ def kill_one(cluster: LocalCluster, after: float, rng: np.random.Generator, kill
 
 
 def traffic(client: Client, model, X, y) -> tuple[float, int, int]:
-    """Seconds of a fit, bytes of the functions that went out, and bytes of the values that came back."""
+    """Return the seconds of a fit, the bytes of functions sent, and the bytes of values received."""
     sent, received = [], []
     original_sent, original_gather = Backend.sent, client.gather
 
@@ -90,7 +90,7 @@ CLUSTER = {
 
 
 def fit(name: str, kills: int) -> Row:
-    """In memory, on a cluster in peace, and on clusters that lose a worker."""
+    """Fit in memory, on an undisturbed cluster, and on clusters that lose a worker."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     X, y = collection()
     memory_X, memory_y = (values.compute(scheduler="synchronous") for values in (X, y))

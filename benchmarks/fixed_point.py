@@ -1,11 +1,11 @@
-"""Fits that a change which must not change results has to repeat to the last bit.
+"""Reference fits, which a pure refactoring must reproduce bit for bit.
 
     python -m benchmarks.fixed_point > before.txt           # then make the change
     python -m benchmarks.fixed_point --compare before.txt   # exit code 1 and the names of the cases that differ
 
 Each line has a digest of coefficients, bounds, status and history (all but the seconds), then the passes. Only public
-names are used, so that the same script runs before and after code has moved. Digests are those of one machine and one
-set of installed packages: compare files of the same machine only.
+names are used, so that the same script runs before and after code has moved. Digests depend on the machine and the
+installed packages: compare files of the same machine only.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ SAME = (
     ["svc rbf n_jobs=1", "svc rbf n_jobs=2"],
     ["lad kmeans whole", "lad checkpoint resumed"],
 )
-"""Cases that have one digest."""
+"""Groups of cases that must have the same digest."""
 
 
 def exact(value: Any) -> str:
-    """A fitted attribute as text that differs if any bit does."""
+    """Return a fitted attribute as text that differs if any bit differs."""
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, np.ndarray):
@@ -75,7 +75,7 @@ def exact(value: Any) -> str:
         return float(value).hex()
     if value is None or isinstance(value, (int, str, np.integer, np.bool_)):
         return str(value)
-    record = asdict(value)  # of the history
+    record = asdict(value)  # a record of the history
     return exact([f"{name}={exact(record[name])}" for name in sorted(record) if name != "seconds"])
 
 
@@ -88,7 +88,7 @@ def line(name: str, model: Any) -> str:
 
 
 def linear(rng: np.random.Generator, X: Array) -> Array:
-    """``X b`` for a random b; summed by NumPy, so that it does not depend on BLAS."""
+    """Return ``X b`` for a random b, summed by NumPy so that it does not depend on BLAS."""
     return (X * rng.normal(size=X.shape[1])).sum(axis=1)
 
 
@@ -191,7 +191,7 @@ def semi_supervised_cases() -> Cases:
 
 
 def input_cases(folder: Path) -> Cases:
-    """The same rows, in several chunks, from everything that holds rows."""
+    """Return fits of the same rows, in several chunks, from every kind of container."""
     rng = np.random.default_rng(5)
     X = rng.normal(size=(n := 50_000, m := 24))
     y = linear(rng, X) + rng.laplace(size=n)
@@ -218,7 +218,7 @@ def input_cases(folder: Path) -> Cases:
         model = LADRegressor(init="kmeans", tol=1e-5, checkpoint=folder / "run.ckpt", max_iter=2)
         return clone(model.fit(X[:9000, :8], y[:9000])).set_params(max_iter=100).fit(X[:9000, :8], y[:9000])
 
-    # Fewer first clusters, classes in groups; what threads need would depend on the machine.
+    # Fewer initial clusters, and classes in groups; one thread, as the memory of several depends on the machine.
     little: dict[str, Any] = {"memory_limit": "46MB", "n_jobs": 1}
     blocks = (dask_array.from_array(X, chunks=(7000, m)), dask_array.from_array(y, chunks=7000))
     return {
@@ -264,7 +264,7 @@ def run(only: str, timed: bool) -> Iterable[str]:
 
 
 def parse(lines: Iterable[str], only: str) -> dict[str, tuple[str, str]]:
-    """Digest and passes of each case; names may hold spaces."""
+    """Return the digest and the passes of each case; names may contain spaces."""
     matches = [re.match(r"(.*?) +([0-9a-f]{16}) passes=(\d+) ", text) for text in lines]
     return {found[1]: (found[2], found[3]) for found in matches if found and only in found[1]}
 

@@ -3,7 +3,7 @@
     minimise   1/2 v'Pv + q'v + l1 |v|_1 + sum_i s_i loss(e_i - a_i'v)     subject to   low <= G v <= high
 
 with one epigraph row for each entry and each side of each kink. HiGHS solves it if P = 0, Clarabel in general; the
-tests and ``benchmarks.constraints`` compare with them.
+tests and ``benchmarks.constraints`` compare aidlearn with both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FullProgram:
-    """One problem with all its entries."""
+    """A problem with all its entries."""
 
     A: Array
     e: Array
@@ -45,14 +45,14 @@ class FullProgram:
         return float(0.5 * v @ self.P @ v + self.q @ v + self.l1 @ np.abs(v) + self.weight @ loss)
 
     def violation(self, v: Array) -> float:
-        """The largest violation of a constraint, relative to the size of its terms."""
+        """Return the largest violation of a constraint, relative to the size of its terms."""
         if not len(self.low):
             return 0.0
         product, size = self.G @ v, 1.0 + np.abs(self.G) @ np.abs(v)
         return float((np.maximum(np.maximum(self.low - product, product - self.high), 0) / size).max())
 
     def rows(self) -> tuple[Any, Array, Array]:
-        """M, low and cost of ``M x >= low`` in the variables v, |v| and one epigraph for each entry and kink."""
+        """Return M, low and cost of ``M x >= low`` in v, |v| and one epigraph variable for each entry and kink."""
         n, p, K = len(self.e), self.p, len(self.kinks)
         blocks, low = [], []
         for j, (kink, left, right) in enumerate(self.kinks):
@@ -70,7 +70,7 @@ class FullProgram:
 
 
 def solve_by_highs(program: FullProgram, time_limit: float | None = None) -> tuple[float, Array]:
-    """Optimum and point of the full linear program."""
+    """Return the optimum and the solution of the full linear program."""
     M, low, cost = program.rows()
     n_more = M.shape[1] - program.p
     limits = [optimize.LinearConstraint(M, low, np.inf)]
@@ -87,7 +87,7 @@ def solve_by_highs(program: FullProgram, time_limit: float | None = None) -> tup
 
 
 def solve_by_clarabel(program: FullProgram) -> tuple[float, Array]:
-    """Optimum and point of the full quadratic program."""
+    """Return the optimum and the solution of the full quadratic program."""
     clarabel: Any = import_module("clarabel")
 
     M, low, cost = program.rows()
@@ -124,7 +124,7 @@ class GeneratedModel:
 
 
 def generated(seed: int, n: int | None = None) -> GeneratedModel:
-    """A constrained or elastic-net model, with active bounds, equations, redundant and degenerate constraints."""
+    """Draw a constrained or elastic-net model with active bounds, equations, redundant and degenerate constraints."""
     rng = np.random.default_rng(seed)
     m = int(rng.integers(2, 9))
     n = int(rng.choice([60, 300, 1500, 4000])) if n is None else n
@@ -193,7 +193,7 @@ def _constrain(
     unit = np.eye(p)
     chosen = rng.choice(["none", "positive", "bounds", "inequalities", "equations", "degenerate", "monotone"], 2)
     kinds = list(dict.fromkeys(map(str, chosen)))
-    # A point that satisfies all of them and differs from the fit without constraints.
+    # A point that satisfies all constraints and differs from the unconstrained fit.
     point = true * rng.uniform(0, 1.5, m)
     if "positive" in kinds:
         point = np.abs(point) * (rng.random(m) < 0.7)
@@ -229,7 +229,7 @@ def _constraint_rows(
         else:
             low, high = middle - rng.uniform(0, 0.3, k) * np.abs(middle), np.full(k, np.inf)
         if kind == "degenerate":
-            # The same row again, a sum of all, a row that never binds, and one that leaves no room.
+            # A duplicate row, the sum of all rows, a row that never binds and, half of the time, an equation.
             A = np.vstack([A, A[0], A.sum(axis=0), A[-1]])
             low = np.concatenate([low, [low[0]], [low.sum()], [low[-1] - 100 * np.abs(low[-1]) - 100]])
             high = np.concatenate([high, [np.inf, np.inf, np.inf]])

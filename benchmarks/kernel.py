@@ -1,7 +1,7 @@
 """SVM with rbf kernel against its peers, and growth with rows: python -m benchmarks.kernel.
 
-gamma = 1/m on standardised columns. "no aggregation" is our own solver on all rows at once (init="rows"): what
-aggregation gains or costs.
+gamma = 1/m on standardised columns. "no aggregation" is our own solver on all rows at once (init="rows"), which shows
+what aggregation gains or costs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def growth(options: Options) -> list[Cell]:
 
 
 def losses(rows: Sequence[Row]) -> Iterator[str]:
-    """Solvers faster than ours on a data set, however exact; solvers more exact; bounds that are none."""
+    """Yield the solvers that are faster than ours, however inexact, those that are more exact, and invalid bounds."""
     for name in dict.fromkeys(row["data"] for row in rows):
         done = {row["solver"]: row for row in rows if row["data"] == name and "objective" in row}
         best = min((row["objective"] for row in done.values()), default=np.inf)

@@ -1,8 +1,8 @@
-"""Time limits: how much longer than its limit a fit takes, and whether what it leaves is a model.
+"""Time limits: how far a fit overruns its limit, and whether its result is a useful model.
 
-``python -m benchmarks.limits [--rows 1000000] [--only TEXT] [--repeats 3]``. Seconds are CPU seconds of one thread, and
-``over`` are those that a fit takes once its limit on the clock has passed, so that other jobs on the machine do not
-count. Allowed are 0.3 s and one pass (``X @ b``); marked with ! is what takes more.
+``python -m benchmarks.limits [--rows 1000000] [--only TEXT] [--repeats 3]``. Seconds are CPU seconds of one thread;
+``over`` counts those after the wall-clock limit has passed, so that other jobs on the machine do not count. A fit may
+overrun by 0.3 s and one pass (``X @ b``); ! marks fits that take more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIMITS = (0.001, 0.3)
 
 
 def cells(rows: int) -> Iterator[tuple[str, Any, Any, Any]]:
-    """Name, estimator, X, y."""
+    """Yield name, estimator, X and y of each fit."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, 50))
     y = X @ rng.normal(size=50) + rng.laplace(size=rows)
@@ -52,7 +52,7 @@ def cells(rows: int) -> Iterator[tuple[str, Any, Any, Any]]:
 
 
 def kernel_cells(rows: int) -> Iterator[tuple[str, Any, Any, Any]]:
-    """Kernel machines, on 40,000 rows if there are 1,000,000."""
+    """Yield fits of kernel machines, on 40,000 rows if there are 1,000,000."""
     rng = np.random.default_rng(1)
     n = rows // 25
     X = rng.normal(size=(n, 10))
@@ -76,7 +76,7 @@ def kernel_cells(rows: int) -> Iterator[tuple[str, Any, Any, Any]]:
 
 
 class Overrun:
-    """The CPU seconds that go by after a limit on the clock."""
+    """Meter of the CPU seconds that are spent after a wall-clock limit."""
 
     def __init__(self, limit: float) -> None:
         self._limit, self._at, self._ended = limit, float("nan"), threading.Event()
@@ -86,7 +86,7 @@ class Overrun:
             self._at = time.process_time()
 
     def of(self, work: Any) -> tuple[float, float]:
-        """CPU seconds of some work, and of what it did too late."""
+        """Return the CPU seconds of ``work``, and those spent after the limit."""
         watch = threading.Thread(target=self._watch, daemon=True)
         began = time.process_time()
         watch.start()
@@ -106,7 +106,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     first = np.random.default_rng(0).normal(size=(100_000, 50))
     for model, target in ((aidlearn.LADRegressor(), first[:, 0]), (aidlearn.LinearSVC(), first[:, 0] > 0)):
-        model.fit(first, target)  # loads what is compiled
+        model.fit(first, target)  # loads compiled code
     few = slice(0, 7000)
     for machine in (aidlearn.SVC(), aidlearn.SVC(kernel="poly"), aidlearn.SVC(init="band", tol=1e-2)):
         machine.set_params(time_limit=2.0).fit(first[few], first[few, 0] > 0)
@@ -136,7 +136,7 @@ def _fit(model: Any, X: Any, y: Any) -> None:
 
 
 def _over_constant(model: Any, X: Any, y: Any) -> str:
-    """The objective over that of the best model without slopes: at most 1 for a useful model."""
+    """Return the objective over that of the best constant (at most 1 for a useful model), or a score."""
     if isinstance(model, aidlearn.SVC | aidlearn.SemiSupervisedSVC):
         known = y >= 0
         share = np.bincount(y[known]).max() / known.sum()

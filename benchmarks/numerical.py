@@ -1,7 +1,7 @@
 """How often a kernel machine ends `numerical`, by kind of data, kernel and tolerance: python -m benchmarks.numerical.
 
-A fit that ends so has no digits left to prove the tolerance that was asked for. The family is seeded: run it on two
-versions to compare them.
+Such a fit lacks the floating-point precision to prove the requested tolerance. The cases are seeded: run them on two
+versions to compare these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KERNELS = ("rbf", "poly", "linear")
 
 
 def case(seed: int) -> tuple[dict[str, Any], str, Any, Any]:
-    """Parameters, kind of data, rows and labels."""
+    """Draw parameters, kind of data, rows and labels."""
     rng = np.random.default_rng(seed)
     n, m = int(np.exp(rng.uniform(np.log(4), np.log(260)))), int(rng.integers(1, 7))
     kind = KINDS[seed % len(KINDS)]

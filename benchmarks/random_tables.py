@@ -1,9 +1,9 @@
 """Iterations and passes on tables drawn at random: python -m benchmarks.random_tables [--cases 200] [--first 0].
 
-No two are alike: numbers (normal, skewed, with heavy tails, rounded, copies of others), factors of 2 to 400 levels
-whose frequencies fall off more or less, targets with ties, gaps and tails, classes down to one row in three hundred,
-penalties over four decades. Cases that take more than three iterations are listed with what they consist of; a case is
-drawn from its number alone.
+No two tables are alike. They have numbers (normal, skewed, heavy-tailed, rounded, copies of others), factors of 2 to
+400 levels with flat or steep frequencies, targets with ties, gaps and tails, classes down to one row in three hundred,
+and penalties over four decades. Cases that take more than three iterations are listed with a description; a case
+depends on its number alone.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from aidlearn import LADRegressor, LinearSVC, QuantileRegressor
 from benchmarks.start import TOL, Rng, dummies, joined, levels
 
 MOST = 3
-"""Iterations that are still no surprise."""
+"""Number of iterations above which a case is listed."""
 
 
 def numbers(rng: Rng, n: int, words: list[str]) -> NDArray[np.float64]:
-    """A few columns of one kind."""
+    """Draw a few columns of one kind."""
     kind = rng.choice(["normal", "lognormal", "t2", "rounded", "binary", "copies"])
     k = int(rng.integers(1, 12))
     words.append(f"{k} {kind}")
@@ -44,7 +44,7 @@ def numbers(rng: Rng, n: int, words: list[str]) -> NDArray[np.float64]:
 
 
 def table(rng: Rng, n: int, words: list[str]) -> Any:
-    """Numeric columns and, in every other table, factors."""
+    """Draw numeric columns and, for half of the tables, factors."""
     blocks: list[Any] = [numbers(rng, n, words) for _ in range(rng.integers(1, 4))]
     n_factors = int(rng.integers(0, 5)) * int(rng.integers(0, 2))
     for _ in range(n_factors):
@@ -55,7 +55,7 @@ def table(rng: Rng, n: int, words: list[str]) -> Any:
 
 
 def effects(rng: Rng, X: Any) -> NDArray[np.float64]:
-    """What a random model of the columns predicts, of size 1."""
+    """Return the predictions of a random model of the columns, scaled to mean absolute deviation 1."""
     spread = np.sqrt(np.asarray((X.multiply(X) if sparse.issparse(X) else X * X).mean(axis=0)).ravel())
     chosen = rng.random(X.shape[1]) < rng.uniform(0.1, 1.0)
     score = np.asarray(X @ (chosen * rng.normal(size=X.shape[1]) / np.maximum(spread, 0.01)))
@@ -63,7 +63,7 @@ def effects(rng: Rng, X: Any) -> NDArray[np.float64]:
 
 
 def case(number: int, rows: tuple[int, int] = (12_000, 80_000)) -> tuple[Any, NDArray[np.float64], Any, str]:
-    """Data, a model for them, and a description; the number of rows is drawn between two limits."""
+    """Draw data, a model for them, and a description; the number of rows lies between two limits."""
     rng = np.random.default_rng([7, number])
     n = int(np.exp(rng.uniform(np.log(rows[0]), np.log(rows[1]))))
     words: list[str] = []

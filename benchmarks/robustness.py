@@ -1,8 +1,8 @@
-"""What a fit survives: SIGKILLs with resumption, flipped bits of models and checkpoints.
+"""Robustness of fits to SIGKILL and resumption, and of models and checkpoints to flipped bits.
 
-``python -m benchmarks.robustness [--kills 50] [--flips 300]``. Every fit that is continued must end with the bits of
-the fit that was left alone; every flipped bit must be a sentence, or change nothing. Lost workers of a cluster:
-``python -m benchmarks.dask_kill``.
+``python -m benchmarks.robustness [--kills 50] [--flips 300]``. Every resumed fit must be bitwise equal to an
+uninterrupted one; every flipped bit must raise an error of one line or change nothing. ``python -m
+benchmarks.dask_kill`` tests lost workers of a cluster.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def rows() -> tuple[Any, Any]:
 
 
 def cases() -> dict[str, tuple[Any, Any, Any]]:
-    """Estimators with a checkpoint, each with data on which it takes several iterations."""
+    """Return estimators that can write checkpoints, each with data on which it takes several iterations."""
     X, y = rows()
     label = (y > 0).astype(int)
     classes = np.digitize(y, [-2, 2])
@@ -54,7 +54,7 @@ def cases() -> dict[str, tuple[Any, Any, Any]]:
 
 
 def bits(model: Any) -> bytes:
-    """Everything that a fit found, but for the seconds it took."""
+    """Return everything that a fit found, except its seconds."""
     parts = []
     for name in ("coef_", "intercept_", "dual_coef_", "support_", "objective_", "lower_bound_", "transduction_"):
         if hasattr(model, name):
@@ -70,9 +70,9 @@ def fitted(model: Any, X: Any, y: Any, path: Path | None) -> Any:
 
 
 def kills(name: str, wanted: int, rng: np.random.Generator) -> str:
-    """Fits in processes of their own that are killed at random moments and continued until they end."""
+    """Kill fits in child processes at random moments, resume them until they end, and count differences."""
     model, X, y = cases()[name]
-    expected = bits(fitted(model, X, y, None))  # loads what is compiled
+    expected = bits(fitted(model, X, y, None))  # loads compiled code
     began = time.perf_counter()
     fitted(model, X, y, None)
     calm = time.perf_counter() - began

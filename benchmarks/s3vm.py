@@ -1,8 +1,8 @@
 """Semi-supervised SVM on the sets of Chapelle, Schoelkopf and Zien's book: python -m benchmarks.s3vm.
 
-``SemiSupervisedSVC(kernel="auto")``, which uses no test label, on all official splits, and the supervised linear
-machine. The paper's tables, whose parameters were chosen with test labels, are ``python -m benchmarks.paper s3vm-best``
-and its neighbours.
+``SemiSupervisedSVC(kernel="auto")``, which uses no test labels, and the supervised linear machine are fitted to all
+official splits. ``python -m benchmarks.paper s3vm-best`` and its neighbours make the paper's tables, whose parameters
+were chosen with test labels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.paper.semi import mean_with_error, official, rule, split_of
 
 
 def fit(name: str, labels: int, count: int) -> Row:
-    """The rule and the supervised machine on the first splits of a set."""
+    """Fit ``kernel="auto"`` and the supervised machine to the first splits of a set."""
     found = rule(name, {f"{labels}": count}, 1.0)
     control = []
     for number in range(count):

@@ -1,7 +1,7 @@
-"""Files larger than memory: a fit in multiples of one plain read of its file: python -m benchmarks.scale --folder DIR.
+"""Fits from files larger than memory, in multiples of a plain read: python -m benchmarks.scale --folder DIR.
 
-The files are made in the folder if they are not there. To see what a limit on memory does (page cache included), start
-it in a control group of that size, or under ``ulimit -v``.
+Missing files are generated in the folder. To see the effect of a memory limit (page cache included), start the
+benchmark in a control group of that size, or under ``ulimit -v``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MODELS = {"lad": (LADRegressor(), "y"), "svm": (LinearSVC(C=0.1), "label")}
 
 
 def make_files(folder: Path, rows: int, columns: int) -> None:
-    """Gaussian rows, a linear target with Laplace noise, and classes of a logistic model."""
+    """Write Gaussian rows, a linear target with Laplace noise, and classes of a logistic model."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -51,7 +51,7 @@ def make_files(folder: Path, rows: int, columns: int) -> None:
 
 
 def plain_read(path: Path) -> float:
-    """Seconds of a sequential read with a large buffer."""
+    """Return the seconds of a sequential read with a large buffer."""
     started, buffer = time.perf_counter(), bytearray(8 << 20)
     with open(path, "rb", buffering=0) as file:
         while file.readinto(buffer):
@@ -67,7 +67,7 @@ def opened(folder: Path, ending: str, target: str, columns: int) -> tuple[Path, 
 
 
 def fit(folder: str, rows: int, columns: int, model: str, ending: str) -> Row:
-    """A fit from a file, with plain reads before and after."""
+    """Measure a fit from a file, with plain reads before and after."""
     place = Path(folder) / f"{rows}x{columns}"
     if not (place / "table.parquet").exists():
         make_files(place, rows, columns)

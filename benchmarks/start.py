@@ -1,9 +1,9 @@
 """Iterations and passes of fits to many kinds of data, worst over seeds: python -m benchmarks.start.
 
-Each kind imitates a real table that once took many iterations. A seed draws new data and another random state of the
-fit; the worst of all seeds is reported, and the median of CPU seconds, one thread. ``--all-rows`` fits the same
-data with every row its own cluster, that is, without aggregation, to the same tolerance and with the same proof; it
-reports the faster of two starts: none, and the solution.
+Each kind imitates a real table that once took many iterations. A seed determines the data and the random state of the
+fit. The table shows the worst of all seeds, and the median CPU seconds of one thread. ``--all-rows`` fits the same data
+without aggregation (every row is its own cluster), to the same tolerance and with the same proof; it reports the faster
+of two fits, one without a starting point and one from the solution.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ TOL = 1e-4
 
 
 def levels(rng: Rng, n: int, k: int, power: float) -> NDArray[np.intp]:
-    """Levels of a factor whose frequencies fall like a power of their rank, so that some are rare."""
+    """Draw levels of a factor whose frequencies fall like a power of their rank, so that some are rare."""
     frequency = 1 / np.arange(1, k + 1) ** power
     return rng.choice(k, size=n, p=frequency / frequency.sum())
 
 
 def dummies(codes: NDArray[np.intp], k: int) -> sparse.csr_array:
-    """One column for each level but the first."""
+    """Return an indicator column for each level except the first."""
     rows = np.flatnonzero(codes)
     return sparse.csr_array((np.ones(len(rows)), (rows, codes[rows] - 1)), shape=(len(codes), k - 1))
 
@@ -51,7 +51,7 @@ def joined(*blocks: Any) -> sparse.csr_array:
 
 
 def flights(rng: Rng, n: int, tied: bool = True) -> Data:
-    """Delays by origin, destination (228 levels each) and carrier; whole minutes, 15 % of them with a long tail."""
+    """Draw delays by origin, destination (228 levels each) and carrier, 15 % with a long tail; ``tied`` rounds them."""
     origin, destination, carrier = levels(rng, n, 228, 0.9), levels(rng, n, 228, 0.9), levels(rng, n, 10, 0.5)
     distance = rng.gamma(2.2, 0.33, n)
     effects = (
@@ -63,7 +63,7 @@ def flights(rng: Rng, n: int, tied: bool = True) -> Data:
 
 
 def shots(rng: Rng, n: int) -> Data:
-    """Whether a shot scores, by player (480), action (57), zone, teams and season: a weak signal in 650 columns."""
+    """Draw whether a shot scores, by player (480), action (57), zone, teams and season: 650 columns, a weak signal."""
     sizes = (480, 57, 15, 30, 30, 40)
     codes = [levels(rng, n, k, 0.6) for k in sizes]
     distance = rng.gamma(1.6, 8, n)
@@ -73,7 +73,7 @@ def shots(rng: Rng, n: int) -> Data:
 
 
 def separable(rng: Rng, n: int) -> Data:
-    """Connections: heavy-tailed counts and services (60 levels) that separate the classes except for half a percent."""
+    """Draw connections: heavy-tailed counts and services (60 levels) separate the classes except for half a percent."""
     service = levels(rng, n, 60, 1.0)
     counts = rng.lognormal(0, 1.5, size=(n, 20))
     score = 2 * rng.normal(size=60)[service] + np.log(counts) @ rng.normal(size=20)
@@ -82,7 +82,7 @@ def separable(rng: Rng, n: int) -> Data:
 
 
 def rare_class(rng: Rng, n: int) -> Data:
-    """Incomes: six percent positives, seven factors of 5 to 50 levels and five numbers."""
+    """Draw incomes: six percent positives, seven factors of 5 to 50 levels and five numbers."""
     sizes = (50, 45, 25, 17, 10, 8, 5)
     codes = [levels(rng, n, k, 0.8) for k in sizes]
     numbers = rng.normal(size=(n, 5))
@@ -95,7 +95,7 @@ def rare_class(rng: Rng, n: int) -> Data:
 
 
 def few_columns(rng: Rng, n: int, m: int, positives: float, apart: float, tied: bool) -> Data:
-    """A rare class of wider spread and a common one, in few columns; ``tied`` rounds values to a fifth."""
+    """Draw a rare class of wider spread and a common one, in few columns; ``tied`` rounds to multiples of a fifth."""
     y = np.where(rng.random(n) < positives, 1.0, -1.0)
     X = rng.normal(size=(n, m)) * (1 + (y > 0)[:, None])
     X[:, :2] += apart * (y > 0)[:, None]
@@ -103,7 +103,7 @@ def few_columns(rng: Rng, n: int, m: int, positives: float, apart: float, tied: 
 
 
 def wide_classes(rng: Rng, n: int, m: int) -> Data:
-    """Gaussian rows, a linear rule with noise."""
+    """Draw Gaussian rows and classes by a linear rule with noise."""
     X = rng.normal(size=(n, m))
     score = X @ rng.normal(size=m) / np.sqrt(m)
     return X, np.where(score + 0.5 * rng.normal(size=n) > 0, 1.0, -1.0)
@@ -115,13 +115,13 @@ def wide_target(rng: Rng, n: int, m: int) -> Data:
 
 
 def heavy_tails(rng: Rng, n: int) -> Data:
-    """Columns of infinite variance: single rows determine coefficients."""
+    """Draw columns of infinite variance, whose coefficients single rows determine."""
     X = rng.standard_t(1.5, size=(n, 30))
     return X, X @ rng.normal(size=30) + rng.standard_t(2, n)
 
 
 def no_density(rng: Rng, n: int) -> Data:
-    """Residuals of at least 1 in size: none is near its kink, and the median is hardly determined."""
+    """Draw residuals of at least 1 in size: none is near its kink, and the median is hardly determined."""
     X = rng.normal(size=(n, 10))
     return X, X @ rng.normal(size=10) + np.where(rng.random(n) < 0.5, 1, -1) * (1 + rng.exponential(size=n))
 
@@ -152,14 +152,14 @@ KINDS = {
 
 
 def timed(model: Any, X: Any, y: NDArray[np.float64]) -> float:
-    """CPU seconds of a fit."""
+    """Fit a model and return the CPU seconds."""
     began = time.process_time()
     model.fit(X, y)
     return time.process_time() - began
 
 
 def on_all_rows(fitted: Any, X: Any, y: NDArray[np.float64]) -> float:
-    """CPU seconds of a fit whose only aggregated problem is the original one, for the faster of two starts.
+    """Return the CPU seconds of a fit whose only aggregated problem is the original one, for the faster of two starts.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def on_all_rows(fitted: Any, X: Any, y: NDArray[np.float64]) -> float:
     seconds = []
     for start in (from_nothing, from_solution):
         whole = clone(fitted)
-        whole._start_method = lambda start=start: start  # in place of what ``init`` asks for
+        whole._start_method = lambda start=start: start  # replaces the start of ``init``
         seconds.append(timed(whole, X, y))
         apart = abs(whole.objective_ - fitted.objective_) / fitted.objective_
         if whole.n_clusters_ != len(y) or whole.gap_ > TOL or apart > TOL:
@@ -227,7 +227,7 @@ def main() -> None:
     for name, kind in KINDS.items():
         if options.only not in name:
             continue
-        measure(kind, 0, options.scale, liblinear=False)  # loads what is compiled
+        measure(kind, 0, options.scale, liblinear=False)  # loads compiled code
         peers = options.liblinear, options.all_rows
         runs = [measure(kind, seed, options.scale, *peers) for seed in range(options.seeds)]
         worst = {key: max(run[key] for run in runs) for key in ("iterations", "passes", "rate", "gap")}

@@ -22,7 +22,7 @@ def peers(options: Options) -> list[Cell]:
 
 
 def weights(options: Options) -> list[Cell]:
-    """The gap, and bounds that must hold when the solver stops early."""
+    """Return cells for the gap, and for bounds that must hold when the solver stops early."""
     data = generated("weighted_classes", 2_000 if options.quick else 20_000, 50)
     early = {"solver": "liblinear", "max_iter": 5}
     return [
