@@ -1,4 +1,4 @@
-"""The fuzzer's command line: workers in processes of their own, so that one that dies is a finding like another."""
+"""The fuzzer's command line, with workers in their own processes, so that a crash is a finding like any other."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 BATCH = 60
-"""Cases of a worker: imports cost as much as some of them."""
+"""Number of cases per worker; its imports take as long as several cases."""
 PATIENCE = 300.0
-"""Seconds for a case before it counts as one that does not end; the machine may have other work."""
+"""Seconds after which a case counts as not ending; generous, as the machine may be busy."""
 SLOW = 20.0
-"""Times the median of fits of its estimator and size."""
+"""Multiple of the median time for its estimator and size above which a fit is marked as slow."""
 
 
 def main() -> int:
@@ -55,12 +55,12 @@ def main() -> int:
 
 
 def _work(first: int, until: float) -> None:
-    """A line per case before and after it."""
+    """Try the cases of a worker, printing a line before and after each."""
     from benchmarks.fuzz.cases import ESTIMATORS, make, warm_up
     from benchmarks.fuzz.checks import check
 
     for name in ESTIMATORS:
-        warm_up(name)  # what is compiled or loaded with the first fit is no part of a fit
+        warm_up(name)  # compiling and loading are not part of a fit
     for seed in range(first, first + BATCH):
         if time.time() > until:
             break
@@ -90,7 +90,7 @@ def _entry(case: Any, seed: int, status: str, failure: str) -> dict[str, Any]:
 
 
 def _batch(first: int, until: float) -> list[dict[str, Any]]:
-    """What a worker has told, and the case that it died of, if it has."""
+    """Return the results of a worker and, if it died, the case that it was trying."""
     command = [sys.executable, "-m", "benchmarks.fuzz", "--worker", str(first), "--until", str(until)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

@@ -1,4 +1,4 @@
-"""What is tried: data of many kinds and scales, an estimator with random parameters, a source of the rows."""
+"""Random cases: data of many kinds and scales, an estimator with random parameters, and a source of the rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINEAR = ("LADRegressor", "QuantileRegressor", "LinearSVR", "LinearSVC")
 KERNEL = ("SVC", "SVR")
 ESTIMATORS = (*LINEAR, *KERNEL, "LinearOneClassSVM", "SemiSupervisedSVC")
 SHARES = (0.24, 0.2, 0.14, 0.17, 0.1, 0.06, 0.03, 0.06)
-"""How often each is tried: those with more starts, solvers and sources more often."""
+"""Probability of each estimator, higher for those with more starts, solvers and sources."""
 NUMBERS = ("LADRegressor", "QuantileRegressor", "LinearSVR", "SVR")
 """Estimators whose target is a number."""
 KINDS = ("gaussian", "whole", "repeated", "dummies", "collinear", "scaled", "offset", "heavy", "constant", "exact")
@@ -25,7 +25,7 @@ SCALES = (1.0, 1.0, 1.0, 1e-9, 1e-3, 1e4, 1e9)
 
 @dataclass
 class Case:
-    """One fit."""
+    """A fit to try."""
 
     estimator: str
     parameters: dict[str, Any]
@@ -40,12 +40,12 @@ class Case:
         return getattr(aidlearn, self.estimator)(**{**self.parameters, **changed})
 
     def fitted(self, folder: Path, **changed: Any) -> Any:
-        """The model fitted from its source."""
+        """Return the model fitted to the rows of its source."""
         return fit(self.model(**changed), self.source, self.X, self.y, self.weight, folder)
 
 
 def fit(model: Any, source: str, X: Any, y: Any, weight: Any, folder: Path) -> Any:
-    """Fit rows that come in the form of a source."""
+    """Fit rows in the form of the given source."""
     if source in ("npy", "csv", "parquet"):
         import pandas as pd
 
@@ -77,14 +77,14 @@ def fit(model: Any, source: str, X: Any, y: Any, weight: Any, folder: Path) -> A
 
 
 def warm_up(estimator: str) -> None:
-    """A fit that means nothing."""
+    """Fit small data, so that code is compiled and loaded."""
     X = np.arange(40.0).reshape(20, 2) % 7
     y = X[:, 0] if estimator in NUMBERS else np.arange(20) % 2
     getattr(aidlearn, estimator)().fit(X, y)
     for init in ("auto", "band", "kmeans", "kernel-kmeans", "rows") if estimator in KERNEL else ():
         getattr(aidlearn, estimator)(init=init, solver="smo").fit(X, y)
     if estimator in KERNEL:
-        # Long enough for every part of SMO to have its turn.
+        # This fit is long enough to run every part of SMO.
         rng = np.random.default_rng(0)
         X = rng.normal(size=(150, 2))
         noisy = X[:, 0] + rng.normal(size=150)
@@ -92,7 +92,7 @@ def warm_up(estimator: str) -> None:
 
 
 def make(seed: int) -> Case:
-    """The case of a seed."""
+    """Return the case of a seed."""
     rng = np.random.default_rng(seed)
     estimator = str(rng.choice(ESTIMATORS, p=SHARES))
     kind = str(rng.choice(KINDS))
@@ -179,7 +179,7 @@ def _parameters(rng: np.random.Generator, case: Case) -> None:
         given["epsilon"] = float(rng.choice([0.0, 0.1, 1.0]))
     if case.estimator in KERNEL:
         given["kernel"] = str(rng.choice(["rbf", "linear", "poly"]))
-        # Not "scale", which is that of weighted rows here: repeated rows are weights.
+        # A number, because the variance of "scale" is weighted: a weight of 2 equals a repeated row.
         given["gamma"] = float(10.0 ** rng.uniform(-2, 1)) / max(float(case.X.var()) * case.X.shape[1], 1e-12)
         given["init"] = str(rng.choice(["auto", "band", "kmeans", "kernel-kmeans", "rows"]))
         given["solver"] = str(rng.choice(["auto", "smo", "libsvm"] if case.estimator == "SVC" else ["auto", "smo"]))

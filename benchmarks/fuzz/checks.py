@@ -1,4 +1,4 @@
-"""What must hold of every fit: bounds enclose the optimum, objectives are what they say, laws of equivariance."""
+"""Checks of every fit: bounds enclose the optimum, reported objectives are correct, equivariance laws hold."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from benchmarks.fuzz.cases import Case
 from benchmarks.fuzz.oracles import objective, oracle
 
 ROUNDING = 1e-9
-"""Relative, of enclosures that are compared; offsets add to it."""
+"""Relative rounding error allowed between enclosures; it grows with the targets if the objective is small."""
 
 ALIKE = 1e4
-"""Times the size of the smallest column up to which columns are turned into each other."""
+"""Maximum ratio of column sizes at which columns are mixed by a random matrix."""
 
 
 class Violation(AssertionError):
-    """A law that a fit breaks; its first word says which."""
+    """A law that a fit breaks; the first word of the message names it."""
 
 
 def check(case: Case, folder: Path, laws: bool = True) -> Any:
-    """Fit and look at everything; returns the model, with the CPU seconds that its fit took as ``case.notes``."""
+    """Fit a case, check everything and return the model; the CPU seconds of the fit are added to ``case.notes``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         began = time.process_time()
@@ -80,15 +80,15 @@ def _against_oracle(case: Case, model: Any) -> None:
 
 
 def _laws(case: Case, model: Any, folder: Path) -> None:
-    """Enclosures of the transformed problem and of this one must meet."""
+    """Check that the enclosures of this problem and of its transformed versions intersect."""
     if case.estimator not in ("LADRegressor", "QuantileRegressor", "LinearSVC") or len(_fits(model)) > 1:
         return
     rng = np.random.default_rng(len(case.y))
     X, y, weight, given = case.X, case.y, case.weight, case.parameters
     regression = case.estimator != "LinearSVC"
     order = rng.permutation(len(y))
-    # A difference of 1e-9 between columns loses digits when they are shifted or turned, and so does a column that is
-    # added to one of 1e9 times its size: that is another problem.
+    # Columns that differ by 1e-9 lose digits when they are shifted or mixed, and so does a column that is added to one
+    # of 1e9 times its size: the result is a different problem.
     exact = case.kind != "collinear"
     sizes = np.abs(X).max(axis=0)
     alike = float(sizes.max()) <= ALIKE * float(sizes[sizes > 0].min(initial=np.inf))
@@ -111,7 +111,7 @@ def _laws(case: Case, model: Any, folder: Path) -> None:
         if exact and alike and not given.get("positive") and np.linalg.cond(turn) < 20 and np.abs(X).max() < 1e4:
             variants.append(("turned columns", X @ turn, y, weight, 1.0))
     if exact and given["fit_intercept"] and np.abs(X).max() < 1e3:
-        # By multiples of the columns themselves: beside a shift of 1, a column of 1e-9 loses half of its digits.
+        # Shifts are multiples of the columns' sizes: a shift of 1 would cost a column of size 1e-9 half of its digits.
         variants.append(("shift of X", X + rng.integers(-9, 10, X.shape[1]) * sizes, y, weight, 1.0))
     known: dict[str, tuple[float, float]] = {}
     size = float(np.abs(np.asarray(y, dtype=float)).sum() if regression else len(y))

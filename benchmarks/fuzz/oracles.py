@@ -1,4 +1,4 @@
-"""Optima by others: HiGHS on scaled data, libsvm, all labellings; and objectives in fractions."""
+"""Independent optima (HiGHS on scaled data, libsvm, all labellings), and objectives in exact fractions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sklearn import svm
 
 @dataclass(frozen=True)
 class Enclosure:
-    """The optimum is between these."""
+    """Interval that contains the optimum."""
 
     low: float
     high: float
 
 
 def quantile(case: Any) -> Enclosure | None:
-    """The linear program of quantile regression, columns and target of ordinary size."""
+    """Solve the linear program of quantile regression with scaled columns and target."""
     X, y, given = case.X, np.asarray(case.y, dtype=float), case.parameters
     tau = given.get("quantile", 0.5)
     times = 2.0 if case.estimator == "LADRegressor" else 1.0
@@ -35,7 +35,7 @@ def quantile(case: Any) -> Enclosure | None:
     unit = max(float(np.abs(y - middle).max()), 1e-300)
     A = (X - centre) / scale
     if given.get("l1_ratio", 1.0) < 1:
-        return None  # no linear program
+        return None  # not a linear program
     # |coefficient| in the units of the program: y by unit, columns by scale
     cost = given.get("alpha", 0.0) * float(weight.sum()) / scale
     columns, costs = ([A], [cost]) if given.get("positive") else ([A, -A], [cost, cost])
@@ -52,12 +52,12 @@ def quantile(case: Any) -> Enclosure | None:
         return None
     value = answer.fun * unit
     error = 1e-7 * unit * times * float(weight.sum())  # HiGHS is feasible to 1e-7
-    # Of nearly collinear columns HiGHS may miss the optimum by far; an objective that is attained is checked elsewhere.
+    # With nearly collinear columns HiGHS may be far above the optimum; reported objectives are checked elsewhere.
     return Enclosure(-np.inf if case.kind == "collinear" else value - error, value + error)
 
 
 def margin_machine(case: Any) -> Enclosure | None:
-    """Primal and dual values of libsvm: an enclosure whatever its tolerance was."""
+    """Enclose the optimum by primal and dual values of libsvm, which are valid at any tolerance."""
     X, y, given = case.X, case.y, case.parameters
     if given.get("positive") or not given.get("fit_intercept", True) or len(np.unique(y)) != 2 or np.abs(X).max() > 1e3:
         return None
@@ -72,7 +72,7 @@ def margin_machine(case: Any) -> Enclosure | None:
         warnings.simplefilter("ignore")
         try:
             model.fit(kernel, sign, sample_weight=weight)
-        except ValueError:  # libsvm has no answer where a kernel has no curvature
+        except ValueError:  # libsvm fails if the kernel has no curvature
             return None
     beta = np.zeros(len(sign))
     beta[model.support_] = model.dual_coef_[0]
@@ -86,7 +86,7 @@ def margin_machine(case: Any) -> Enclosure | None:
 
 
 def tube(case: Any) -> Enclosure | None:
-    """Primal and dual values of libsvm's regression in a tube."""
+    """Enclose the optimum by primal and dual values of libsvm's epsilon-insensitive regression."""
     X, y, given = case.X, np.asarray(case.y, dtype=float), case.parameters
     if given.get("positive") or not given.get("fit_intercept", True) or max(np.abs(X).max(), np.abs(y).max()) > 1e3:
         return None
@@ -103,7 +103,7 @@ def tube(case: Any) -> Enclosure | None:
     square, far = float(beta @ scores), np.abs(y - scores - float(model.intercept_[0])) - given["epsilon"]
     high = 0.5 * square + given["C"] * float(weight @ np.maximum(0.0, far))
     low = float(y @ beta - given["epsilon"] * np.abs(beta).sum()) - 0.5 * square
-    # What its dual misses of its equality is worth at most the size of the targets.
+    # A violation of the dual's equality constraint changes its value by at most that times the largest target.
     error = 1e-9 * (abs(high) + np.abs(beta) @ np.abs(kernel) @ np.abs(beta)) + abs(beta.sum()) * np.abs(y).max()
     return Enclosure(low - error - 1e-6 * abs(low), high + error)
 
@@ -117,7 +117,7 @@ def _kernel(name: str, gamma: float, X: Any) -> Any:
 
 
 def labellings(case: Any) -> Enclosure | None:
-    """The semi-supervised machine by trying every labelling of its unlabelled rows."""
+    """Solve the semi-supervised machine by trying every labelling of its unlabelled rows."""
     X, y, given = case.X, case.y, case.parameters
     free = np.flatnonzero(y == -1)
     if len(free) > 8 or np.abs(X).max() > 1e3:
@@ -136,7 +136,7 @@ def labellings(case: Any) -> Enclosure | None:
 
 
 def oracle(case: Any) -> Enclosure | None:
-    """The optimum of a case, where an oracle knows it."""
+    """Return the optimum of a case, or None if no oracle knows it."""
     if case.estimator in ("LADRegressor", "QuantileRegressor"):
         return quantile(case)
     if case.estimator == "SemiSupervisedSVC":
@@ -147,7 +147,7 @@ def oracle(case: Any) -> Enclosure | None:
 
 
 def objective(case: Any, model: Any) -> tuple[float, float, float] | None:
-    """The objective of a linear model's coefficients in fractions, and by how much it may be below and above that."""
+    """Return the exact objective of a linear model, and how far the reported one may be below and above it."""
     name, given = case.estimator, case.parameters
     linear_kernel = name in ("SVC", "SVR") and given["kernel"] == "linear"
     if not linear_kernel and name not in ("LADRegressor", "QuantileRegressor", "LinearSVR", "LinearSVC"):
@@ -180,6 +180,6 @@ def objective(case: Any, model: Any) -> tuple[float, float, float] | None:
         share, alpha = Fraction(given.get("l1_ratio", 1.0)), Fraction(given.get("alpha", 0.0))
         total += alpha * Fraction(float(weight.sum())) * (share * sum(map(abs, slopes)) + (1 - share) * square)
     rounding = 64 * 2.3e-16 * slope * size + 1e-12 * abs(float(total))
-    # Losses below their own rounding count as none; those of a kernel are rounded up by what its digits leave.
+    # Losses below their rounding error may be reported as zero; kernel machines round theirs up.
     below = 1e-11 * abs(float(total)) if model.objective_ > 0 else rounding
     return float(total), below, np.inf if linear_kernel else rounding

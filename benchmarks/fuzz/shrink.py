@@ -1,4 +1,4 @@
-"""A finding made small: fewer rows and columns, plainer parameters and values, as long as it stays one."""
+"""Shrink a finding to fewer rows and columns, and plainer parameters and values, as long as it still fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.fuzz.checks import check
 
 SECONDS = 60.0
 KEPT = ("tol", "gamma", "random_state", "fit_intercept", "C", "init", "kernel", "alpha")
-"""Parameters that checks look up: given plain values, not left out."""
+"""Parameters that checks read; they get plain values instead of being left out."""
 PLAIN = {
     "tol": 1e-4,
     "gamma": 1.0,
@@ -30,7 +30,7 @@ PLAIN = {
 
 
 def kind_of_failure(case: Case) -> str | None:
-    """Which law breaks, or which exception is raised; None if all is well."""
+    """Return the law that breaks or the exception that is raised; None if the case passes."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             check(case, Path(folder))
@@ -41,7 +41,7 @@ def kind_of_failure(case: Case) -> str | None:
 
 
 def shrunk(case: Case) -> Case:
-    """The smallest case found that fails in the same way."""
+    """Return the smallest case found that fails in the same way."""
     wanted, until = kind_of_failure(case), time.monotonic() + SECONDS
     going = True
     while going and time.monotonic() < until:
@@ -90,7 +90,7 @@ def _rows(case: Case, kept: Any) -> Case:
 
 
 def script(case: Case, seed: int, failure: str) -> str:
-    """A program that shows the finding by itself."""
+    """Return a self-contained program that shows the finding."""
     return f'''"""Seed {seed}: {failure}"""
 
 import tempfile
