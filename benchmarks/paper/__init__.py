@@ -1,9 +1,9 @@
 """The paper's experiments side by side with ours: ``python -m benchmarks.paper NAME`` (``--list`` names them).
 
-One row holds the paper's number, that of its procedure run here ("faithful": its start, its rules of splitting, its
-solvers and its stopping rule) and that of the default. ``published`` has the paper's numbers, ``generators`` data like
-its own, ``experiment`` what an experiment is, ``store`` keeps measurements (a stopped run resumes), ``worker`` runs
-the processes of cells; the other modules have one group of experiments each.
+Each row holds the paper's number, that of its procedure run here ("faithful": its start, its splitting rules, its
+solvers and its stopping rule) and that of the default. ``published`` has the paper's numbers, ``generators`` makes
+similar data, ``experiment`` defines experiments, ``store`` keeps measurements (a stopped run can be resumed) and
+``worker`` runs the processes of cells; every other module has one group of experiments.
 """
 
 import os

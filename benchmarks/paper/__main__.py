@@ -94,7 +94,7 @@ def chosen(experiment: Experiment, options: argparse.Namespace) -> list[Cell]:
 
 
 def work(experiment: Experiment, cells: Sequence[Cell], options: argparse.Namespace) -> None:
-    """Measure, and write NAME.parquet, NAME.md and the plots."""
+    """Measure an experiment, and write NAME.parquet, NAME.md and the plots."""
     store, started = Store(options.folder), time.monotonic()
 
     def report(number: int, of: int, row: Row, before: bool) -> None:

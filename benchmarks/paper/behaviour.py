@@ -1,4 +1,4 @@
-"""How the paper's procedure behaves: r0, rates, birch and dual (paper, sections 3.2, 5.2 and 5.3)."""
+"""Behaviour of the paper's procedure: r0, rates, birch and dual (paper, sections 3.2, 5.2 and 5.3)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _cell(
 
 
 def r0(options: Options) -> list[Cell]:
-    size = (R0_SHAPE[0], round(R0_SHAPE[1] / options.scale**0.5))  # its ten columns at every scale
+    size = (R0_SHAPE[0], round(R0_SHAPE[1] / options.scale**0.5))  # ten columns at every scale
     fewest = 12 / scaled(*size, options.scale)[0]
     rates = [rate for rate in RATES if rate >= fewest]
     return [
@@ -195,7 +195,7 @@ def birch_picture(rows: Sequence[Row], path: Path) -> None:
 
 
 def dual_fit(kind: str, n: int, m: int, seed: int) -> Row:
-    """Three-way declustering: the duals of all rows from those of the clusters, checked on the original problem."""
+    """Recover the duals of all rows by three-way declustering, and check them on the original problem."""
     import time
 
     X, y = generators.KINDS[kind](n, m, seed)

@@ -1,9 +1,9 @@
 """S3VM to optimality: the mixed-integer program and our branch and bound, and the paper's pilot claim (section 4.3).
 
 The paper reports that AID solved its mixed-integer program to optimality for "some data sets with hundreds of
-observations and several attributes". Tried here on two overlapping Gaussians, ten rows labelled: the paper's
-procedure until every cluster lies in one region, with SCIP and with our branch and bound; SCIP on all rows at once,
-which proves; and ``certify=True``, which proves too.
+observations and several attributes". Three methods are compared on two overlapping Gaussians with ten labelled rows:
+the paper's procedure until every cluster lies in one region (with SCIP and with our branch and bound), SCIP on all rows
+at once, and ``certify=True``. The last two prove optimality.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ LABELLED = 10
 C, C_UNLABELED = 5.0, 1.0
 METHODS = ("AID with SCIP", "AID, branch and bound", "SCIP on all rows", "certify=True")
 WALL = 2.0
-"""Wall seconds allowed for each CPU second of the limit: the machine may be shared."""
+"""Wall seconds allowed for each CPU second of the limit, as the machine may be shared."""
 
 
 def plane(n: int, m: int, seed: int) -> tuple[Any, Any]:
-    """Two Gaussians two deviations apart, the first rows labelled."""
+    """Draw two overlapping Gaussians, with the first rows labelled."""
     rng = np.random.default_rng((seed, 7))
     t = np.arange(n) % 2
     X = rng.normal(size=(n, m))
@@ -42,7 +42,7 @@ def plane(n: int, m: int, seed: int) -> tuple[Any, Any]:
 
 
 def fit(n: int, m: int, seed: int, method: str, limit: float) -> Row:
-    """Objective, proven or claimed bound, and CPU seconds of one method."""
+    """Return objective, proven or claimed bound, and CPU seconds of one method."""
     if "SCIP" in method and not miqp.available():
         return {"skipped": "pyscipopt is not installed"}
     X, y = plane(n, m, seed)

@@ -1,4 +1,4 @@
-"""An experiment: cells to measure, the table of their results, remarks and plots."""
+"""An experiment has cells to measure, a table of their results, remarks and plots."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Experiment:
     ----------
     name, title : str
     cells : callable
-        Cells for given options.
+        Function that returns the cells for the given options.
     table : callable
-        Markdown table of the rows.
+        Function that returns a Markdown table of the rows.
     remarks : callable
-        Lines below the table: whether the paper's findings hold, and where aidlearn is slower.
+        Function that returns the lines below the table: whether the paper's findings hold, where aidlearn is slower.
     pictures : dict
         Functions that draw plots, by the suffix of the file name.
     repeat : int
@@ -53,17 +53,17 @@ class Experiment:
 
 
 def scaled(n: int, m: int, scale: float) -> tuple[int, int]:
-    """Rows times the scale, and columns times its square root."""
+    """Return the rows times the scale, and the columns times its square root."""
     return max(1000, round(n * scale)), max(FEWEST_COLUMNS, round(m * math.sqrt(scale)))
 
 
 def done(rows: Iterable[Row]) -> list[Row]:
-    """Rows with a result."""
+    """Return the rows that have a result."""
     return [row for row in rows if not (row.get("failed") or row.get("skipped"))]
 
 
 def why_not(rows: Sequence[Row]) -> str:
-    """Short reason why there is no number, such as a limit or a missing program."""
+    """Return a short reason why there is no number, such as a limit or a missing program."""
     words = next(
         (row.get("failed") or row.get("skipped") for row in rows if row.get("failed") or row.get("skipped")), ""
     )
@@ -88,14 +88,14 @@ def shown(value: Any, form: str = "{}") -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Seconds with three significant digits."""
+    """Format seconds with three significant digits."""
     if value is None:
         return "-"
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table without empty columns."""
+    """Return a Markdown table without empty columns."""
     kept = [k for k in range(len(head)) if not lines or any(line[k] != "-" for line in lines)]
     head, lines = [head[k] for k in kept], [[line[k] for k in kept] for line in lines]
     out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -104,6 +104,6 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def falls(values: Sequence[float], share: float = 0.6) -> bool:
-    """Whether most steps decrease and the last value is below the first."""
+    """Return whether most steps decrease and the last value is below the first."""
     steps = np.diff(np.asarray(values, dtype=float))
     return bool(len(steps) and np.isfinite(steps).all() and (steps <= 0).mean() >= share and values[-1] < values[0])

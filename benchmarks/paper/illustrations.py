@@ -36,7 +36,7 @@ PICTURES = ("lad", "svm", "s3vm")
 
 @dataclass
 class Kept:
-    """Observer: the clusters and the hyperplane of every iteration."""
+    """Observer that keeps the clusters and the hyperplane of every iteration."""
 
     labels: list[Any]
     points: list[Any]
@@ -49,7 +49,7 @@ class Kept:
 
 
 def plane(name: str) -> tuple[Any, Any, Any]:
-    """Rows of the plane, their targets (labels; 0: unlabelled), and initial clusters of a few neighbours."""
+    """Draw rows in the plane, their targets (or labels; 0 means unlabelled), and small initial clusters."""
     rng = np.random.default_rng({"lad": 5, "svm": 4, "s3vm": 11}[name])
     if name == "lad":
         x = rng.uniform(0, 10, 33)
@@ -68,7 +68,7 @@ def plane(name: str) -> tuple[Any, Any, Any]:
 
 
 def _neighbours(points: Any, k: int, of: Any = None) -> Any:
-    """One k-means iteration from random centres, as the paper's start."""
+    """Assign points to random centres, as one k-means iteration of the paper's start does."""
     rng = np.random.default_rng(1)
     candidates = np.arange(len(points)) if of is None else np.flatnonzero(of)
     centres = points[rng.choice(candidates, k, replace=False)]
@@ -86,7 +86,7 @@ def problem_of(name: str, X: Any, y: Any, labels: Any) -> Problem:
 
 
 def trace(name: str) -> Row:
-    """A run by the paper's rules: clusters and hyperplane of every iteration."""
+    """Run the paper's rules; return the clusters and the hyperplane of every iteration."""
     X, y, labels = plane(name)
     kept = Kept([], [], [])
     result = aid(problem_of(name, X, y, labels), Limits(tol=1e-9, max_iter=20), observer=kept)
@@ -125,7 +125,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _blob(ax: Any, points: Any, shaded: bool) -> None:
-    """A rounded outline around the members of a cluster."""
+    """Draw a rounded outline around the members of a cluster."""
     centre = points.mean(axis=0)
     colour = "#c9cdd3" if shaded else "none"
     try:
@@ -141,7 +141,7 @@ def _blob(ax: Any, points: Any, shaded: bool) -> None:
 
 
 def _panel(ax: Any, row: Row, t: int, split: bool) -> None:
-    """The clusters of iteration t and the hyperplane found on them; ``split`` shades what violates the condition."""
+    """Draw the clusters and the hyperplane of iteration t; ``split`` shades clusters that violate the condition."""
     x, y, labels = np.array(row["x"]), np.array(row["y"]), np.array(row["labels"][t])
     regions = _regions(row, t)
     for k in np.unique(labels):
@@ -152,7 +152,7 @@ def _panel(ax: Any, row: Row, t: int, split: bool) -> None:
     if row["name"] == "lad":
         ax.scatter(*x.T, s=22, c=np.where(regions > 0, "white", INK), edgecolors="black", lw=0.8, zorder=3)
     else:
-        alone = row["name"] == "svm"  # labels are rare in the other picture, and so are drawn in black
+        alone = row["name"] == "svm"  # in "s3vm" labelled rows are few and drawn in black
         for value, marker, face in (
             (1, "o" if alone else "s", "white" if alone else "black"),
             (-1, "x", "black"),
@@ -189,7 +189,7 @@ def _lines(ax: Any, row: Row, t: int, x: Any) -> None:
 
 
 def splitting(name: str) -> Any:
-    """Three panels: clusters and hyperplane, what is declustered, the new clusters."""
+    """Return a function that draws three panels: clusters and hyperplane, those that are split, the new clusters."""
 
     def draw(rows: Sequence[Row], path: Path) -> None:
         row = next(row for row in done(rows) if row["name"] == name)
@@ -206,7 +206,7 @@ def splitting(name: str) -> Any:
 
 
 def concept(rows: Sequence[Row], path: Path) -> None:
-    """Initial, declustered and final clusters (the paper's Figure 1), of the SVM's run."""
+    """Draw initial, declustered and final clusters of the SVM's run (the paper's Figure 1)."""
     row = next(row for row in done(rows) if row["name"] == "svm")
     last = len(row["labels"]) - 1
     figure, axes = pyplot().subplots(1, 3, figsize=(12, 3.9), layout="constrained")

@@ -1,4 +1,4 @@
-"""The appendix on kernels, which the paper never ran: its two starts, ours and no aggregation, against libsvm."""
+"""The paper's appendix on kernels, which it never ran: its two starts, ours and no aggregation, against libsvm."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from benchmarks.paper.pictures import below, save
 SIZES = (20_000, 50_000, 100_000, 200_000)
 COLUMNS = 30
 STARTS = ("auto", "kmeans", "kernel-kmeans", "band", "rows")
-"""Ours, the two that the appendix describes, ours around Nystroem features, and all rows at once."""
+"""Our default start, the two of the appendix, our start on Nystroem features, and all rows at once."""
 PEER = "scikit-learn SVC"
 TOLERANCE = 1e-4
 
 
 def fit(n: int, seed: int, solver: str, limit: float, memory: float) -> Row:
-    """One start, or libsvm, on classes with a curved boundary; gamma = 1/m, C = 1."""
+    """Measure one start, or libsvm, on classes with a curved boundary; gamma = 1/m, C = 1."""
     import resource
 
     X, y = curved_classes(n, COLUMNS, seed)

@@ -29,7 +29,7 @@ ROUNDING = 1e-9
 SOLVER_NOISE = 1e-3
 """Tolerance of the paper's solvers, and so of the F_t they report."""
 PATIENCE = 40_000.0
-"""Wall seconds of a cell: CPU limits end fits, this one ends a process that hangs."""
+"""Wall seconds after which a process that hangs is ended; fits end at their CPU limit."""
 
 LAD_B = tuple((1_000_000, m) for m in range(50, 501, 50))
 LAD_C = tuple((n * 100_000, m) for m in (50, 500) for n in (4, 6, 8, 10, 12, 14, 16))
@@ -46,7 +46,7 @@ def instances(
     paper: dict[tuple[int, int], Row] | None = None,
     **more: Any,
 ) -> list[Cell]:
-    """Every solver on every instance, peers after ours and small ones before large ones."""
+    """Return the cells of every solver on every instance, small instances first and peers after ours."""
     out = []
     names = ["default", *(f"faithful {name}" for name in faithful), *peers]
     for (n0, m0), solver, seed in itertools.product(sorted(shapes), names, range(options.repeat)):
@@ -68,7 +68,7 @@ def instances(
 
 
 def groups(rows: Sequence[Row]) -> Iterator[tuple[Row, dict[str, list[Row]]]]:
-    """The rows of an instance by their solver, one instance after the other."""
+    """Yield the rows of each instance by solver."""
     for name in dict.fromkeys((row["kind"], row["n0"], row["m0"]) for row in rows):
         here = [row for row in rows if (row["kind"], row["n0"], row["m0"]) == name]
         by_solver: dict[str, list[Row]] = {}
@@ -85,7 +85,7 @@ HEAD = (
 
 
 def compared(rows: Sequence[Row]) -> str:
-    """The paper's columns: its number, the faithful procedure's, the default's. rho is a ratio to the named peer."""
+    """Return the paper's columns with its number, the faithful one and ours; rho is the time over the first peer's."""
     lines = []
     for first, solvers in groups(rows):
         paper = first["paper"]
@@ -141,7 +141,7 @@ def _ratio(part: Sequence[Row], peer: float | None) -> str:
 
 
 def _difference(part: Sequence[Row], peer: Sequence[Row], name: str) -> str:
-    """Delta, relative, or Gamma, absolute, over the instances that both have."""
+    """Return the mean Delta (relative) or Gamma (absolute) over the instances that both have."""
     other = {row["arguments"]["seed"]: row[name] for row in done(peer) if row.get(name) is not None}
     pairs = [(row[name], other[row["arguments"]["seed"]]) for row in done(part) if row["arguments"]["seed"] in other]
     if not pairs:
@@ -152,7 +152,7 @@ def _difference(part: Sequence[Row], peer: Sequence[Row], name: str) -> str:
 
 
 def outcome(rows: Sequence[Row]) -> Iterator[str]:
-    """Where the default loses to the fastest peer, and whether the paper's trends show."""
+    """Yield where the default is slower than a peer, and whether the paper's trends hold."""
     cells = lost = unknown = 0
     for first, solvers in groups(rows):
         ours = mean(solvers.get("default", []), "cpu")
@@ -182,7 +182,7 @@ def outcome(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def trends(rows: Sequence[Row]) -> Iterator[str]:
-    """The paper's findings on its own procedure: r^T falls in n and grows in m, rho falls in both, F_t never falls."""
+    """Check the paper's findings: r^T falls in n and grows in m, rho falls in both, and F_t never falls."""
     for kind in dict.fromkeys(row["kind"] for row in rows):
         table = {}
         ratio = {}
@@ -206,7 +206,7 @@ def trends(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _largest_fall(values: Sequence[float]) -> float:
-    """Relative; 0 if they never fall, rounding aside."""
+    """Return the largest relative fall; 0 if the values never fall by more than rounding."""
     array = np.asarray(values)
     falls_by = -np.diff(array) / np.maximum(np.abs(array[:-1]), 1e-300)
     largest = float(falls_by.max(initial=0.0))
@@ -265,7 +265,7 @@ FULL_HEAD = "t,r^t paper,r^t,F_t paper,F_t,E_best paper,E_best,gap paper,gap,pro
 
 
 def iterations(rows: Sequence[Row]) -> str:
-    """The paper's table of the full data, for each solver of aggregated problems, and the default."""
+    """Return the paper's table of the full data, for each solver of aggregated problems and for the default."""
     parts = [compared(rows)]
     for row in done(rows):
         if "history" not in row:

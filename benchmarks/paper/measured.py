@@ -1,9 +1,9 @@
 """The cells of the linear experiments: one solver on one instance, in a process of its own.
 
-Faithful fits are the paper's in every part that decides its numbers: its initial clusters (``init="kmeans"``), its
-rules of splitting, the solver it used for aggregated problems at that solver's tolerance, and its stopping rule,
-which compares the best objective with the value F_t that the solver reports. That value is not a proven bound; the
-proven one is kept as well.
+Faithful fits follow the paper in every part that determines its numbers: its initial clusters (``init="kmeans"``), its
+splitting rules, the solver it used for aggregated problems at that solver's tolerance, and its stopping rule, which
+compares the best objective with the value F_t that the solver reports. That value is not a proven bound; the proven
+bound is kept as well.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TOLERANCE = {"lad": 1e-3, "svm": 1e-4}
 SOLVER_TOLERANCE = 1e-3
 """Tolerance of fn, libsvm and liblinear in the paper."""
 PENALTY = 0.1
-"""M of the paper's SVMs."""
+"""Penalty M of the paper's SVMs."""
 MOST_ITERATIONS = 40
 LIBLINEAR_STEPS = 100_000
 """Iteration limit of liblinear in the paper."""
@@ -47,13 +47,13 @@ SHARE_OF_TIME = 0.9
 
 @dataclass
 class Faithful:
-    """Watches a fit by the paper's procedure: F_t, its stopping rule, and where the time goes."""
+    """Callback that applies the paper's stopping rule and records F_t and times of its procedure."""
 
     solver: str
     tol: float
     limit: float
     values: list[float] = field(default_factory=list)
-    """F_t as the solver reports it."""
+    """Values F_t as the solver reports them."""
     start_seconds: float = 0.0
     solver_seconds: list[float] = field(default_factory=list)
     began: float = 0.0
@@ -85,7 +85,7 @@ class Faithful:
             SOLVERS[self.solver], PiecewiseLinear.start = solve, start
 
     def __call__(self, record: Iteration) -> bool:
-        """The paper's stopping rule: (E_best - F_t) / E_best."""
+        """Return whether to stop: (E_best - F_t) / E_best meets the paper's tolerance, or the time is up."""
         self.stopped_by_time = time.process_time() - self.began > SHARE_OF_TIME * self.limit
         best = record.best_objective
         return best - self.values[-1] <= self.tol * abs(best) or self.stopped_by_time
@@ -93,7 +93,7 @@ class Faithful:
 
 @cache
 def warm() -> None:
-    """Load what is compiled before cells are forked from this process: each would take a second or two for it."""
+    """Load compiled code before cells are forked from this process, which saves each a second or two."""
     rng = np.random.default_rng(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -118,25 +118,25 @@ def fit(
     repeat: int = 1,
     keep_history: bool = False,
 ) -> Row:
-    """Make the data, run one solver and judge what it found.
+    """Generate the data, run one solver and judge its result.
 
     Parameters
     ----------
     kind, n, m, seed
-        Of the data.
+        Kind, size and seed of the data.
     problem : {"lad", "svm"}
     solver : str
         "default", "faithful NAME" with the solver of aggregated problems, or a peer of that name.
     limit : float
-        CPU seconds of a peer or a faithful fit.
+        Limit on the CPU seconds of a peer or a faithful fit.
     memory : float
-        GB that it may need.
+        Limit on the memory that a fit may need, in GB.
     params : dict or None
-        More arguments of our estimator.
+        Further arguments of our estimator.
     repeat : int
-        Runs of a default fit; the best counts.
+        Number of runs of a default fit; the best counts.
     keep_history : bool
-        Whether the row has every iteration.
+        Whether the row contains every iteration.
     """
     needed = _needed(n, m, solver)
     if needed > memory:
@@ -168,7 +168,7 @@ def fit(
 
 
 def train_rate(data: Data, solution: Coefficients) -> float:
-    """Share of the rows on their side, with the intercept of least objective."""
+    """Return the share of rows on the correct side, with the intercept of least objective."""
     scores = np.asarray(data.X @ solution.coef)
     errors = data.y - scores
     intercept = best_intercept(errors, np.ones(len(errors)), float((data.y > 0).sum()))
@@ -176,12 +176,12 @@ def train_rate(data: Data, solution: Coefficients) -> float:
 
 
 def _needed(n: int, m: int, solver: str) -> float:
-    """Approximate memory in GB: R holds the rows, their transpose and a work copy in addition to ours."""
+    """Return the approximate memory in GB: R holds the rows, their transpose and a work copy in addition to ours."""
     return 8e-9 * n * m * (4.0 if "quantreg" in solver else 1.15)
 
 
 def _own(problem: str, data: Data, arguments: Row, repeat: int) -> Measurement:
-    """The default, warmed up: what is compiled at the first call is not the fit."""
+    """Measure the default after a warm-up, so that compilation is not counted."""
     model = MODELS[problem]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -224,7 +224,7 @@ def _faithful(problem: str, data: Data, arguments: Row, name: str, limit: float)
 
 
 def _some(data: Data, rows: int) -> Data:
-    """The first rows, with both classes."""
+    """Return the first rows and a few positive ones, so that both classes occur."""
     chosen = np.arange(min(rows, len(data.y)))
     positive = np.flatnonzero(data.y > 0)[:5]
     chosen = np.union1d(chosen, positive)
@@ -271,7 +271,7 @@ def _peer(problem: str, data: Data, settings: dict[str, float], name: str, limit
         return Measurement(failed=missing)
     if name == "scikit-learn LinearSVC":
         program = replace(program, arguments=program.arguments | {"max_iter": LIBLINEAR_STEPS})
-    # CPU seconds: on a machine with other users wall time would end a fit that has hardly run.
+    # The limit is on CPU seconds: on a busy machine, wall time would end a fit that has hardly run.
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = int(used.ru_utime + used.ru_stime + limit) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
@@ -282,5 +282,5 @@ def _peer(problem: str, data: Data, settings: dict[str, float], name: str, limit
 
 
 def call(function: Callable[..., Row]) -> str:
-    """The name by which a cell's process finds a function."""
+    """Return the name by which a cell's process finds a function."""
     return f"{function.__module__}:{function.__name__}"

@@ -24,7 +24,7 @@ Series = dict[str, dict[tuple[int, int], float]]
 
 
 def below(figure: Any) -> None:
-    """One legend for all axes, where it hides none of them."""
+    """Draw one legend for all axes below the figure, where it hides none of them."""
     found = {}
     for ax in figure.axes:
         handles, labels = ax.get_legend_handles_labels()
@@ -44,7 +44,7 @@ def named(solver: str) -> str:
 
 
 def series(rows: Sequence[Row], value: str = "cpu") -> Series:
-    """Means over the instances of a size, by solver."""
+    """Return means over the instances of a size, by solver."""
     out: Series = {}
     for solver in dict.fromkeys(row["solver"] for row in rows):
         mine = [row for row in rows if row["solver"] == solver]
@@ -61,7 +61,7 @@ def sizes(rows: Sequence[Row]) -> list[tuple[int, int]]:
 
 
 def _by_instance(ax: Any, rows: Sequence[Row], found: Series) -> list[tuple[int, int]]:
-    """One place on the axis for each instance, those of the same n side by side."""
+    """Plot every instance at its own place on the axis, those of the same n side by side."""
     order = sizes(rows)
     for k, (solver, values) in enumerate(found.items()):
         x = [order.index(size) for size in values]
@@ -123,7 +123,7 @@ def times_and_log_ratios(rows: Sequence[Row], path: Path) -> None:
 
 
 def times_over(axis: str) -> Callable[[Sequence[Row], Path], None]:
-    """Times against n or m, a panel for each value of the other; the axis is linear and logarithmic, side by side."""
+    """Return a function that draws times over n or m, with a linear and a logarithmic panel per value of the other."""
     fixed = "m0" if axis == "n0" else "n0"
 
     def draw(rows: Sequence[Row], path: Path) -> None:
@@ -150,7 +150,7 @@ def times_over(axis: str) -> Callable[[Sequence[Row], Path], None]:
 
 
 def iterations(rows: Sequence[Row], path: Path) -> None:
-    """F_t and E_best over the iterations, and the aggregation rate."""
+    """Draw F_t, E_best and the aggregation rate over the iterations."""
     shown = [row for row in done(rows) if row.get("history")]
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(11, 3.8), layout="constrained")
     for k, row in enumerate(shown):

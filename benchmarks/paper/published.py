@@ -1,6 +1,6 @@
 """Numbers that the paper prints (Park and Klabjan, "An Aggregate and Iterative Disaggregate Algorithm", 2016).
 
-Rates are parts, times are seconds on its Xeon X5660 of 2.8 GHz in R, Python and C#; nothing here was measured by us.
+Rates are fractions; times are seconds on the paper's Xeon X5660 at 2.8 GHz in R, Python and C#. We measured none of it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 
 def _table(text: str, names: str) -> dict[tuple[int, int], Row]:
-    """Rows of n, m and values, one a line."""
+    """Parse lines of n, m and values."""
     rows = {}
     for line in text.strip().splitlines():
         n, m, *values = line.split()
@@ -189,7 +189,7 @@ S3VM_FIXED = {
 }
 """Table 8: AID1 with fixed parameters."""
 SCALES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
-"""(M_l, M_u) = (5, 1) times these."""
+"""Factors by which (M_l, M_u) = (5, 1) is multiplied."""
 _TIMES = {
     "AID5": """776 633 545 15 12 935 962 770 9 28
 555 542 503 471 8 929 875 947 508 8
@@ -218,5 +218,5 @@ S3VM_TIME = {
 
 
 def best_published(name: str, labels: int) -> float | None:
-    """The best rate of any method in Table 6."""
+    """Return the best rate of any method in Table 6."""
     return max(S3VM_BEST[labels][name].values(), default=None)

@@ -1,8 +1,8 @@
 """The semi-supervised SVM on the sets of Chapelle, Schoelkopf and Zien's book (paper, section 4.3, appendix A).
 
-The paper chooses the best of its parameters with the labels of the test rows; "faithful" columns do the same, over the
-same grid: (M_l, M_u) = (5, 1) times 1 to 1e-4, two initial rates (below scale 1 the smaller), two ways of balancing.
-"rule" columns use no test label (``SemiSupervisedSVC(kernel="auto")``).
+The paper chooses its best parameters with the labels of the test rows; "faithful" columns do the same, over the same
+grid: (M_l, M_u) = (5, 1) times 1 to 1e-4, two initial rates (below scale 1 the smaller), two ways of balancing. "rule"
+columns use no test labels (``SemiSupervisedSVC(kernel="auto")``).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from benchmarks.paper.ssl_book import LabelledSplit, splits
 
 BALANCES = ("constraint", "cost")
 FEW, MANY = (0.01, 0.05), (0.0001, 0.0005)
-"""Initial rates up to 10,000 rows, and beyond."""
+"""Initial rates for up to 10,000 rows, and for more."""
 LABELS = {"SecStr": {10: 1000, 100: 10_000}}
-"""Labels of the paper's two halves of a table, where they are not 10 and 100."""
+"""Numbers of labels in the two halves of the paper's tables, if they are not 10 and 100."""
 FIXED = {"USPS": "cost", "BCI": "cost", "COIL2": "cost"}
-"""Balance of the paper's fixed parameters, "constraint" for the others; it names none for COIL2 and SecStr."""
+"""Balance of the paper's fixed parameters; "constraint" for other sets. The paper names none for COIL2 and SecStr."""
 ALGORITHMS = {"AID1": 1, "AID5": 5}
 LIMIT = 1800.0
-"""Seconds of a fit in the paper."""
+"""Time limit of a fit in the paper, in seconds."""
 FEWEST_ROWS = 4000
-"""Unlabelled rows of SecStr at scales below 1."""
+"""Minimum number of unlabelled rows of SecStr at scales below 1."""
 PATIENCE = 200_000.0
 
 
@@ -48,7 +48,7 @@ def _splits(name: str, labels: int) -> list[LabelledSplit]:
 
 
 def split_of(name: str, labels: int, number: int, share: float) -> LabelledSplit:
-    """One official split; of SecStr a share of the unlabelled rows."""
+    """Return one official split; for SecStr, only a share of the unlabelled rows."""
     whole = _splits(name, labels)[number]
     n = len(whole.truth)
     keep = max(FEWEST_ROWS, round(share * n))
@@ -61,7 +61,7 @@ def split_of(name: str, labels: int, number: int, share: float) -> LabelledSplit
 
 
 def fitted(split: LabelledSplit, **parameters: Any) -> tuple[float, float]:
-    """Accuracy on the unlabelled rows, and CPU seconds."""
+    """Return the accuracy on the unlabelled rows and the CPU seconds of a fit."""
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -70,7 +70,7 @@ def fitted(split: LabelledSplit, **parameters: Any) -> tuple[float, float]:
 
 
 def grid(name: str, labels: int, number: int, share: float, scale: float, n_rates: int = 2) -> Row:
-    """All fits of one split with (M_l, M_u) = (5, 1) times a scale, and the supervised machines."""
+    """Run all fits of one split with (M_l, M_u) = (5, 1) times a scale, and the supervised machines."""
     split = split_of(name, labels, number, share)
     rates = (MANY if len(split.truth) > 10_000 else FEW)[:n_rates]
     fits = []
@@ -90,10 +90,10 @@ def grid(name: str, labels: int, number: int, share: float, scale: float, n_rate
 
 
 def rule(name: str, numbers: dict[str, int], share: float) -> Row:
-    """The one documented call on the first splits of both numbers of labels.
+    """Fit ``SemiSupervisedSVC(kernel="auto")`` to the first splits of both numbers of labels.
 
-    Kernels of rows do not depend on labels: they are made once, as every fit alone would make them. Times are those of
-    the first fit, which made them, and of the others.
+    Kernels do not depend on labels, so they are computed once, as every fit alone would compute them. Only the seconds
+    of the first fit include them.
     """
     made: dict[int, choice.CandidateKernels] = {}
     every = choice.CandidateKernels
@@ -121,11 +121,11 @@ def rule(name: str, numbers: dict[str, int], share: float) -> Row:
 
 
 def official(name: str, labels: int, scale: float = 1.0) -> range:
-    """Splits of a scale: all at 1, at least one."""
+    """Return the splits that are used at a scale: all at scale 1, and at least one."""
     try:
         count = len(_splits(name, labels))
     except FileNotFoundError:
-        count = 12  # cells say what is missing
+        count = 12  # the cells report what is missing
     return range(max(1, round(count * scale)))
 
 
@@ -133,7 +133,7 @@ def _cell(name: str, labels: int, number: int, scale: float, options: Options) -
     share = min(1.0, options.scale) if name == "SecStr" else 1.0
     arguments = {"name": name, "labels": labels, "number": number, "share": share, "scale": scale}
     if options.scale < 1:
-        arguments["n_rates"] = 1  # with both the tables of one split take eleven minutes
+        arguments["n_rates"] = 1  # with both rates, the tables of one split take eleven minutes
     count = LABELS.get(name, {}).get(labels, labels)
     words = f"{name} {count} labels, split {number}, scale {scale:g}"
     shown = {"name": name, "labels": labels, "number": number, "scale": scale}
@@ -142,7 +142,7 @@ def _cell(name: str, labels: int, number: int, scale: float, options: Options) -
 
 def _rule_cell(name: str, options: Options) -> Cell:
     share = min(1.0, options.scale) if name == "SecStr" else 1.0
-    # All splits whatever the scale: kernels are made once for them, unless each split has rows of its own.
+    # All splits at every scale, because they share their kernels, unless each split has its own rows.
     splits_of = {labels: official(name, labels, share) for labels in (10, 100)}
     numbers = {f"{labels}": len(found) for labels, found in splits_of.items()}
     arguments = {"name": name, "numbers": numbers, "share": share}
@@ -150,9 +150,9 @@ def _rule_cell(name: str, options: Options) -> Cell:
 
 
 def cells(scales: Sequence[float]) -> Any:
-    """Cells of all sets, numbers of labels and splits: the grid at given scales, and the rule.
+    """Return a function that makes the cells of all sets, numbers of labels and splits: the grid, and the rule.
 
-    SecStr has the first of the grid's scales only, unless all splits are requested.
+    SecStr is measured at scale 1 of the grid only, unless all splits are requested.
     """
 
     def made(options: Options) -> list[Cell]:
@@ -167,7 +167,7 @@ def cells(scales: Sequence[float]) -> Any:
 
 
 def accuracies(rows: Sequence[Row], name: str, labels: int, algorithm: str) -> dict[Any, list[float]]:
-    """Accuracies of every set of parameters, over the splits."""
+    """Return the accuracies of every set of parameters over the splits."""
     out: dict[Any, list[float]] = {}
     for row in done(rows):
         if row["name"] == name and row["labels"] == labels and "fits" in row:
@@ -179,13 +179,13 @@ def accuracies(rows: Sequence[Row], name: str, labels: int, algorithm: str) -> d
 
 
 def ruled(rows: Sequence[Row], name: str, labels: int) -> list[float]:
-    """Accuracies of the rule, split by split."""
+    """Return the accuracies of the rule, split by split."""
     mine = (row["accuracies"] for row in done(rows) if row["name"] == name and "accuracies" in row)
     return next(mine, {}).get(f"{labels}", [])
 
 
 def mean_with_error(values: Sequence[float] | None) -> str:
-    """A mean in per cent, with its standard error."""
+    """Format a mean in per cent with its standard error."""
     if not values:
         return "-"
     spread = f" +- {100 * np.std(values, ddof=1) / np.sqrt(len(values)):.1f}" if len(values) > 1 else ""
@@ -193,13 +193,13 @@ def mean_with_error(values: Sequence[float] | None) -> str:
 
 
 def best(rows: Sequence[Row], name: str, labels: int, algorithm: str) -> list[float]:
-    """The splits with the parameters that are best on average over them: chosen with test labels."""
+    """Return the accuracies of the parameters that are best on average over the splits, chosen with test labels."""
     found = accuracies(rows, name, labels, algorithm)
     return max(found.values(), key=lambda values: float(np.mean(values)), default=[])
 
 
 def control(rows: Sequence[Row], name: str, labels: int) -> list[float]:
-    """The supervised machine, best over scales and balances, chosen in the same way."""
+    """Return the accuracies of the best supervised machine over scales and balances, chosen with test labels."""
     found: dict[Any, list[float]] = {}
     for row in done(rows):
         if row["name"] == name and row["labels"] == labels and "control" in row:
@@ -260,7 +260,7 @@ def best_remarks(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def wins(rows: Sequence[Row], choose: Any) -> Iterator[str]:
-    """Against TSVM with the RBF kernel, as the paper counts them."""
+    """Count wins against TSVM with the RBF kernel, as the paper does."""
     for labels in (10, 100):
         against = {n: published.S3VM_BEST[labels][n].get("TSVM RBF") for n in published.SETS}
         pairs = [
@@ -335,7 +335,7 @@ def time_remarks(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def bars(rows: Sequence[Row], path: Path) -> None:
-    """Accuracies of the paper's AID1, ours and the rule."""
+    """Draw the accuracies of the paper's AID1, ours and the rule."""
     figure, axes = pyplot().subplots(2, 1, figsize=(11, 6.4), layout="constrained")
     for ax, labels in zip(axes, (10, 100), strict=True):
         names = [name for count, name in sets(rows) if count == labels]

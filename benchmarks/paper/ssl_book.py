@@ -25,7 +25,7 @@ class LabelledSplit:
 
     @property
     def y(self) -> Array:
-        """Labels 0 and 1, -1 where unknown."""
+        """Labels 0 and 1, or -1 if unknown."""
         y = np.full(len(self.truth), -1)
         y[self.labelled] = self.truth[self.labelled]
         return y
@@ -36,7 +36,7 @@ class LabelledSplit:
 
 
 def splits(name: str, n_labelled: int) -> list[LabelledSplit]:
-    """All official splits of a set.
+    """Return all official splits of a set.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def splits(name: str, n_labelled: int) -> list[LabelledSplit]:
 
 
 def _one_hot(symbols: Array) -> Array:
-    """Indicators of 21 symbols at 15 positions: 315 columns."""
+    """Return indicators of 21 symbols at 15 positions: 315 columns."""
     codes = symbols.astype(int) - int(symbols.min())
     X = np.zeros((len(codes), 15 * 21))
     for position in range(15):

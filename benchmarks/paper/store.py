@@ -21,7 +21,7 @@ PACKAGES = ("aidlearn", "numpy", "scipy", "scikit-learn", "numba", "daqp", "pysc
 
 
 def key(cell: Cell) -> str:
-    """A digest of what is measured; limits are no part of it, a row that met one says so."""
+    """Return a digest of what is measured, without limits: a row that met a limit records it."""
     arguments = {k: v for k, v in cell.arguments.items() if k not in ("limit", "memory")}
     return hashlib.sha256(json.dumps([cell.call, arguments], sort_keys=True).encode()).hexdigest()[:16]
 
@@ -32,7 +32,7 @@ class Store:
     Parameters
     ----------
     folder : Path
-        Where ``cells.jsonl`` is or will be.
+        Folder of ``cells.jsonl``, which need not exist yet.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -47,7 +47,7 @@ class Store:
                 self.rows[row["key"]] = row
 
     def known(self, cell: Cell) -> Row | None:
-        """The row of a cell, unless it is to be tried again: missing programs may have come, limits may have grown."""
+        """Return the row of a cell; None if it is tried again, as programs may be installed now or limits higher."""
         row = self.rows.get(key(cell))
         if row is None or row.get("skipped"):
             return None
@@ -66,7 +66,7 @@ class Store:
 def measure_all(
     cells: Sequence[Cell], store: Store, again: bool, report: Callable[[int, int, Row, bool], None]
 ) -> list[Row]:
-    """The rows of all cells, in their order; each is reported with its number and whether it was known.
+    """Return the rows of all cells in order; each is reported with its number and whether it was known.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def measure_all(
 
 
 def _harder(cell: Cell, rows: Sequence[Row]) -> Row | None:
-    """Why a peer is not asked: it has met its limit on an instance with no more rows and columns of the same data."""
+    """Return why a peer is not run: it reached its limit on the same data with no more rows and columns."""
     if cell.own:
         return None
     size = cell.arguments
@@ -113,7 +113,7 @@ def _harder(cell: Cell, rows: Sequence[Row]) -> Row | None:
 
 
 def commit() -> str:
-    """The commit that is checked out, with a mark if files differ from it."""
+    """Return the commit that is checked out, with a mark if files differ from it."""
     here = Path(__file__).parent
     try:
         done = subprocess.run(
@@ -125,7 +125,7 @@ def commit() -> str:
 
 
 def machine() -> list[str]:
-    """Processor, cores, memory and versions, as lines."""
+    """Return processor, cores, memory and versions as lines of text."""
     try:
         words = Path("/proc/cpuinfo").read_text().split("model name")[1].split(":")[1].split("\n")[0].strip()
         size = int(Path("/proc/meminfo").read_text().split("MemTotal:")[1].split()[0]) / 2**20
@@ -145,7 +145,7 @@ def machine() -> list[str]:
 
 
 def to_parquet(rows: Sequence[Row], path: Path) -> None:
-    """Flat rows with one column a value; histories and arguments are JSON text."""
+    """Write flat rows with one column per value; histories and arguments become JSON text."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -41,7 +41,7 @@ def run(cell: Cell) -> Row:
 
 
 def _answer(cell: Cell, writer: int) -> None:
-    """In the child: call the function, write its result as JSON and exit."""
+    """Call the function in the child, write its result as JSON and exit."""
     module, _, name = cell.call.partition(":")
     code = 0
     try:
@@ -60,12 +60,12 @@ def _answer(cell: Cell, writer: int) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy scalars as plain numbers."""
+    """Convert NumPy scalars to plain numbers."""
     return value.item()
 
 
 def _read(reader: int, deadline: float) -> tuple[bytes, bool]:
-    """All bytes until the writer closed the pipe, and whether that was before the deadline."""
+    """Read all bytes until the writer closes the pipe; return them, and whether that was before the deadline."""
     parts = []
     try:
         while True:
