@@ -29,7 +29,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Coefficients:
-    """Solution of a solver; the judge uses nothing else from it.
+    """Solution found by a solver; the judge uses nothing else from the solver.
 
     Parameters
     ----------

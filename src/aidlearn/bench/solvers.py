@@ -37,7 +37,7 @@ class Job:
     """Further parameters of aidlearn's estimator."""
     repeat: int = 1
     timeout: float | None = None
-    """Seconds after which a run ends its process; None in a process that does more than measure."""
+    """Seconds after which a run ends its process; None if the process also does other work."""
 
     def sample(self) -> Job:
         """Return rows spread over the values of y for the warm-up; fewer if a user is waiting (no timeout).
@@ -83,7 +83,7 @@ class Solver(ABC):
 
 
 class PythonSolver(Solver):
-    """A Python package: warmed up on a few rows, then measured in this process."""
+    """A Python package, warmed up on a few rows and then measured in this process."""
 
     @abstractmethod
     def prepare(self, job: Job) -> Callable[[], Any]:

@@ -1,6 +1,6 @@
 """Fitted models in files: archives of JSON and arrays (:mod:`aidlearn.archive`), never code.
 
-A file holds the name of the estimator, its parameters, its fitted attributes, and what else predictions need
+A file holds the name of the estimator, its parameters, its fitted attributes, and whatever else predictions need
 (``FileState`` in :mod:`aidlearn.estimators.registry`). Older versions are brought up to date one version at a time
 (``UPGRADES``).
 """

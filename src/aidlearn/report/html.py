@@ -14,7 +14,7 @@ class ReportSettings:
     coefficients: int = 30
     """Maximum number of coefficients, listed by size."""
     iterations: int = 200
-    """Maximum number of iterations listed; half of them are the first ones, half the last."""
+    """Maximum number of iterations listed; longer fits show half this number from each end."""
     clusters: int = 700
     """Maximum number of clusters in the plot of sizes."""
     bands: int = 8

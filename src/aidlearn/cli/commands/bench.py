@@ -33,7 +33,7 @@ All = Annotated[bool, typer.Option("--all", help="Run every program, whatever th
 
 @dataclass
 class Outcome:
-    """Result of a program; the objective is recomputed, the gap is proven by the program itself."""
+    """Result of a program, with its recomputed objective and the gap that the program itself proves."""
 
     name: str
     cpu: float = math.nan

@@ -20,7 +20,7 @@ from aidlearn.words import duration
 
 ROWS, COLUMNS = 400_000, 20
 FEW_ROWS = 5000
-"""Rows that solvers of the whole linear program can handle."""
+"""Number of rows that solvers of the full linear program can handle."""
 
 
 @reported
