@@ -1,4 +1,4 @@
-"""Constraints against other solvers on the full problem: python -m benchmarks.constraints [instances|cvar] [--quick].
+"""Constrained fits against solvers of the full problem: python -m benchmarks.constraints [instances|cvar] [--quick].
 
 ``instances``: generated models with bounds, equations, redundant and degenerate constraints and elastic nets, against
 HiGHS (linear programs) and Clarabel (quadratic ones). ``cvar``: the portfolio of examples/cvar_portfolio.py against

@@ -1,4 +1,4 @@
-"""Programs of the tables: those of ``aidlearn bench`` and further ones, each with the largest data it is asked to fit.
+"""Programs of the tables: those of ``aidlearn bench`` and others, each with limits on the data it is asked to fit.
 
 liblinear, libocas and rehline penalise the intercept a little; the judge replaces the intercept of every program by
 the best one.
