@@ -56,7 +56,7 @@ def objective(run, design, point):
 
 
 def model_at(design, chunk, point, leverage, kappa, thin=1):
-    return local_model(design, chunk, NUMPY.local_sums(design, chunk, point, leverage, kappa), leverage, thin)
+    return local_model(design, chunk, NUMPY.local_sums(design, chunk, point, leverage, kappa), leverage, thin, NUMPY)
 
 
 def one_step(run, design, point, kappa=3.0):

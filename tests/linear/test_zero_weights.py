@@ -188,7 +188,7 @@ def test_only_rows_with_weight_are_near(passes):
         assert np.all(weight[sums.near] > 0)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = local_model(design, chunk, sums, np.full(500, 0.5), 3)
+            found = local_model(design, chunk, sums, np.full(500, 0.5), 3, NUMPY)
         assert found.curvature == pytest.approx(np.sum(found.near_rows[0].array[:, -1] ** 2))
 
 

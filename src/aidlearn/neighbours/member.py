@@ -204,7 +204,8 @@ class Neighbour:
         """Return the model at a point; with ``smooth``, its objective is that of the smoothed loss."""
         design = self.design
         sums = self.passes.local_sums(design, near.rows, point, near.leverage, kappa)
-        model = local_model(design, near.rows, sums, near.leverage, thinning(len(sums.near), design.n_variables))
+        thin = thinning(len(sums.near), design.n_variables)
+        model = local_model(design, near.rows, sums, near.leverage, thin, self.passes)
         model.objective += self._value(near.sums, point) + design.penalty(point)
         model.forces = model.forces + self._forces(near.sums)
         if smooth:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from aidlearn.data.passes.compiled import leverages
 from aidlearn.data.rows.chunk import Chunk
@@ -30,6 +31,7 @@ from aidlearn.linear.passes.records import (
     RowsBetween,
     Segment,
 )
+from aidlearn.linear.rows.matrix import Dense, Matrix
 from aidlearn.numerics import NOISE, Float, Int
 
 NO_PARTS = np.empty(0, dtype=np.int32)
@@ -72,6 +74,14 @@ class CompiledPasses(Passes):
             *_entries(chunk), planes, loss, _spread(leverage), kappa, _memory.block, forces, near, curvature
         )
         return LocalSums(objective, forces, near[:found].copy(), curvature[:found].copy(), total)
+
+    def scaled_rows(self, design: Design, chunk: Chunk, selected: NDArray[np.integer], factor: Float) -> Matrix:
+        if sparse.issparse(chunk.X) or not chunk.X.flags.c_contiguous:
+            return super().scaled_rows(design, chunk, selected, factor)
+        out, used = np.empty((len(selected), design.n_variables)), 1.0 - design.constant[: design.n_attributes]
+        rows, y, _ = _entries(chunk)
+        kernels.scaled_rows(rows, y, selected, factor, design.loss.positive, design.centre, used, out)
+        return Dense(out)
 
     def groups(self, design: Design, chunk: Chunk, point: Float, leverage: Leverage, grouping: Grouping) -> Groups:
         if design.offset:  # objectives are rounded up entry by entry

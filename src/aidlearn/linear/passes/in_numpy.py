@@ -25,6 +25,7 @@ from aidlearn.linear.passes.records import (
     Segment,
     cuts_below,
 )
+from aidlearn.linear.rows.matrix import Matrix
 from aidlearn.numerics import NOISE, Float, Int
 
 SAME_PLACE = 1e-12
@@ -58,6 +59,10 @@ class Passes:
         forces = np.append(chunk.transposed_times(signed), signed.sum())
         objective = float(chunk.weight @ design.loss.values(z))
         return LocalSums(objective, forces, near, curvature, float(curvature.sum()))
+
+    def scaled_rows(self, design: Design, chunk: Chunk, selected: NDArray[np.integer], factor: Float) -> Matrix:
+        """Return the selected rows ``factor_i a_i`` (see :meth:`aidlearn.linear.model.design.Design.rows`)."""
+        return design.rows(chunk, selected).scaled_rows(factor)
 
     def groups(self, design: Design, chunk: Chunk, point: Float, leverage: Leverage, grouping: Grouping) -> Groups:
         """Return the groups by side and distance, the rows that stay alone, and the sums of the groups.

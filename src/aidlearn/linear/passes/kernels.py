@@ -250,3 +250,17 @@ def moves(rows, y, weight, planes, steps, n_split, loss, regions, labels, homes,
                 codes[n_moved] = np.int16(work[_B + k])
                 n_moved += work[_A + k] > 0.0
     return size_of_targets, n_moved
+
+
+@compiled
+def scaled_rows(rows, y, selected, factor, positive, centre, used, out):
+    """``factor sign (x - centre, 1)`` of selected dense rows, 0 in columns that are not used."""
+    X, m = rows[0], centre.shape[0]
+    for k in range(selected.shape[0]):
+        i, f = np.uintp(selected[k]), factor[k]
+        if positive == positive and y[i] != positive:
+            f = -f
+        for j in range(m):
+            out[k, j] = f * used[j] * (X[i, j] - centre[j])
+        if out.shape[1] > m:
+            out[k, m] = f

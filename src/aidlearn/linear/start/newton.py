@@ -24,6 +24,7 @@ from aidlearn.linear.constraints import Region, null_space
 from aidlearn.linear.model.aggregated_problem import solve_aggregated
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import GramSum, Metric
+from aidlearn.linear.passes import Passes
 from aidlearn.linear.passes.records import LocalSums
 from aidlearn.linear.rows.matrix import Dense, Matrix
 from aidlearn.numerics import Float, regularised_cholesky
@@ -84,7 +85,7 @@ class LocalModel:
         return self._gram.whole(n_jobs)
 
 
-def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int) -> LocalModel:
+def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, thin: int, passes: Passes) -> LocalModel:
     """Return the model of one chunk; its Hessian uses about one in ``thin`` of the rows near a kink."""
     near, curvature = sums.near, sums.curvature
     if thin > 1 and len(near):
@@ -92,7 +93,7 @@ def local_model(design: Design, chunk: Chunk, sums: LocalSums, leverage: Any, th
         near, curvature = near[kept], curvature[kept] * factor
         if len(near):
             curvature *= sums.total_curvature / curvature.sum()
-    rows = design.rows(chunk, near).scaled_rows(np.sqrt(curvature))
+    rows = passes.scaled_rows(design, chunk, near, np.sqrt(curvature))
     return LocalModel(sums.objective, design.centred_forces(sums.forces), [rows], sums.total_curvature)
 
 

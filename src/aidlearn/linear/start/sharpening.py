@@ -212,7 +212,7 @@ class Sharpening:
             if leverage is None:
                 leverage = passes.leverages(design, chunk, metric)
             sums = passes.local_sums(design, chunk, point, leverage, kappa)
-            return local_model(design, chunk, sums, leverage, thin), leverage
+            return local_model(design, chunk, sums, leverage, thin, passes), leverage
 
         level.leverages = level.run.map(measure, level.leverages, partial(total.add, n_jobs=metric.n_jobs))
         total.objective += design.penalty(point)
