@@ -44,7 +44,7 @@ def numbers(rng: Rng, n: int, words: list[str]) -> NDArray[np.float64]:
 
 
 def table(rng: Rng, n: int, words: list[str]) -> Any:
-    """Draw numeric columns and, for half of the tables, factors."""
+    """Draw numeric columns and, for 40 % of the tables, factors."""
     blocks: list[Any] = [numbers(rng, n, words) for _ in range(rng.integers(1, 4))]
     n_factors = int(rng.integers(0, 5)) * int(rng.integers(0, 2))
     for _ in range(n_factors):

@@ -16,7 +16,7 @@ from typing import Any
 BATCH = 60
 """Number of cases per worker; its imports take as long as several cases."""
 PATIENCE = 300.0
-"""Seconds after which a case counts as not ending; generous, as the machine may be busy."""
+"""Seconds past the end of the run after which a case counts as not ending; the machine may be busy."""
 SLOW = 20.0
 """Multiple of the median time for its estimator and size above which a fit is marked as slow."""
 
