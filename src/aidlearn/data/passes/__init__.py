@@ -1,4 +1,4 @@
-"""One fit over a source: its passes, their changes of the rows (scaled, mixed, reweighted), samples and moments.
+"""One fit over a source: its passes, transformations of the rows (scaled, mixed, reweighted), samples and moments.
 
-The rooms above start from a :class:`~aidlearn.data.passes.run.Run`.
+All rooms above start from a :class:`~aidlearn.data.passes.run.Run`.
 """

@@ -43,7 +43,7 @@ def _measure(rows, y, weight, scalars, sums, squares, raw):
 
 @compiled
 def _scores(rows, planes, weight, least, some, out, norms):
-    """Scores at several planes (into ``out``), or what :func:`leverages` makes of them if ``norms`` has rows."""
+    """Compute scores at several planes into ``out``, or, if ``norms`` has rows, :func:`leverages` into ``norms``."""
     n, n_planes = count(rows), planes.shape[0]
     for first in range(0, n, BLOCK):
         last = min(n, first + BLOCK)
@@ -66,7 +66,7 @@ def _scores(rows, planes, weight, least, some, out, norms):
 
 
 def measure(X: Any, y: Any, weight: Any) -> tuple[Any, ...]:
-    """The values of :class:`aidlearn.data.passes.moments.Measured` of a chunk, in one read."""
+    """Return the values of :class:`aidlearn.data.passes.moments.Measured` for a chunk, in one read."""
     scalars, sums = np.zeros(4), np.zeros((3, X.shape[1]))
     all_one = _measure(rows_of(X), vector(y), vector(weight), scalars, sums[0], sums[1], sums[2])
     return *scalars.tolist(), sums[0], sums[1], sums[1] if all_one else sums[2]
@@ -76,9 +76,9 @@ _NOTHING, _NO_SCORES, _NO_NORMS = np.empty(0), np.empty((0, 0)), np.empty(0, dty
 
 
 def leverages(X: Any, weight: Any, sketch: Any, least: float) -> Any:
-    """Leverage (float32) of each row: its norm in the planes of a sketch, with the intercept's part last.
+    """Return the leverage (float32) of each row: its norm in the planes of a sketch, with the intercept's part last.
 
-    As if the row itself were part of the Gram matrix: no leverage exceeds 1 (for weight 1).
+    The row itself counts as part of the Gram matrix, so that no leverage exceeds 1 (for weight 1).
     """
     norms = np.empty(len(weight), dtype=np.float32)
     _scores(rows_of(X), sketch, vector(weight), least, np.empty(len(sketch) * BLOCK), _NO_SCORES, norms)
@@ -92,20 +92,20 @@ def _columns_before(indices, indptr, before):
         last = np.int64(-1)
         for k in range(np.uintp(indptr[i]), np.uintp(indptr[i + 1])):
             j = np.int64(indices[k])
-            # A row whose columns do not ascend tells nothing: no range with this column is known to be exclusive.
+            # If the columns of a row do not ascend, no range with this column is known to be exclusive.
             before[j] = max(before[j], last if j > last else m)
             last = j
 
 
 def columns_before(X: Any) -> Any:
-    """For each column of a CSR matrix the largest one that a row has before it, or -1."""
+    """Return, for each column of a CSR matrix, the largest column that precedes it in any row, or -1."""
     before = np.full(X.shape[1], -1, dtype=np.int64)
     _columns_before(vector(X.indices), vector(X.indptr), before)
     return before
 
 
 GROUP = 8
-"""Cells that are tested together: one test skips them all if they are zero."""
+"""Number of cells tested together; one test skips them all if they are zero."""
 
 
 @compiled
@@ -122,7 +122,7 @@ def _store(X, bits, data, indices, indptr):
                 found |= bits[i, j]
             if found:
                 for j in range(left, left + GROUP):
-                    # Written always, kept if nonzero: a branch would be mispredicted too often.
+                    # Always written, kept only if nonzero: a branch would be mispredicted too often.
                     data[at], indices[at] = X[i, j], j
                     at += X[i, j] != 0
         for j in range(whole, m):
@@ -135,7 +135,7 @@ def _store(X, bits, data, indices, indptr):
 def store(block: Any, data: Any, indices: Any, indptr: Any) -> int:
     """Write numbers, columns and bounds of the rows of a C-ordered block, and return the number of nonzero cells.
 
-    ``data`` and ``indices`` have room for all cells of the block.
+    ``data`` and ``indices`` must have room for all cells of the block.
     """
     X = plain(block)
     return int(_store(X, X.view(np.int32 if X.itemsize == 4 else np.int64), data, indices, indptr))

@@ -1,9 +1,9 @@
-"""Badly conditioned columns in better coordinates: offsets are removed, nearly collinear columns replaced.
+"""Better coordinates for ill-conditioned columns: offsets are removed, nearly collinear columns are replaced.
 
 Sums of columns around 1e9 lose the digits that vary, and normal equations cannot separate columns that differ by 1e-9.
-In coordinates ``(x - centre) T - level`` nothing is lost: differences are taken row by row, in extended precision,
-before anything is summed. A linear model of these columns is one of the original columns, whose coefficients are large
-and rounded: :meth:`Mixing.to_original`.
+In coordinates ``(x - centre) T - level`` no digits are lost, because differences are taken row by row, in extended
+precision, before anything is summed. :meth:`Mixing.to_original` converts a linear model of these columns to one of the
+original columns, whose coefficients are large and rounded.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from aidlearn.numerics import Float
 
 EXTENDED = np.longdouble
 WEAK = 1e-4
-"""Guess. Residual of a column on the others, relative to its spread, above which it is not weak."""
+"""Guess. Maximum residual of a weak column on the others, relative to its spread."""
 DEPENDENT = 5e-15
-"""Guess. Relative residual, divided by the root of the number of columns, up to which it is rounding error."""
+"""Guess. Maximum relative residual, divided by the root of the number of columns, that counts as rounding error."""
 OFFSET = 1e5
 """Guess. Ratio of mean to spread above which a column is centred."""
 
 
 @dataclass(frozen=True)
 class Mixing:
-    """A change of columns that a run makes chunk by chunk."""
+    """A change of coordinates that a run applies chunk by chunk."""
 
     by_row: ClassVar[bool] = False
     centre: Float
@@ -57,7 +57,7 @@ class Mixing:
         return np.asarray((block - self.centre[used]) @ self.T[used] - self.level, dtype=np.float64)
 
     def _sparse(self, X: Any, moved: NDArray[np.intp]) -> Any:
-        """Sparse rows; centred and replaced columns have a number in every row."""
+        """Return changed sparse rows; centred and replaced columns have a number in every row."""
         columns = sparse.csc_array(X, dtype=np.float64)
         parts = [columns[:, [j]] for j in range(columns.shape[1])]
         for j in moved:
@@ -84,7 +84,7 @@ class Mixing:
 
 
 def centring(mean: Float, deviation: Float) -> Mixing | None:
-    """The mixing that removes large offsets; None if there are none."""
+    """Return the mixing that removes large offsets; None if there are none."""
     far = (deviation > 0) & (np.abs(mean) > OFFSET * deviation)
     if not far.any():
         return None
@@ -92,13 +92,13 @@ def centring(mean: Float, deviation: Float) -> Mixing | None:
 
 
 def _dropping(centre: Float, weak: NDArray[np.intp]) -> Mixing:
-    """The mixing that replaces columns by zeros."""
+    """Return the mixing that replaces columns by zeros."""
     return Mixing(centre, weak, np.zeros((len(centre), len(weak)), EXTENDED), np.zeros(len(weak), EXTENDED))
 
 
 @dataclass(frozen=True)
 class _Pivots:
-    """A pivoted QR decomposition of a sample, weak columns last."""
+    """A pivoted QR decomposition of a sample, with weak columns last."""
 
     centre: Float
     X: Any
@@ -135,7 +135,7 @@ class _Pivots:
 
 
 def leaving_out(sample: Chunk, mean: Float, deviation: Float, fit_intercept: bool) -> Mixing | None:
-    """The mixing that drops columns that are nearly collinear in a sample; None if there are none."""
+    """Return the mixing that drops columns that are nearly collinear in a sample; None if there are none."""
     found = _Pivots.of(sample, mean, deviation, fit_intercept)
     if found is None or found.n_strong == len(found.order):
         return None
@@ -143,7 +143,7 @@ def leaving_out(sample: Chunk, mean: Float, deviation: Float, fit_intercept: boo
 
 
 def orthogonalising(sample: Chunk, mean: Float, deviation: Float, fit_intercept: bool) -> Mixing | None:
-    """The mixing that replaces columns that are nearly collinear in a sample; None if there are none.
+    """Return the mixing that replaces columns that are nearly collinear in a sample; None if there are none.
 
     A pivoted QR decomposition has strong columns first, ``X_S = Q_S R_SS``. A weak column is ``x_k = X_S R_SS^-1 R_Sk``
     plus multiples of the residuals of weak columns before it, plus its own residual.

@@ -1,4 +1,4 @@
-"""The first pass: refuse NaN and infinity, and measure the columns on all entries."""
+"""The first pass, which refuses NaN and infinity and measures the columns on all entries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALLEST_SQUARES = 1e-290
 
 @dataclass(frozen=True)
 class Moments:
-    """Weighted sums over all entries."""
+    """Moments of the columns from weighted sums over all entries."""
 
     weight: float
     """Sum of the weights."""
@@ -31,15 +31,15 @@ class Moments:
     mean: Float
     """Weighted mean of each column."""
     squares: Float
-    """Weighted sum of squares of each column about its mean; 0 exactly if the column is constant."""
+    """Weighted sum of squares of each column about its mean; exactly 0 if the column is constant."""
     raw_squares: Float
     """Weighted sum of squares of each column about zero."""
     targets: Float
-    """Targets of about ten thousand entries."""
+    """Targets of about ten thousand evenly spaced entries."""
     digest: str = ""
     """Digest of all rows in their order; empty unless requested."""
     density: Float | None = None
-    """Share of stored cells of each column, if rows are sparse and passes are compiled."""
+    """Share of stored cells of each column; None unless rows are sparse and passes are compiled."""
     exclusive: range = range(0)
     """Longest range of sparse columns of which no row stores two, such as the levels of a factor."""
     n_entries: int = 0
@@ -50,7 +50,7 @@ class Moments:
 def inspect(run: Run, centred: bool = True, digest: bool = False) -> Moments:
     """Validate all entries and measure the columns, in one pass.
 
-    With ``centred`` (the model has an intercept) columns that hardly vary are measured again about their mean.
+    With ``centred`` (for models with an intercept), columns that hardly vary are measured again about their mean.
     """
     if run.compiled:
         with uninterrupted():
@@ -59,7 +59,7 @@ def inspect(run: Run, centred: bool = True, digest: bool = False) -> Moments:
         columns_before = compiled.columns_before if run.source.is_sparse else None
     else:
         measured, columns_before = _measured, None
-    source = run.source  # the run itself stays here
+    source = run.source  # pass functions may be sent to workers and must not refer to the run
     m = source.n_attributes
     sums, squares, weights = np.zeros(m), np.zeros(m), np.zeros(2)
     stored, before = np.zeros(m), np.full(m, -1)
@@ -106,7 +106,7 @@ def inspect(run: Run, centred: bool = True, digest: bool = False) -> Moments:
             "float64; rescale it."
         )
     about_mean = squares - weight * mean**2
-    # Where the difference has cancelled, a second pass measures the spread about the mean itself.
+    # If the difference has cancelled, a second pass measures the spread about the mean itself.
     suspects = np.flatnonzero((about_mean <= 1e-8 * squares) & (squares > 0))
     if centred and len(suspects):
         about_mean[suspects] = _spread(run, suspects, mean[suspects])
@@ -125,10 +125,10 @@ def inspect(run: Run, centred: bool = True, digest: bool = False) -> Moments:
 
 
 class Measured(NamedTuple):
-    """Sums of a chunk that validate it and measure its columns.
+    """Sums over a chunk that validate it and measure its columns.
 
-    NaN and infinity survive any sum, so a chunk is sound if these are finite; a weight of zero hides nothing in the
-    sums without weights.
+    NaN and infinity survive any sum, so a chunk is valid if these sums are finite. The unweighted sums also validate
+    rows of weight 0.
     """
 
     weight: float
@@ -136,9 +136,9 @@ class Measured(NamedTuple):
     target_squares: float
     least_weight: float
     sums: Float
-    """Sum of ``s x``."""
+    """Sum of ``s x`` of each column."""
     squares: Float
-    """Sum of ``s x^2``."""
+    """Sum of ``s x^2`` of each column."""
     unweighted_squares: Float
 
 
@@ -151,11 +151,11 @@ class _ChunkMoments:
     stored: Float | None = None
     """Number of stored cells of each column, for sparse rows and compiled passes."""
     before: NDArray[np.int64] | None = None
-    """Largest column stored before this one in any row, or -1."""
+    """Largest column stored before each column in any row, or -1."""
 
 
 def _measured(X: Any, y: Float, weight: Float) -> Measured:
-    """NumPy version of :func:`aidlearn.data.passes.compiled.measure`, for small data."""
+    """Compute :func:`aidlearn.data.passes.compiled.measure` with NumPy, for small data."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         unweighted = _squares(X, None)
         return Measured(
@@ -170,9 +170,9 @@ def _measured(X: Any, y: Float, weight: Float) -> Measured:
 
 
 def longest_exclusive(before: NDArray[np.int64]) -> range:
-    """The longest range of columns of which no row stores two.
+    """Return the longest range of columns of which no row stores two.
 
-    A range from ``first`` on is exclusive up to the first column j with ``before[j] >= first``.
+    A range that starts at ``first`` is exclusive up to the first column j with ``before[j] >= first``.
     """
     best, first = range(0), 0
     for j, last in enumerate(before.tolist()):
@@ -183,7 +183,7 @@ def longest_exclusive(before: NDArray[np.int64]) -> range:
 
 
 def _seal(chunk: Chunk) -> bytes:
-    """Digest of a chunk's rows, byte by byte in their order."""
+    """Return a digest of the bytes of a chunk's rows, in their order."""
     hashed = hashlib.sha256(chunk.y.tobytes() + chunk.weight.tobytes())
     parts = [chunk.X.data, chunk.X.indices, chunk.X.indptr] if sparse.issparse(chunk.X) else [chunk.X]
     for part in parts:
@@ -192,7 +192,7 @@ def _seal(chunk: Chunk) -> bytes:
 
 
 def _spread(run: Run, columns: NDArray[np.intp], mean: Float) -> Float:
-    """Sums of squares about the mean of columns that hardly vary; 0 for constant columns."""
+    """Return the sums of squares about the mean of columns that hardly vary; 0 for constant columns."""
     squares = np.zeros(len(columns))
     low, high = np.full(len(columns), np.inf), np.full(len(columns), -np.inf)
 
@@ -232,7 +232,7 @@ def _squares(X: Any, weight: Float | None) -> Float:
 
 
 class CheckedRows(NamedTuple):
-    """Rows in memory as one array or CSR matrix without bad cells, their targets and weights."""
+    """Rows in memory as one array or CSR matrix without bad cells, with their targets and weights."""
 
     X: Any
     y: Float
@@ -242,7 +242,7 @@ class CheckedRows(NamedTuple):
 
 
 def checked_rows(run: Run, digest: bool = False) -> CheckedRows:
-    """Rows of a source in memory, validated in one pass."""
+    """Return the rows of a source in memory, validated in one pass."""
     moments = inspect(run, centred=False, digest=digest)
     source = run.source
     if isinstance(source, ArraySource):
@@ -252,7 +252,7 @@ def checked_rows(run: Run, digest: bool = False) -> CheckedRows:
 
 
 def scaled(moments: Moments, factors: Float) -> Moments:
-    """The moments of columns that are multiplied by factors."""
+    """Return the moments of columns that are multiplied by factors."""
     return replace(
         moments,
         mean=moments.mean * factors,

@@ -1,7 +1,7 @@
 """One fit over one source: its passes, threads, sample, progress, memory budget, deadline, and whether to stop.
 
-The algorithm never needs all entries at once (paper, section 1): everything it asks of the data is a *pass*, a
-function mapped over the chunks whose results are folded in chunk order.
+The algorithm never needs all entries at once (paper, section 1): it reads data only in *passes*. A pass maps a function
+over the chunks and folds the results in chunk order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from aidlearn.numerics import Float
 
 @dataclass(frozen=True)
 class PassProgress:
-    """How far a pass over the data has come.
+    """Progress of a pass over the data.
 
     Examples
     --------
@@ -50,10 +50,10 @@ class PassProgress:
     number: int
     """Number of the pass, from 1."""
     rows: int
-    """Rows the pass has read."""
+    """Number of rows that the pass has read."""
     n_rows: int
     seconds: float
-    """Time since the pass began."""
+    """Seconds since the pass began."""
 
     @property
     def rows_per_second(self) -> float:
@@ -62,12 +62,12 @@ class PassProgress:
 
 
 COMPILED_CELLS = 4_000_000
-"""Compiled passes are loaded for at least this many numbers in X: there, a fit without them takes about as long as
-loading them (0.6 s)."""
+"""Minimum number of cells of X for compiled passes; at this size, a fit without them takes about as long as loading
+them (0.6 s)."""
 
 
 def worth_compiling(source: DataSource) -> bool:
-    """Which path a fit takes follows from the shape of its data alone, so results do not depend on any cache."""
+    """Return whether passes are compiled; only the shape of the data decides, so results do not depend on any cache."""
     return source.n_entries * source.n_attributes >= COMPILED_CELLS
 
 
@@ -89,16 +89,16 @@ class _Sample:
 
 @dataclass
 class _Count:
-    """Passes of a fit so far."""
+    """Number of passes of a fit so far."""
 
     n_passes: int = 0
 
 
 class Run:
-    """One fit over one source; everything that reads data has a run.
+    """One fit over one source; all data are read through a run.
 
     A run never changes. :meth:`changed`, :meth:`subtracted` and :meth:`until` return other runs of the same fit: their
-    passes are counted together, and what stops one stops all.
+    passes are counted together, and stopping one stops all.
 
     Parameters
     ----------
@@ -106,16 +106,16 @@ class Run:
     targets : Targets
         How the stored targets become numbers.
     n_jobs : int, optional
-        Threads; by default those that the source was opened with.
+        Number of threads; by default that of the source.
     watch : callable, optional
-        Receives the progress of passes.
+        Function that receives the progress of passes.
     whole : Run, optional
-        The fit that this is a part of (one class of several, say): the part's passes count for the whole, and the part
-        ends when the whole does.
+        The fit that this run is a part of, such as the fit of several classes. Passes of the part count towards the
+        whole, and the part ends when the whole does.
     compiled : bool, optional
         Whether passes are compiled code; by default this follows from the shape of the data.
     deadline : float
-        ``time.monotonic()`` value after which the fit should end with the best model it has.
+        Value of ``time.monotonic()`` after which the fit should end with its incumbent.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Run:
         self.n_jobs = n_threads(source.n_jobs if n_jobs is None else n_jobs)
         self.deadline: float = deadline if whole is None else min(deadline, whole.deadline)
         self.changes: tuple[Transform, ...] = ()
-        """Applied to every chunk, in this order, before a pass sees it."""
+        """Transformations of every chunk, applied in this order before a pass receives it."""
         self.budget = Budget.of(source, self.n_jobs)
         """Maximum sizes of samples and clusters."""
         self._stopped: threading.Event = threading.Event() if whole is None else whole._stopped
@@ -152,43 +152,43 @@ class Run:
 
     @property
     def n_passes(self) -> int:
-        """Passes of this fit, or of this part of one."""
+        """Number of passes of this fit, or of this part of a fit."""
         return self._count.n_passes
 
     @property
     def stopped(self) -> bool:
-        """Whether the user, or a callback, has stopped the fit."""
+        """Whether the user or a callback has stopped the fit."""
         return self._stopped.is_set()
 
     def stop(self) -> None:
-        """End the fit with what it has, because the user asked for it."""
+        """Stop the fit at the user's request; it ends with its incumbent."""
         self._stopped.set()
 
     @property
     def ended(self) -> bool:
-        """Whether the time of the fit is over, or the user has stopped it."""
+        """Whether the deadline has passed or the user has stopped the fit."""
         return self.stopped or time.monotonic() > self.deadline
 
     # Other runs of the same fit
 
     def of(self, source: DataSource) -> Run:
-        """A part of this fit, on other rows; its threads are those of the source."""
+        """Return a part of this fit on other rows, with the threads of their source."""
         return Run(source, watch=self.watch, whole=self)
 
     def part(self) -> Run:
-        """A part of this fit on the same rows, whose passes are counted by themselves, too."""
+        """Return a part of this fit on the same rows; its passes are also counted separately."""
         run = copy.copy(self)
         run.whole, run._count, run._sample = self, _Count(), _Sample()
         return run
 
     def until(self, deadline: float) -> Self:
-        """This fit with a deadline that may be earlier."""
+        """Return this fit with ``deadline`` or its own, whichever is earlier."""
         run = copy.copy(self)
         run.deadline = min(deadline, self.deadline)
         return run
 
     def changed(self, change: Transform) -> Self:
-        """This fit over rows that a transformation changes, chunk by chunk where they are used."""
+        """Return this fit over transformed rows; chunks are transformed as they are used."""
         run = copy.copy(self)
         run.changes = (*self.changes, change)
         rows = self._sample.rows
@@ -197,24 +197,24 @@ class Run:
         return run
 
     def scaled(self, factors: Float) -> Self:
-        """This fit with columns that are multiplied by factors."""
+        """Return this fit with columns that are multiplied by factors."""
         return self.changed(Scaling(factors))
 
     def unscaled(self) -> Self:
-        """This fit with the columns as they are stored."""
+        """Return this fit with unscaled columns."""
         run = copy.copy(self)
         run.changes = tuple(change for change in self.changes if not isinstance(change, Scaling))
         run._sample = _Sample()
         return run
 
     def resampled(self) -> Self:
-        """This fit without a sample: the next one is chosen anew."""
+        """Return this fit without its sample, so that a new one can be chosen."""
         run = copy.copy(self)
         run._sample = _Sample()
         return run
 
     def subtracted(self, offset: float) -> Self:
-        """This fit with an offset that is subtracted from all targets."""
+        """Return this fit with an offset subtracted from all targets."""
         run, rows = copy.copy(self), self._sample.rows
         run.targets = replace(self.targets, offset=offset)
         run._passes = self.source.passes(run.targets, self.n_jobs)
@@ -229,10 +229,10 @@ class Run:
         states: Sequence[Any] | None = None,
         collect: Callable[[Any], None] = lambda value: None,
     ) -> list[Any]:
-        """One pass: ``value, state = function(chunk, state)`` for every chunk.
+        """Make one pass, ``value, state = function(chunk, state)`` for every chunk.
 
         ``collect(value)`` is called in chunk order, so sums do not depend on the number of threads.
-        The states stay with their chunk and are returned for the next pass.
+        The states stay with their chunks and are returned for the next pass.
         """
         given = [None] * self.source.n_chunks if states is None else states
         wanted = self._sample.wanted
@@ -265,7 +265,7 @@ class Run:
         return kept
 
     def on_changed(self, function: PassFunction) -> PassFunction:
-        """A pass whose chunks are first changed as the rows of this run are."""
+        """Return a pass function that first applies the transformations of this run to its chunk."""
         changes = self.changes
         if not changes:
             return function
@@ -278,22 +278,22 @@ class Run:
         return changed
 
     def add_passes(self, number: int) -> int:
-        """Count passes of this part and of the whole; the number of the last one among those of the whole."""
+        """Count passes of this part and of the whole, and return the total of the whole."""
         self._count.n_passes += number
         return self.n_passes if self.whole is None else self.whole.add_passes(number)
 
     def map_states(self, function: Callable[[Any], Any], states: Sequence[Any]) -> Iterator[Any]:
-        """``function(state)`` of every chunk in order, without its entries (states may be elsewhere, as entries)."""
+        """Return ``function(state)`` of every chunk in order, without its entries; states may be remote like these."""
         return self._passes.map_states(function, states)
 
     # The sample
 
     def plan_sample(self, wanted: Systematic) -> None:
-        """Choose the sample of this fit; where it takes a pass, the next one brings it along."""
+        """Choose the sample of this fit; if reading it takes a pass, the next pass collects it."""
         self._sample.wanted, self._sample.rows = wanted, self._without_a_pass(wanted)
 
     def sample(self, plan: Callable[[], Systematic]) -> Chunk:
-        """The sample of this fit, by one pass at most; ``plan`` chooses it where that was not done yet."""
+        """Return the sample of this fit, by one pass at most; ``plan`` chooses one if there is none yet."""
         if self._sample.wanted is None:
             self.plan_sample(plan())
         if self._sample.rows is None:
@@ -306,11 +306,11 @@ class Run:
         self._sample.wanted = self._sample.rows = None
 
     def every(self, wanted: Systematic) -> Chunk:
-        """Another systematic sample, by one pass at most."""
+        """Return another systematic sample, by one pass at most."""
         return self.resampled().sample(lambda: wanted)
 
     def _without_a_pass(self, wanted: Systematic) -> Chunk | None:
-        """The sample, if the source can read it directly and no change needs the numbers of its rows."""
+        """Return the sample if the source can read it directly and no transformation needs row numbers, else None."""
         if any(change.by_row for change in self.changes):
             return None
         found = self.source.every(wanted.step, wanted.offset)
@@ -323,7 +323,7 @@ class Run:
 
 
 class _Picked:
-    """Rows of a sample, put together from the chunks of a pass."""
+    """Rows of a sample, collected from the chunks of a pass."""
 
     def __init__(self, n_rows: int) -> None:
         self._rows = n_rows
@@ -335,7 +335,7 @@ class _Picked:
             self._parts.append(part)
             return
         if self._X is None:
-            # Once, and not by joining parts at the end, which takes the memory twice.
+            # Allocated once, because joining parts at the end takes the memory twice.
             self._X = np.empty((self._rows, part.X.shape[1]), dtype=part.X.dtype)
         first = self._parts[-1].stop if self._parts else 0
         stop = first + part.n_entries
@@ -358,7 +358,7 @@ def fold(run: Run, function: Callable[[Chunk], Value], collect: Callable[[Value]
 
 
 def total(run: Run, function: Callable[[Chunk], Float]) -> Float:
-    """Sum an array over all chunks, by one pass; the order of the terms is that of the chunks."""
+    """Sum an array over all chunks in chunk order, by one pass."""
     sums: list[Float] = []
 
     def collect(part: Float) -> None:

@@ -1,7 +1,7 @@
-"""Several fits over one source that share its passes: each chunk is read once for all of them.
+"""Shared passes of several fits over one source: each chunk is read once for all of them.
 
-Every fit runs in a thread of its own and sees a run whose passes wait until all other fits that are still
-running have asked for one too. At most ``n_jobs`` fits compute at a time; results do not depend on sharing.
+Every fit runs in its own thread, and its passes wait until all other running fits have also requested one.
+At most ``n_jobs`` fits compute at a time; results do not depend on sharing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class _Request:
 
 
 class _Abandoned(BaseException):
-    """Ends the threads of the other fits after a failure or an interrupt."""
+    """Exception that ends the threads of the other fits after a failure or an interrupt."""
 
 
 class _Member(Run):
-    """The run as one fit sees it: its passes wait for those of the others."""
+    """The run that one fit sees; its passes wait for those of the other fits."""
 
     def __init__(self, group: _Group) -> None:
         whole = group.run
@@ -79,7 +79,7 @@ class _Group:
         self.failure: BaseException | None = None
 
     def wait_for(self, request: _Request) -> list[Any]:
-        """Submit a pass of a fit and sleep until it has been made."""
+        """Request a pass for a fit and wait until it has been made."""
         with self.changed:
             self.asked.append(request)
             self.changed.notify_all()
@@ -91,7 +91,7 @@ class _Group:
         return request.kept
 
     def waiting(self) -> list[_Request]:
-        """The passes that have been asked for and not been made."""
+        """Return the passes that have been requested but not made."""
         return [request for request in self.asked if not request.answered.is_set()]
 
     def serve(self) -> None:
@@ -125,14 +125,14 @@ class _Group:
             request.answered.set()
 
     def refuse(self, error: type[BaseException]) -> None:
-        """End the fits that wait for a pass."""
+        """End the fits that wait for a pass by an error of the given type."""
         for request in self.waiting():
             request.error = error()
             request.answered.set()
 
 
 def run_together(run: Run, fits: Sequence[Callable[[Run], T]]) -> list[T]:
-    """``fit(run)`` of every fit, with shared passes; results in the order of the fits."""
+    """Return ``fit(run)`` of every fit in order, with shared passes."""
     if len(fits) == 1:
         return [fits[0](run)]
     group = _Group(run, len(fits))

@@ -1,7 +1,7 @@
 """Sparse copies of dense rows in memory that are mostly zeros, such as tables of dummies.
 
-A pass then skips the zeros, and matrices of single rows stay sparse in the solvers (see docs/sparse.md). The rows are
-those of the CSR matrix of the same cells, and results are bitwise those of that matrix.
+Passes then skip the zeros, and matrices of single rows stay sparse in the solvers (see docs/sparse.md). Results are
+bitwise those of the CSR matrix with the same cells.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from aidlearn.data.rows.threads import n_threads, spread
 from aidlearn.data.tables.in_memory import KeptRows, TableSource
 
 INDEX = np.dtype(np.int32)
-"""Type of the columns and bounds of sparse rows, as scipy chooses it."""
+"""Type of the column indices and row bounds of sparse rows, which is scipy's choice."""
 
 
 @dataclass(frozen=True)
 class SparseCopySettings:
-    """When a sparse copy pays, and how it is made."""
+    """Settings for when a sparse copy pays and how it is made."""
 
     sampled_rows: int = 512
-    """Rows from which the density is estimated, to about a tenth of itself unless few rows hold most numbers."""
+    """Number of rows that estimate the density, to about a tenth of itself unless few rows hold most numbers."""
     rows_together: int = 32
-    """Guess. Sampled rows of a table that are read together, because each read takes a call per column."""
+    """Guess. Number of sampled rows of a table read together, because each read takes a call per column."""
     most_memory: float = 0.25
     """Guess. Maximum memory of the sparse copy as a share of the dense array's."""
     row_cells: int = 34
-    """Cost of a sparse row in dense cells, with that of its numbers from fits of 21,000 to 600,000 rows and 10 to 200
-    columns with 2 to 16 % nonzero cells: dense and sparse took equally long at 2 numbers of 40 columns, 5 of 56 and 15
-    of 100."""
+    """Cost of a sparse row in dense cells. This and ``number_cells`` come from fits of 21,000 to 600,000 rows and 10 to
+    200 columns with 2 to 16 % nonzero cells: dense and sparse took equally long with 2 nonzeros in 40 columns, 5 in 56
+    and 15 in 100."""
     number_cells: int = 4
     """Cost of a stored number in dense cells (see ``row_cells``)."""
     block_cells: int = 1 << 17
-    """Cells that are read and put into C order at a time: 1 MB of float64."""
+    """Number of cells read and put into C order at a time (1 MB of float64)."""
 
 
 SETTINGS = SparseCopySettings()
 
 
 class SparseRows(ArraySource):
-    """Rows of a source in memory as CSR; ``X`` is the dense array, None if the source is a table.
+    """CSR copy of the rows of a source in memory; ``X`` is the dense array, or None if the source is a table.
 
     Parameters
     ----------
     source : ArraySource or TableSource
         Dense rows.
     n_jobs : int
-        Threads that read it.
+        Number of threads that read it.
     """
 
     def __init__(self, source: Any, n_jobs: int) -> None:
@@ -71,7 +71,7 @@ class SparseRows(ArraySource):
         self.reading_bytes = sum(part.data.nbytes + part.indices.nbytes + part.indptr.nbytes for part in self._parts)
 
     def _stored(self, k: int) -> Any:
-        """Chunk ``k`` as a CSR matrix, by one read of its rows in compiled code."""
+        """Return chunk ``k`` as a CSR matrix, made by one read of its rows in compiled code."""
         from aidlearn.data.passes.compiled import store
 
         m, start = self.n_attributes, k * self.rows_per_chunk
@@ -110,7 +110,7 @@ class SparseRows(ArraySource):
 
 
 def density_of(source: Any) -> float:
-    """Share of nonzero cells of a source in memory, from a stratified sample of rows."""
+    """Estimate the share of nonzero cells of a source in memory from a stratified sample of rows."""
     n, m = source.n_entries, source.n_attributes
     together = 1 if isinstance(source, ArraySource) else SETTINGS.rows_together
     strata = SETTINGS.sampled_rows // together
@@ -125,20 +125,20 @@ def density_of(source: Any) -> float:
 
 
 def pays(m: int, itemsize: int, density: float) -> bool:
-    """Whether sparse rows take little memory and their fits less time than those of dense rows."""
+    """Return whether sparse rows take little memory and their fits take less time than those of dense rows."""
     numbers = density * m
     memory = numbers * (itemsize + INDEX.itemsize) + INDEX.itemsize
     return memory <= SETTINGS.most_memory * m * itemsize and SETTINGS.row_cells + SETTINGS.number_cells * numbers <= m
 
 
 def without_zeros(source: DataSource, n_jobs: int | None = None) -> DataSource:
-    """The source, or a sparse copy of it if it is a large array or table in memory that is mostly zeros.
+    """Return the source, or a sparse copy of it if it is a large array or table in memory that is mostly zeros.
 
     Parameters
     ----------
     source : DataSource
     n_jobs : int, optional
-        Threads; by default those of the source.
+        Number of threads; by default that of the source.
     """
     if isinstance(source, KeptRows):
         inside = without_zeros(source.source, n_jobs)
@@ -146,7 +146,7 @@ def without_zeros(source: DataSource, n_jobs: int | None = None) -> DataSource:
     if type(source) not in (ArraySource, TableSource) or source.is_sparse or source.encoding is not None:
         return source
     m = source.n_attributes
-    # A few columns never pay, and a chunk may not exceed what an index can count.
+    # A sparse copy of few columns never pays, and an index must be able to count the cells of a chunk.
     if m < SETTINGS.row_cells or not worth_compiling(source) or chunk_rows(m, True) * m > np.iinfo(INDEX).max:
         return source
     itemsize = source.X.itemsize if isinstance(source, ArraySource) else 8

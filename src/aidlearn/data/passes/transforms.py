@@ -1,8 +1,8 @@
-"""Changes of the rows of a run, applied chunk by chunk where the rows are used: no copy of X is made.
+"""Transformations of the rows of a run, applied chunk by chunk as the rows are used, without a copy of X.
 
-Weights of replicates come from a counter-based generator: the weight of a row depends on the seed, the number of the
-replicate and the number of the row alone, so memory, files, Dask and any number of threads or replicates at once give
-the same. Folds of cross-validation are weights, too: a row that a fold leaves out has weight 0.
+Weights of replicates come from a counter-based generator: the weight of a row depends only on the seed and on the
+numbers of the replicate and the row. It is therefore the same for memory, files and Dask, and for any number of threads
+or simultaneous replicates. Folds of cross-validation are weights, too: a row that a fold leaves out has weight 0.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from aidlearn.numerics import Float
 
 
 class Transform(Protocol):
-    """A change of the rows of a chunk."""
+    """A transformation of the rows of a chunk."""
 
     by_row: ClassVar[bool]
-    """Whether the change depends on the numbers of the rows, which a sample does not keep."""
+    """Whether the transformation depends on row numbers, which a sample does not keep."""
 
     def __call__(self, chunk: Chunk) -> Chunk: ...
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Columns multiplied by factors."""
+    """Multiplication of the columns by factors."""
 
     by_row: ClassVar[bool] = False
     factors: Float
@@ -42,7 +42,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Projection:
-    """Targets ``level - x'direction`` in place of the stored ones."""
+    """Replacement of the targets by ``level - x'direction``."""
 
     by_row: ClassVar[bool] = False
     direction: Float
@@ -54,7 +54,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class Reweighting:
-    """Weights of one replicate."""
+    """Multiplication of the weights by the factors of one replicate."""
 
     by_row: ClassVar[bool] = True
     weights: Weights
@@ -67,7 +67,7 @@ class Reweighting:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Weights of several replicates at once: the weights of a chunk have a column for each."""
+    """Weights of several replicates at once, with one column of weights for each replicate."""
 
     by_row: ClassVar[bool] = True
     weights: Weights
@@ -79,13 +79,13 @@ class SideBySide:
 
 
 BLOCK = 2048
-"""Rows of one state of the generator: few, so that chunks seldom need only a part of a block."""
+"""Number of rows per state of the generator; few, so that chunks seldom need only a part of a block."""
 COUNTS = 1
-"""Stream of the numbers of draws per block, separate from the streams of rows."""
+"""Stream that gives the number of draws in each block, separate from the streams of rows."""
 
 
 class Generators:
-    """Generators by seed, replicate and block: one object whose state is set, which is faster than a new one."""
+    """Generators by seed, replicate and block, as one object whose state is set: new objects would be slower."""
 
     def __init__(self, seed: int) -> None:
         self._bits = np.random.Philox(key=0)
@@ -94,7 +94,7 @@ class Generators:
         self._seed = seed
 
     def __call__(self, replicate: int, block: int, stream: int = 0) -> np.random.Generator:
-        """The generator at the beginning of a block of a replicate, valid until the next call."""
+        """Return the generator at the beginning of a block of a replicate, valid until the next call."""
         inner = self._state["state"]
         inner["key"][:] = self._seed, replicate
         inner["counter"][:] = 0, 0, block, stream
@@ -104,16 +104,16 @@ class Generators:
 
 
 class Weights(ABC):
-    """Factors on the weights of rows, one for each replicate."""
+    """Factors on the weights of rows, with one factor per replicate."""
 
     @abstractmethod
     def __call__(self, start: int, stop: int, replicates: Sequence[int]) -> Float:
-        """Factors of rows ``start:stop``, shape (replicates, rows)."""
+        """Return the factors of rows ``start:stop``, of shape (replicates, rows)."""
 
 
 @dataclass(frozen=True)
 class Unchanged(Weights):
-    """The weights as they are."""
+    """Factors of 1, which leave the weights unchanged."""
 
     def __call__(self, start: int, stop: int, replicates: Sequence[int]) -> Float:
         return np.ones((len(replicates), stop - start))
@@ -128,7 +128,7 @@ class _ByBlock(Weights):
 
     @abstractmethod
     def block(self, generators: Generators, replicate: int, block: int) -> Float:
-        """The factors of all rows of a block (of :data:`BLOCK` rows, also where there are fewer)."""
+        """Return the factors of a block, always for :data:`BLOCK` rows even if the last block has fewer."""
 
     def __call__(self, start: int, stop: int, replicates: Sequence[int]) -> Float:
         generators = Generators(self.seed)  # one per thread
@@ -151,9 +151,9 @@ class Exponential(_ByBlock):
 
 @dataclass(frozen=True)
 class Multinomial(_ByBlock):
-    """How often each of n rows is drawn in n draws with replacement: Efron's bootstrap.
+    """Counts of each of n rows in n draws with replacement (Efron's bootstrap).
 
-    First how many draws fall into each block, then where in it.
+    The number of draws in each block is drawn first, then the rows within the block.
     """
 
     n_rows: int
@@ -173,7 +173,7 @@ class Multinomial(_ByBlock):
 
 @dataclass(frozen=True)
 class ByCluster(Weights):
-    """One exponential factor for all rows of a cluster: dependent rows stay together."""
+    """One exponential factor for all rows of a cluster, so that dependent rows stay together."""
 
     seed: int
     codes: NDArray[np.int32]
@@ -195,11 +195,11 @@ class Folds(Weights):
     codes: NDArray[np.integer] | None = None
     """Class of each row, if classes have weights."""
     factors: Float | None = None
-    """Weights of the classes in each fold, and last in all rows."""
+    """Class weights in each fold, followed by those in all rows."""
 
     @classmethod
     def of(cls, splits: Iterable[tuple[Any, Any]], n_rows: int) -> Folds:
-        """Folds from the indices or masks of their rows."""
+        """Make folds from the indices or masks of their rows."""
         training: list[NDArray[np.bool_]] = []
         testing: list[NDArray[np.bool_]] = []
         for train, test in splits:
@@ -217,7 +217,7 @@ class Folds(Weights):
         return cls(np.array(training), np.array(testing))
 
     def weighing(self, weight: Float) -> Folds:
-        """Check that every fold trains on a row of positive weight, and that some fold tests on one."""
+        """Return these folds after checking that each trains, and one or more test, on a row of positive weight."""
         for fold, mask in enumerate(self.training):
             if not weight[mask].any():
                 raise ValueError(
