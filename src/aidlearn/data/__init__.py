@@ -1,4 +1,4 @@
-"""Data sources: where entries come from, and runs over them."""
+"""Data sources, and runs over their entries."""
 
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import ArraySource

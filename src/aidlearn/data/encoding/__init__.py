@@ -1,5 +1,5 @@
-"""Meaning of the cells of a table: factors and their levels, numbers, missing cells, and files.
+"""Encoding of the cells of a table: factors and their levels, numbers, missing cells, and locations of files.
 
-A :class:`~aidlearn.data.encoding.recipe.Recipe` says how columns become attributes. This room knows no source and no
-fit.
+A :class:`~aidlearn.data.encoding.recipe.Recipe` states how columns become attributes. This room does not depend on
+sources or fits.
 """

@@ -1,4 +1,4 @@
-"""The levels of factors as they are found, and the recipe that follows from them."""
+"""The levels that are found for factors, and the recipe that follows from them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from aidlearn.data.encoding.recipe import (
 from aidlearn.data.encoding.rules import Rules
 
 MOST_LEVELS = 100_000
-"""Maximum number of levels of a factor; more would make a problem that exceeds any memory."""
+"""Maximum number of levels of a factor; a problem with more would exceed any memory."""
 
 SEPARATED = re.compile(r"[+-]?\d{1,3}(?:([,.' \u00a0\u202f])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
-"""A number with thousands separators."""
+"""Pattern of a number with thousands separators."""
 
 
 @dataclass
@@ -35,22 +35,22 @@ class LevelsFound:
 
     kind: str = "text"
     texts: dict[str, int] = field(default_factory=dict)
-    """Number of each level, in order of appearance."""
+    """Index of each level, in order of appearance."""
     missing_row: int | None = None
     """The first row with a missing cell."""
     n_missing: int = 0
     inside: set[str] = field(default_factory=set)
-    """Kinds of the values of categories."""
+    """Kinds of the values of a column of categories."""
 
     @property
     def read_as(self) -> str:
-        """The kind as which a text file is read for the same levels."""
+        """Kind that a column of a text file is read as for the same levels."""
         if self.kind != "category":
             return self.kind
         return next(iter(self.inside)) if len(self.inside) == 1 else "text"
 
     def add(self, values: Sequence[Any], codes: NDArray[Any], first_row: int) -> NDArray[np.int32]:
-        """Add the levels of some rows and return the number of each row's level (-1: missing)."""
+        """Add the levels of some rows and return the index of each row's level (-1 if missing)."""
         absent = np.flatnonzero(codes < 0)
         # A dictionary may hold unused values.
         used = np.bincount(codes[codes >= 0], minlength=len(values)) > 0
@@ -94,10 +94,10 @@ def make_recipe(
     intercept: bool,
     row_name: Callable[[int], str] = str,
 ) -> Recipe:
-    """The recipe for a table whose levels are known.
+    """Return the recipe for a table whose levels are known.
 
-    With an intercept the reference level of each factor (the first, unless one was named) has no column: the columns of
-    all levels sum to 1, as the intercept's does.
+    With an intercept, the reference level of each factor (the first, unless one was named) has no column, because the
+    columns of all levels would sum to the intercept's column of 1.
     """
     columns = []
     for k, name in enumerate(outline.names):
@@ -136,7 +136,7 @@ def _levels(
 
 
 def _unlike_factor(levels: Sequence[str], found: LevelsFound, n_rows: int, by_itself: bool) -> str:
-    """Words for levels that are no factor's, and for what to do; more is accepted of columns named as factors."""
+    """Return words for levels unlike a factor's, and for what to do; columns named as factors are checked less."""
     many, all_differ = found.is_too_many(), len(levels) == n_rows - found.n_missing and len(levels) > 10
     if many or (by_itself and (all_differ or (len(levels) > 100 and 2 * len(levels) > n_rows))):
         n = f"more than {MOST_LEVELS}" if many else str(len(levels))
@@ -187,7 +187,7 @@ def refuse_columns(outline: TableOutline, factors: Mapping[int, Any], holds: Seq
 
 
 def is_number(text: str) -> bool:
-    """Whether Python reads a text as a number."""
+    """Return whether Python reads a text as a number."""
     try:
         float(text)
     except ValueError:
@@ -196,7 +196,7 @@ def is_number(text: str) -> bool:
 
 
 class TextColumn(ValueError):
-    """A column of X that does not hold numbers."""
+    """Error about a column of X that does not hold numbers."""
 
     def __init__(self, column: str, message: str) -> None:
         super().__init__(message)

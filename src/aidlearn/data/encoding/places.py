@@ -28,13 +28,13 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True)
 class FilePlace:
-    """One file, on the disk or in a file system of pyarrow."""
+    """One file, on disk or in a pyarrow file system."""
 
     path: str
     shown: str
     """Name of the file in messages."""
     system: Any = field(default=None, compare=False)
-    """File system of pyarrow; None for the local disk."""
+    """A pyarrow file system; None for the local disk."""
     keys: tuple[tuple[str, str | None], ...] = ()
     """Columns encoded in the folders of the path, as in ``year=2024/``."""
 
@@ -47,7 +47,7 @@ class FilePlace:
 
     @property
     def suffix(self) -> str:
-        """The extension of the format, without that of a compression."""
+        """Extension of the format, without that of a compression."""
         pure = PurePosixPath(self.path)
         return PurePosixPath(pure.stem).suffix.lower() if self.compression else pure.suffix.lower()
 
@@ -56,11 +56,11 @@ class FilePlace:
         return EXTENSIONS.get(self.suffix)
 
     def file(self) -> Any:
-        """The file as pyarrow opens it for random access."""
+        """Return what pyarrow needs to open the file for random access."""
         return self.path if self.system is None else self.system.open_input_file(self.path)
 
     def stream(self) -> Any:
-        """The decompressed bytes as a stream."""
+        """Return the decompressed bytes as a stream."""
         import pyarrow as pa
 
         raw = (
@@ -69,7 +69,7 @@ class FilePlace:
         return pa.CompressedInputStream(raw, self.compression) if self.compression else raw
 
     def stamp(self) -> tuple[Any, ...] | None:
-        """Size and time of the last change; None if the file is missing."""
+        """Return size and time of the last change; None if the file is missing."""
         if self.system is None:
             try:
                 status = os.stat(self.path)
@@ -85,12 +85,12 @@ def is_path(X: Any) -> bool:
 
 
 def is_paths(X: Any) -> bool:
-    """Whether ``X`` is a path or a list of paths."""
+    """Return whether ``X`` is a path or a list of paths."""
     return is_path(X) or (isinstance(X, (list, tuple)) and len(X) > 0 and all(map(is_path, X)))
 
 
 def find_places(given: Any) -> list[FilePlace]:
-    """The files of a path, a pattern, a folder, or a list of these."""
+    """Return the files of a path, a pattern, a folder, or a list of these."""
     if not is_path(given):
         return [place for one in given for place in find_places(one)]
     text = os.fspath(given)
@@ -105,7 +105,7 @@ def find_places(given: Any) -> list[FilePlace]:
 
 
 def _here(text: str) -> list[FilePlace]:
-    """Files on the disk; none if the path does not exist or nothing matches the pattern."""
+    """Return files on disk; none if the path does not exist or nothing matches the pattern."""
     path = Path(text)
     if path.is_dir():
         inside = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()]
@@ -116,7 +116,7 @@ def _here(text: str) -> list[FilePlace]:
 
 
 def _in_folder(path: str, relative: str, system: Any, shown: str | None = None) -> FilePlace:
-    """A file with the keys of its folders."""
+    """Return a file with the keys of its folders."""
     keys: list[tuple[str, str | None]] = []
     for part in PurePosixPath(relative).parts[:-1]:
         name, equals, value = part.partition("=")
@@ -126,9 +126,9 @@ def _in_folder(path: str, relative: str, system: Any, shown: str | None = None) 
 
 
 def _tables(names: Sequence[str], folder: str) -> list[str]:
-    """Table files among those of a folder, in the order of their names: Parquet, or else CSV.
+    """Return the table files of a folder in the order of their names: Parquet, or else CSV.
 
-    Names that begin with . or _ are metadata of other programs.
+    Names that begin with . or _ are skipped as metadata of other programs.
     """
     plain = [name for name in names if not any(part[0] in "._" for part in PurePosixPath(name).parts)]
     for kind in ("parquet", "csv"):
@@ -139,7 +139,7 @@ def _tables(names: Sequence[str], folder: str) -> list[str]:
 
 
 def _elsewhere(uri: str) -> list[FilePlace]:
-    """Files of an address such as ``s3://bucket/folder``, by pyarrow if it knows the scheme, else by fsspec."""
+    """Return the files at an address such as ``s3://bucket/folder``, by pyarrow or, for other schemes, by fsspec."""
     from pyarrow import fs
 
     start = uri.partition("://")[0] + "://"
@@ -159,7 +159,7 @@ def _elsewhere(uri: str) -> list[FilePlace]:
 
 
 def _listed(system: Any, what: Any, uri: str) -> Any:
-    """Information on a path or a folder of a file system; an error of one line if it does not answer."""
+    """Return information on a path or folder of a file system; raise a one-line error if it does not answer."""
     try:
         return system.get_file_info(what)
     except OSError as error:
@@ -186,5 +186,5 @@ def _system(uri: str) -> tuple[Any, str]:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of a message."""
+    """Return the first line of an error message."""
     return (str(error).splitlines() or [type(error).__name__])[0]

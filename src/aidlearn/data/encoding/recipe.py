@@ -1,8 +1,8 @@
 """Recipes: how the columns of a table become those of a model, numbers unchanged and factors as indicators.
 
-A factor is a column of texts, categories or truth values, or one that was named as a factor. It is held as codes; rows
-become numbers a chunk at a time, sparse where levels are many. The recipe is made once, before the first pass, and
-kept by the fitted model: predictions, the command line and Dask workers all encode by it.
+A factor is a column of texts, categories or booleans, or one that was named as a factor. It is held as codes; rows are
+encoded one chunk at a time, as sparse rows if there are many levels. The recipe is made once, before the first pass,
+and kept by the fitted model: predictions, the command line and Dask workers all use it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aidlearn.numerics import Float
 MISSING_LEVEL = "(missing)"
 """The level of missing cells with ``missing="level"``; always the last level."""
 NO_COLUMN, UNKNOWN = -1, -2
-"""Positions of the reference level, and of a level that the fit has not seen."""
+"""Position of the reference level, and of a level that the fit has not seen."""
 SHOWN = 8
 """Maximum number of levels that a message lists."""
 READ_AS = ("number", "text", "boolean")
@@ -37,9 +37,9 @@ class Column:
     levels: tuple[str, ...] | None = None
     """Sorted levels of a factor; None for a column of numbers."""
     reference: str | None = None
-    """The level without a column of its own, if there is one."""
+    """Level without a column of its own; None if there is none."""
     kind: str | None = None
-    """Kind that the fit read: number, text or boolean (for categories, that of the values); None in older files."""
+    """Kind that the fit read: number, text or boolean (that of the values for categories); None in older files."""
 
     @property
     def own_levels(self) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ class Recipe:
 
     @cached_property
     def firsts(self) -> NDArray[np.int64]:
-        """Position in the model of the first column of each input column; last, the number of columns."""
+        """First column in the model of each input column, followed by the number of columns."""
         return np.concatenate([[0], np.cumsum([column.width for column in self.columns])]).astype(np.int64)
 
     @property
@@ -80,7 +80,7 @@ class Recipe:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether rows are sparse: if more than half of their cells are zero."""
+        """Whether rows are sparse, because more than half of their cells are zero."""
         return self.n_attributes > 2 * len(self.columns)
 
     @property
@@ -98,18 +98,18 @@ class Recipe:
         return {k: None for k, column in enumerate(self.columns) if column.levels is not None}
 
     def input_of(self, attribute: int) -> int:
-        """The column of the input that a column of the model comes from."""
+        """Return the column of the input that a column of the model comes from."""
         return int(np.searchsorted(self.firsts, attribute, side="right")) - 1
 
     def positions(
         self, column: Column, values: Sequence[Any], codes: NDArray[Any], row_name: Callable[[int], str]
     ) -> NDArray[np.int32]:
-        """Which of the columns of a factor is 1 in each row.
+        """Return which of the columns of a factor is 1 in each row.
 
         Parameters
         ----------
-        values, codes : the different values, and the position of each row's value among them (-1: missing).
-        row_name : names a row in messages.
+        values, codes : the distinct values, and the index of each row's value (-1 if missing).
+        row_name : function that names a row in messages.
         """
         assert column.levels is not None
         known = {level: k for k, level in enumerate(column.own_levels)}
@@ -133,9 +133,9 @@ class Recipe:
         return found
 
     def rows(self, parts: Sequence[NDArray[Any]], into: Float | None = None) -> Any:
-        """Columns of some rows as one matrix: numbers, and positions of the levels of factors.
+        """Join columns into rows; a part holds the numbers of a column, or the positions of a factor's levels.
 
-        A dense array (written into the first rows of ``into`` if given), or a CSR matrix.
+        The rows are a CSR matrix, or a dense array (in the first rows of ``into`` if given).
         """
         n = len(parts[0])
         if self.is_sparse:
@@ -150,9 +150,9 @@ class Recipe:
 
 
 def _csr_rows(recipe: Recipe, parts: Sequence[NDArray[Any]]) -> Any:
-    """Each row holds its numbers and a 1 for the level of each factor (nothing for the reference level).
+    """Return rows of numbers, and of a 1 for the level of each factor (nothing for the reference level).
 
-    Columns follow each other as in the table, so the indices of a row ascend.
+    Columns are in the order of the table, so that the indices of a row ascend.
     """
     n, k = len(parts[0]), len(parts)
     indices = np.empty((n, k), dtype=np.int32)
@@ -182,7 +182,7 @@ def _csr_rows(recipe: Recipe, parts: Sequence[NDArray[Any]]) -> Any:
 
 @dataclass(frozen=True)
 class EncodedRows:
-    """Rows that are encoded already, and the recipe that encoded them."""
+    """Rows that are already encoded, and the recipe that encoded them."""
 
     X: Any
     recipe: Recipe
@@ -193,7 +193,7 @@ class EncodedRows:
 
 
 def level_text(value: Any) -> str:
-    """A level as text, the same from every kind of table: 2 and 2.0 are "2"."""
+    """Return a level as text, the same from every kind of table: 2 and 2.0 are both "2"."""
     if isinstance(value, str):
         return value
     if isinstance(value, (bool, np.bool_)):
@@ -207,7 +207,7 @@ def level_text(value: Any) -> str:
 
 
 def listed_levels(levels: Sequence[str]) -> str:
-    """Levels for a message, the first of many."""
+    """List levels for a message, only the first if there are many."""
     shown = ", ".join(map(repr, levels[:SHOWN]))
     return shown if len(levels) <= SHOWN else f"{shown} and {len(levels) - SHOWN} more"
 

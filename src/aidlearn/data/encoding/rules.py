@@ -1,4 +1,4 @@
-"""Rules for the columns of a table: which are factors, and what becomes of missing cells and unknown levels."""
+"""Rules for the columns of a table: which are factors, and how missing cells and unknown levels are treated."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Rules:
     missing: str = "error"
     unknown: str = "error"
     also: Mapping[Any, Any] = field(default_factory=dict)
-    """Factors in addition to those by type, and their reference levels (None: the first level)."""
+    """Factors in addition to those recognised by type, and their reference levels (None for the first level)."""
     numeric: Sequence[Any] = ()
-    """Columns that are numbers, whatever their type."""
+    """Columns treated as numbers, whatever their type."""
     unlabelled: bool = False
     """Whether a row without a target is unlabelled, so that ``missing="drop"`` keeps it."""
 
@@ -51,7 +51,7 @@ class Rules:
         return isinstance(self.categorical, str)
 
     def over(self, other: Rules) -> Rules:
-        """These rules, completed by the other rules where they have defaults."""
+        """Return these rules with their defaults replaced by the other rules."""
         plain = Rules()
         return Rules(
             other.categorical if self.by_dtype else self.categorical,
@@ -63,7 +63,7 @@ class Rules:
         )
 
     def factors(self, names: Sequence[Any], kinds: Sequence[str], where: str) -> dict[int, str | None]:
-        """Positions of the factors, and their requested reference levels."""
+        """Return the positions of the factors, and their requested reference levels."""
         found: dict[int, str | None] = {}
         if self.by_dtype:
             found = {k: None for k, kind in enumerate(kinds) if kind in FACTOR_KINDS}
@@ -74,11 +74,11 @@ class Rules:
         return dict(sorted(found.items()))
 
     def named_factors(self, names: Sequence[Any], where: str) -> list[int]:
-        """Positions of the columns that are named as factors; unknown names are ignored."""
+        """Return the positions of the columns that are named as factors; unknown names are ignored."""
         return [k for k in (_place(names, name) for name in self._named(names, where)) if k is not None]
 
     def _named(self, names: Sequence[Any], where: str) -> Mapping[Any, Any]:
-        """Columns named as factors, one by one or by a mask, and their reference levels."""
+        """Return the columns named as factors, one by one or by a mask, and their reference levels."""
         given = self.also if self.by_dtype else self.categorical
         if given is None or isinstance(given, Mapping):
             return given or {}
