@@ -21,12 +21,12 @@ logger = logging.getLogger("aidlearn")
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """Patience with the workers of a cluster, in seconds without a result, and how much of their memory is used."""
+    """Time limits in seconds for a cluster that gives no result, and the share of its memory that is used."""
 
     look_after: float = 1.0
-    """Guess. Seconds after which the workers are counted."""
+    """Guess. Seconds without a result after which the workers are counted."""
     warn_after: float = 30.0
-    """Guess. Seconds after which a warning is logged, and between two warnings."""
+    """Guess. Seconds without a result before a warning is logged, and between two warnings."""
     without_workers: float = 30.0
     """Guess. Seconds without any worker after which the fit ends."""
     idle: float = 60.0
@@ -39,7 +39,7 @@ SETTINGS = ClusterSettings()
 
 
 class DaskBackend(Backend):
-    """Tasks as ``dask.delayed`` objects."""
+    """Base of backends whose tasks are ``dask.delayed`` objects."""
 
     def task(self, function: Any, *arguments: Any) -> Any:
         from dask import delayed
@@ -51,7 +51,7 @@ class DaskBackend(Backend):
 
 
 class Local(DaskBackend):
-    """Dask's own schedulers (threads, synchronous), as configured or as given."""
+    """Backend that uses Dask's own schedulers (threads, synchronous), as configured or as given."""
 
     def __init__(self, scheduler: str | None = None) -> None:
         import dask
@@ -71,12 +71,12 @@ class Local(DaskBackend):
         return iter(dask.compute(*tasks, scheduler="synchronous"))
 
     def keeps(self, n_bytes: float) -> bool:
-        """Never: that would load the data into this process."""
+        """Return False, because keeping data would load them into this process."""
         return False
 
 
 class Cluster(DaskBackend):
-    """The workers of a client's scheduler."""
+    """Backend that uses the workers of a client's scheduler."""
 
     def __init__(self, client: Any) -> None:
         if client.asynchronous:
@@ -101,7 +101,7 @@ class Cluster(DaskBackend):
         futures = [futures_of(task)[0] for task in tasks]
         ready: queue.Queue[Any] = queue.Queue()
 
-        # A thread gathers, because a gather without workers never ends.
+        # Results are gathered in a thread, because gathering without workers never ends.
         def gather() -> None:
             position = 0
             try:
@@ -131,7 +131,7 @@ class Cluster(DaskBackend):
                 self.client.cancel(futures, force=True)
 
     def _next(self, ready: queue.Queue[Any]) -> Any:
-        """The next result; a warning while workers are slow, an error if there are none or they are idle."""
+        """Return the next result; warn while workers are slow, raise an error if there are none or they are idle."""
         alone_since: float | None = None
         watch = _Watch(time.monotonic())
         while True:
@@ -150,7 +150,7 @@ class Cluster(DaskBackend):
                 )
 
     def _running(self) -> int:
-        """Number of unfinished tasks of any client on the workers."""
+        """Return the number of unfinished tasks of any client on the workers."""
         with self._explaining():
             return sum(len(tasks) for tasks in self.client.processing().values())
 
@@ -168,7 +168,7 @@ class Cluster(DaskBackend):
             raise self._explained(error) from error
 
     def _explained(self, error: BaseException) -> BaseException:
-        """An error of the cluster as one sentence; an error raised by a task is unchanged."""
+        """Return an error of the cluster as one sentence; an error raised by a task is unchanged."""
         from distributed import KilledWorker
         from distributed.comm import CommClosedError
 
@@ -192,7 +192,7 @@ class Cluster(DaskBackend):
 
 @dataclass
 class _Watch:
-    """Watches workers that give no result: a warning if they are slow, an error if they are idle."""
+    """Monitor of workers that give no result: it warns if they are slow and raises an error if they are idle."""
 
     began: float
     warned: float = 0.0
@@ -214,12 +214,12 @@ class _Watch:
 
 
 def _is_own(error: BaseException) -> bool:
-    """Whether an error was raised by a task and needs no explanation."""
+    """Return whether an error was raised by a task and needs no explanation."""
     return isinstance(error, (ValueError, TypeError))
 
 
 def find_backend() -> DaskBackend:
-    """The backend that Dask would use now: the client if there is one, else its local schedulers."""
+    """Return the backend that Dask would use now: the client if there is one, else its local schedulers."""
     import dask
 
     chosen = dask.config.get("scheduler", None)
@@ -234,8 +234,8 @@ def find_backend() -> DaskBackend:
             if "asynchronous" in str(error):
                 raise
     if chosen in ("processes", "multiprocessing"):
-        # It would send rows and labels between processes in every pass, which takes a hundred times as long as
-        # threads. Passes release the interpreter lock, and results do not depend on the scheduler.
+        # Processes would exchange rows and labels in every pass, which takes a hundred times as long as threads.
+        # Passes release the interpreter lock, and results do not depend on the scheduler.
         logger.info(
             "Dask's scheduler %r would send all rows between processes in every pass: threads are used.", chosen
         )

@@ -1,4 +1,4 @@
-"""Partitions of Dask collections, and how they become rows of numbers."""
+"""Partitions of Dask collections and their conversion to rows of numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aidlearn.numerics import Int
 
 
 def kind_of(collection: Any) -> str:
-    """Kind of a Dask collection: array, frame or series."""
+    """Return the kind of a Dask collection: array, frame or series."""
     names = {kind.__name__ for kind in type(collection).__mro__}
     for name, kind in (("Array", "array"), ("DataFrame", "frame"), ("Series", "series")):
         if name in names:
@@ -33,22 +33,22 @@ def kind_of(collection: Any) -> str:
 
 @dataclass
 class DaskPartitions:
-    """The partitions of one collection, in the order of their rows."""
+    """Partitions of one collection, in the order of their rows."""
 
     backend: Backend
     what: str
     """Name of the collection in messages."""
     parts: list[Any]
-    """One task for each partition."""
+    """Task of each partition."""
     lengths: Int
-    """Rows of each partition."""
+    """Number of rows of each partition."""
     as_given: bool = True
     """Whether these are the user's partitions (Dask may join small ones when it reads few columns)."""
     _pieces: dict[tuple[int, int, int], Any] = field(default_factory=dict)
 
     @cached_property
     def starts(self) -> Int:
-        """First row of each partition, and the number of rows."""
+        """First row of each partition, followed by the number of rows."""
         return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
 
     @property
@@ -56,7 +56,7 @@ class DaskPartitions:
         return int(self.lengths.sum())
 
     def rows(self, first: int, last: int) -> list[Any]:
-        """Tasks for the pieces of partitions that make up rows ``first:last``."""
+        """Return tasks for the pieces of partitions that make up rows ``first:last``."""
         starts = self.starts
         begin = int(np.searchsorted(starts, first, side="right")) - 1
         pieces = []
@@ -69,7 +69,7 @@ class DaskPartitions:
         return pieces
 
     def _piece(self, part: int, low: int, high: int) -> Any:
-        """The task of a piece, so that workers exchange the piece and not the whole partition."""
+        """Return the task of a piece, so that workers exchange the piece and not the whole partition."""
         key = (part, low, high)
         if key not in self._pieces:
             n = int(self.lengths[part])
@@ -78,7 +78,7 @@ class DaskPartitions:
 
 
 def cut(part: Any, low: int, high: int, expected: int, name: str) -> Any:
-    """Rows ``low:high`` of a partition."""
+    """Return rows ``low:high`` of a partition."""
     if len(part) != expected:
         raise ValueError(
             f"Partition {name} had {expected} rows and now has {len(part)}: its tasks do not give the same rows "
@@ -90,7 +90,7 @@ def cut(part: Any, low: int, high: int, expected: int, name: str) -> Any:
 
 
 def partitions_of(collection: Any, what: str, columns: Sequence[Any] | None, backend: Backend) -> DaskPartitions:
-    """The partitions of a collection, and their lengths (computed if the collection does not know them)."""
+    """Return the partitions of a collection with their lengths, which are computed if it does not know them."""
     kind = kind_of(collection)
     if kind == "array":
         if collection.ndim == 2 and collection.numblocks[1] > 1:
@@ -101,13 +101,13 @@ def partitions_of(collection: Any, what: str, columns: Sequence[Any] | None, bac
     given = collection.npartitions
     if kind == "frame":
         collection = collection[list(columns or [])]
-    # The lengths of these tasks, not of a thinner collection: how Dask joins partitions depends on the columns.
+    # Lengths come from these tasks, not from fewer columns: how Dask joins partitions depends on the columns.
     parts = list(collection.to_delayed())
     return DaskPartitions(backend, what, parts, _lengths(parts, backend), len(parts) == given)
 
 
 def complete_partitions(main: DaskPartitions) -> DaskPartitions:
-    """Partitions without the rows that have missing cells."""
+    """Return partitions without the rows that have missing cells."""
     parts = [main.backend.task(complete_part, part) for part in main.parts]
     return DaskPartitions(main.backend, main.what, parts, _lengths(parts, main.backend), False)
 
@@ -119,7 +119,7 @@ def _lengths(parts: Iterable[Any], backend: Backend) -> Int:
 
 @dataclass(frozen=True)
 class DaskMatrix:
-    """Takes X out of (pieces of) partitions: chosen columns by position, as float64 or float32."""
+    """Function that extracts X from (pieces of) partitions: columns chosen by position, as float64 or float32."""
 
     columns: tuple[int, ...] | None
     dtype: str
@@ -151,27 +151,27 @@ class DaskMatrix:
         return piece.iloc[:, list(self.columns)] if hasattr(piece, "iloc") else piece[:, list(self.columns)]
 
     def inputs(self, piece: Any) -> Columns:
-        """The chosen columns of (a piece of) a partition."""
+        """Return the chosen columns of (a piece of) a partition."""
         chosen = self._chosen(piece)
         return FrameColumns(chosen) if hasattr(chosen, "iloc") else ArrayColumns(np.asarray(chosen))
 
 
 def levels_of(part: Any, plan: Sealed) -> Sealed:
-    """The levels of the factors of a partition; runs on its worker. The plan is a DaskMatrix and the factors."""
+    """Return the levels of the factors of a partition, on its worker; the plan is a DaskMatrix and the factors."""
     matrix, factors = plan.content
     columns = matrix.inputs(part)
     return Sealed({j: columns.levels(j)[0] for j in factors})
 
 
 def complete_part(part: Any) -> Any:
-    """The rows of a partition without missing cells; runs on its worker."""
+    """Return the rows of a partition that have no missing cells, on its worker."""
     if hasattr(part, "iloc"):
         return part[part.notna().all(axis=1)]
     return part[~np.isnan(part).any(axis=1)]
 
 
 def joined_levels(parts: Iterable[tuple[int, LevelsFound]]) -> LevelsFound:
-    """The levels of a column of consecutive partitions, each with the number of its first row."""
+    """Join the levels of a column from consecutive partitions, each given with the number of its first row."""
     whole = LevelsFound()
     for first, found in parts:
         whole.kind = found.kind
@@ -186,7 +186,7 @@ def joined_levels(parts: Iterable[tuple[int, LevelsFound]]) -> LevelsFound:
 
 @dataclass(frozen=True)
 class DaskVector:
-    """Takes a target or a weight out of (pieces of) partitions; texts stay texts, missing values become NaN."""
+    """Function that extracts a target or weight from partitions; texts stay texts, missing values become NaN."""
 
     column: int | None
     number: bool
@@ -213,14 +213,14 @@ class DaskVector:
 
 @dataclass(frozen=True)
 class DaskLayout:
-    """Columns of a collection: which of them are X, target and weight."""
+    """Roles of the columns of a collection: X, target and weight."""
 
     outline: TableOutline
     """Outline of the columns of X."""
     labels: list[Any] | None
     """Names of the needed columns in the collection, those of X first; None for arrays."""
     columns: tuple[int, ...] | None
-    """Positions of X among the columns of the partitions; None if these are all."""
+    """Positions of X among the columns of the partitions; None if X has all of them."""
     target: int | None
     weight: int | None
     target_is_number: bool
@@ -244,7 +244,7 @@ class DaskLayout:
         if roles.weight is not None and not numeric[roles.weight]:
             raise ValueError(f"Column {roles.weight!r} (weight) does not hold numbers.")
         types = {X.dtype} if kind == "array" else {X._meta.dtypes[name] for name in chosen}
-        # Partitions are cut down to the columns that are needed, in this order; positions refer to it.
+        # Partitions are reduced to the needed columns in this order, and positions refer to it.
         needed = names if kind == "array" else [*chosen, *(n for n in (roles.target, roles.weight) if n is not None)]
         return cls(
             TableOutline(chosen, [kinds[name] for name in chosen], f"the {where}"),

@@ -40,21 +40,21 @@ PLAIN = Rules()
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """How rows on a cluster are cut into tasks."""
+    """Settings for how rows on a cluster are cut into tasks."""
 
     most_chunks: int = 16
-    """Guess. Maximum number of chunks of a task: 64 MB of float64."""
+    """Guess. Maximum number of chunks per task (64 MB of float64)."""
     tasks_per_thread: int = 2
-    """Guess. Tasks of a pass for each thread, so that a thread that is done early finds another task."""
+    """Guess. Number of tasks per thread in a pass, so that a thread that finishes early has another task."""
     vector_bytes: int = 40
-    """Bytes of a row besides its attributes: 8 each for target and weight, stored and coded, and for its label."""
+    """Bytes per row without its attributes: 8 each for target and weight, stored and coded, and for its label."""
 
 
 SETTINGS = TaskSettings()
 
 
 class Outline(EncodedSource):
-    """Shape and names of a source without its rows, as workers receive it."""
+    """Shape and names of a source without its rows, which is what workers receive."""
 
     def __init__(self, n_entries: int, inputs: list[str], starts: Int | None, recipe: Recipe | None = None) -> None:
         self.n_entries, self.inputs = n_entries, inputs
@@ -80,9 +80,9 @@ class DaskSource(Outline):
     asked : Roles
         Columns of X by name or number; target and weight likewise, or as Dask collections or arrays.
     n_jobs : int
-        Threads on this machine (for work on samples).
+        Number of threads on this machine (for work on samples).
     rules : Rules
-        Which columns are factors, and what becomes of missing cells; an estimator's own rules take precedence.
+        Which columns are factors, and how missing cells are treated; an estimator's own rules take precedence.
     """
 
     def __init__(
@@ -113,14 +113,14 @@ class DaskSource(Outline):
             self._vector(target, layout.target, "y"),
             self._vector(weight, layout.weight, "sample_weight"),
         ]
-        """The partitions that target and weight are extracted from, and how."""
+        """Partitions from which target and weight are extracted, with the functions that extract them."""
 
     def encoded(self, rules: Rules, intercept: bool) -> DaskSource:
-        """The same rows with factors encoded by the rules of an estimator; workers find the levels."""
+        """Return the same rows with factors encoded by the rules of an estimator; workers find the levels."""
         rules, outline, recipe = rules.over(self.rules), self._outline, None
         factors = rules.factors(outline.names, outline.kinds, outline.where)
         refuse_columns(outline, factors)
-        source = DaskSource.__new__(DaskSource)  # a copy that is not sent anywhere
+        source = DaskSource.__new__(DaskSource)  # copy() would keep only the outline
         source.__dict__.update(vars(self))
         source._drops = rules.missing == "drop"
         if source._drops and not self._drops:
@@ -161,7 +161,7 @@ class DaskSource(Outline):
 
     @cached_property
     def _batches(self) -> Batches:
-        """Tasks of the rows, made when they are first needed."""
+        """Tasks that assemble the rows, made when they are first needed."""
         takes: list[tuple[DaskPartitions, Any] | None] = [(self._main, self._matrix), *self._vectors]
         stored = len(self.inputs) * 1.5 if self.is_sparse else self.n_attributes
         itemsize = 4 if self._matrix.dtype == "float32" else 8
@@ -181,7 +181,7 @@ class DaskSource(Outline):
         return Batches(started, first_rows, n_chunks, self.rows_per_chunk, kept)
 
     def _vector(self, value: Any, place: int | None, what: str) -> tuple[DaskPartitions, DaskVector] | None:
-        """How a target or weight is extracted: from a column of X, or from values or a collection of its own."""
+        """Return how a target or weight is extracted: from a column of X, or from separate values or collections."""
         if value is None:
             return None
         if place is not None:
@@ -205,19 +205,19 @@ class DaskSource(Outline):
         return remote_target_counts(self._backend, self._batches)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only the outline: a pass function may refer to the source."""
+        """Pickle only the outline, because a pass function may refer to the source."""
         return Outline, (self.n_entries, self.inputs, self.starts, self.encoding)
 
 
 def _assemble(X: list[Any], target: list[Any] | None, weight: list[Any] | None, shapes: Sealed) -> StoredRows:
-    """The rows of one task from pieces of partitions; runs on a worker."""
+    """Assemble the rows of one task from pieces of partitions, on a worker."""
     rows, *vectors = shapes.content
     y, s = (None if take is None else take(part) for take, part in zip(vectors, (target, weight), strict=True))
     return StoredRows(rows(X), y, s)
 
 
 def _as_dask(values: Any, what: str, lengths: Int) -> Any:
-    """Values in memory as a Dask array with the partitions of a collection."""
+    """Return values in memory as a Dask array with the partitions of a collection."""
     import dask.array as da
 
     refuse_lossy(values, what, whole=False)
@@ -235,9 +235,9 @@ def lazy_scores(
     like: NDArray[Any],
     recipe: Recipe | None = None,
 ) -> Any:
-    """``decide(X coef' + intercept)`` as a Dask array, computed lazily block by block.
+    """Return ``decide(X coef' + intercept)`` as a Dask array, computed lazily block by block.
 
-    ``like`` is the result of ``decide`` for no rows, which gives type and columns.
+    ``like`` is the result of ``decide`` for zero rows, which determines type and columns.
     """
     import dask.array as da
     from dask import delayed
