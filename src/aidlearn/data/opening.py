@@ -1,4 +1,4 @@
-"""Opening of data that are not loaded: files of any size and collections on a cluster."""
+"""Opening of data without loading them: files of any size, streams, and collections on a cluster."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def open_source(
     memory_limit: float | str | None = None,
     n_jobs: int | None = None,
 ) -> DataSource:
-    """Open data for passes over them; nothing is loaded as a whole.
+    """Open data that are read in passes and never loaded as a whole.
 
     Parameters
     ----------
     path : str, path, list of paths, Dask array or DataFrame, or stream of Arrow batches
-        A file .npy, .parquet, .csv, .tsv (also .csv.gz, .csv.zst) or .svmlight (.svm, .libsvm), a list or pattern of
+        A .npy, .parquet, .csv, .tsv (also .csv.gz, .csv.zst) or .svmlight (.svm, .libsvm) file, a list or pattern of
         Parquet or CSV files, a folder of them (folders such as ``year=2024`` are columns), or an address such as
-        ``s3://bucket/folder``; a Dask collection; a DuckDB relation, a lazy frame of polars or a reader of Arrow, whose
-        rows are kept once in a temporary file.
+        ``s3://bucket/folder``; a Dask collection; a DuckDB relation, a polars LazyFrame or an Arrow reader, whose rows
+        are written once to a temporary file.
     target : str or int, optional
-        Column of the target, by name or number; for .npy also another .npy file, for a Dask collection also another
-        one. A svmlight file brings its own.
+        Target column, by name or number; for .npy files also another .npy file, for a Dask collection also another
+        collection. A svmlight file contains its own target.
     columns : sequence of str or int, optional
-        Columns of X; all others than target and weight by default.
+        Columns of X; by default all except target and weight.
     weight : str or int, optional
         Column (or .npy file, or Dask collection) of sample weights.
     categorical_features : "from_dtype", list, mask, dict or None
@@ -66,17 +66,17 @@ def open_source(
     missing : {"error", "drop", "level"}
         How to treat missing cells, as in the estimators.
     one_hot : str, sequence of str, or dict
-        Columns that are factors in addition to those by type; a dict gives their reference levels.
+        Columns that are factors in addition to those recognised by type; a dict gives their reference levels.
     numeric : sequence
-        Columns that are numbers, whatever their type.
+        Columns treated as numbers, whatever their type.
     delimiter, encoding : str, optional
-        Delimiter and encoding of CSV files, if they are not recognised.
+        Delimiter and encoding of CSV files; by default they are detected.
     memory_limit : float or str, optional
-        Memory that a fit may take, in bytes or as in "2GB", beyond what the process holds already: samples and first
-        clusters are made to fit, several classes are fitted in groups if need be, and data for which even that is
-        not enough are refused with the amount needed.
+        Memory that a fit may use beyond what the process already holds, in bytes or as in "2GB". Samples and first
+        clusters are sized to fit, and several classes are fitted in groups if necessary. Data that need still more
+        are refused with an error that states the amount.
     n_jobs : int, optional
-        Threads for the passes.
+        Number of threads for the passes.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def rules_from(
     one_hot: str | Sequence[Any] | Mapping[Any, Any] = (),
     numeric: Sequence[Any] = (),
 ) -> Rules:
-    """The rules that arguments of :func:`open_source` describe."""
+    """Return the rules that arguments of :func:`open_source` describe."""
     also = (
         one_hot if isinstance(one_hot, Mapping) else dict.fromkeys([one_hot] if isinstance(one_hot, str) else one_hot)
     )
@@ -179,14 +179,14 @@ def open_rows(
     delimiter: str | None = None,
     encoding: str | None = None,
 ) -> FileSource:
-    """The rows of a file without a target, encoded by the recipe of a model."""
+    """Open the rows of a file without a target, encoded by the recipe of a model."""
     text = {"delimiter": delimiter, "encoding": encoding}
     source = _open(path, Roles(columns=columns), None, text, recipe)
     return source.following(recipe) if isinstance(source, TableFiles) else source
 
 
 def _origin(path: Any, asked: Roles, rules: Rules, text: dict[str, Any]) -> dict[str, Any]:
-    """Arguments that open the same data again, from any folder."""
+    """Return arguments that open the same data again, from any folder."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, (str, os.PathLike)):
@@ -221,7 +221,7 @@ def _origin(path: Any, asked: Roles, rules: Rules, text: dict[str, Any]) -> dict
 
 
 def column_names(path: Any, delimiter: str | None = None, encoding: str | None = None) -> list[str]:
-    """Names of the columns of table files, without reading their rows; empty for other files."""
+    """Return the column names of table files without reading their rows; none for other files."""
     places = find_places(path)
     if places[0].kind == "parquet":
         import pyarrow.parquet as pq
@@ -238,7 +238,7 @@ def column_names(path: Any, delimiter: str | None = None, encoding: str | None =
 def _open(
     path: Any, asked: Roles, n_jobs: int | None, text: dict[str, Any], read_as: Rules | Recipe | None
 ) -> FileSource:
-    """The rows of files or of a stream, without factors; CSV is read by rules, or for the recipe of a model."""
+    """Open files or a stream without encoding factors; CSV is read by rules or for the recipe of a model."""
     if is_stream(path):
         _need_pyarrow(type(path).__name__)
         return StreamSource(path, asked, n_jobs)
@@ -276,7 +276,7 @@ def _open(
         return NpySource(first, asked, n_jobs)
     if asked != Roles():
         raise ValueError(f"{first} is svmlight text with its own target: give neither target, columns nor weight.")
-    from aidlearn.data.tables.svmlight import SvmlightSource  # which needs scikit-learn's data sets, slow to import
+    from aidlearn.data.tables.svmlight import SvmlightSource  # imports sklearn.datasets, which is slow
 
     return SvmlightSource(first, n_jobs)
 
