@@ -44,7 +44,7 @@ class LevelsFound:
 
     @property
     def read_as(self) -> str:
-        """Kind that a column of a text file is read as for the same levels."""
+        """Kind that a column of a text file must be read as to have the same levels."""
         if self.kind != "category":
             return self.kind
         return next(iter(self.inside)) if len(self.inside) == 1 else "text"
@@ -136,7 +136,7 @@ def _levels(
 
 
 def _unlike_factor(levels: Sequence[str], found: LevelsFound, n_rows: int, by_itself: bool) -> str:
-    """Return words for levels unlike a factor's, and for what to do; columns named as factors are checked less."""
+    """Describe for a message why levels are unlike a factor's, and the remedy; named factors are checked less."""
     many, all_differ = found.is_too_many(), len(levels) == n_rows - found.n_missing and len(levels) > 10
     if many or (by_itself and (all_differ or (len(levels) > 100 and 2 * len(levels) > n_rows))):
         n = f"more than {MOST_LEVELS}" if many else str(len(levels))

@@ -71,7 +71,7 @@ class Recipe:
 
     @cached_property
     def firsts(self) -> NDArray[np.int64]:
-        """First column in the model of each input column, followed by the number of columns."""
+        """Position in the model of each input column's first column, followed by the number of model columns."""
         return np.concatenate([[0], np.cumsum([column.width for column in self.columns])]).astype(np.int64)
 
     @property
@@ -80,7 +80,7 @@ class Recipe:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether rows are sparse, because more than half of their cells are zero."""
+        """Whether rows are sparse, which they are if more than half of their cells are zero."""
         return self.n_attributes > 2 * len(self.columns)
 
     @property
@@ -104,7 +104,7 @@ class Recipe:
     def positions(
         self, column: Column, values: Sequence[Any], codes: NDArray[Any], row_name: Callable[[int], str]
     ) -> NDArray[np.int32]:
-        """Return which of the columns of a factor is 1 in each row.
+        """Return the index of the factor's column that is 1 in each row.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class Recipe:
         return found
 
     def rows(self, parts: Sequence[NDArray[Any]], into: Float | None = None) -> Any:
-        """Join columns into rows; a part holds the numbers of a column, or the positions of a factor's levels.
+        """Join columns into rows; each part holds the numbers of a column or the positions of a factor's levels.
 
         The rows are a CSR matrix, or a dense array (in the first rows of ``into`` if given).
         """
@@ -150,7 +150,7 @@ class Recipe:
 
 
 def _csr_rows(recipe: Recipe, parts: Sequence[NDArray[Any]]) -> Any:
-    """Return rows of numbers, and of a 1 for the level of each factor (nothing for the reference level).
+    """Return CSR rows of numbers, with a 1 for the level of each factor (nothing for the reference level).
 
     Columns are in the order of the table, so that the indices of a row ascend.
     """

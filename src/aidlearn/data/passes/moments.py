@@ -136,9 +136,9 @@ class Measured(NamedTuple):
     target_squares: float
     least_weight: float
     sums: Float
-    """Sum of ``s x`` of each column."""
+    """Sum of ``s x`` in each column."""
     squares: Float
-    """Sum of ``s x^2`` of each column."""
+    """Sum of ``s x^2`` in each column."""
     unweighted_squares: Float
 
 

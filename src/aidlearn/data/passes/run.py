@@ -57,7 +57,7 @@ class PassProgress:
 
     @property
     def rows_per_second(self) -> float:
-        """Speed of the pass so far."""
+        """Rows read per second so far."""
         return self.rows / max(self.seconds, 1e-9)
 
 
@@ -283,7 +283,7 @@ class Run:
         return self.n_passes if self.whole is None else self.whole.add_passes(number)
 
     def map_states(self, function: Callable[[Any], Any], states: Sequence[Any]) -> Iterator[Any]:
-        """Return ``function(state)`` of every chunk in order, without its entries; states may be remote like these."""
+        """Return ``function(state)`` of every chunk in order, without reading entries; states may be remote."""
         return self._passes.map_states(function, states)
 
     # The sample

@@ -29,7 +29,7 @@ class ArraySource(DataSource):
         stop = min(start + self.rows_per_chunk, self.n_entries)
         if not self.is_sparse:
             return self.rows(start, stop)
-        # Kept, because scipy makes a view of sparse rows in the time of a pass over thousands of them.
+        # Cached, because scipy takes as long to make a view of sparse rows as a pass takes over thousands of them.
         found = self._chunks.get(k)
         if found is None or found.stop != stop:
             found = self._chunks[k] = self.rows(start, stop)

@@ -30,7 +30,7 @@ def parse_bytes(name: str, value: Any) -> float:
 
 @dataclass(frozen=True)
 class Budget:
-    """Maximum sizes, in numbers of 8 bytes, of those parts of a fit whose size is a choice."""
+    """Maximum sizes, in numbers of 8 bytes, of the parts of a fit whose size can be chosen."""
 
     sample: float = 1 << 25
     """Maximum size of a sample of rows."""
@@ -62,7 +62,7 @@ class Budget:
         return self.near / (m + 2 + n_weights)
 
     def sample_rows(self, n: int, p: int) -> int:
-        """Return the rows of the largest sample: a twelfth of all, at most what fits, at least what a start needs."""
+        """Return the size of the largest sample: a twelfth of all rows, within the budget, but enough for a start."""
         return max(fewest_rows(n, p), min(n // 12, int(self.sample / p)))
 
 
@@ -85,7 +85,7 @@ class MemorySettings:
     row_and_class_bytes: int = 32
     """Bytes per row and class, for classes fitted in the same passes."""
     sample_copies: float = 2.2
-    """Number of copies of the sample; joining rows of large leverage to it makes another."""
+    """Number of copies of the sample; joining rows of high leverage to it makes another."""
     cluster_copies: float = 7.0
     """Number of copies of the sums of clusters; a solver holds scaled rows and their duals."""
     near_copies: float = 4.0

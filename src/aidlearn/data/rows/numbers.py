@@ -143,7 +143,7 @@ class Targets:
     name: str = "y"
     """Name of the target in messages."""
     ignored: bool = False
-    """Whether the model ignores the stored targets and 0 replaces them."""
+    """Whether the model ignores the stored targets and uses 0 instead."""
 
     def __call__(self, target: NDArray[Any], weight: Float) -> tuple[Float, Float]:
         """Return targets as numbers (less the offset, or class indices), and weights times those of the classes."""
@@ -238,7 +238,7 @@ def check_labels(y: Any, advice: str = "") -> NDArray[Any]:
     if kind == "M":
         raise ValueError(DATED)
     refuse_lossy(y, "y", whole=False)
-    if hasattr(y, "iloc") and kind in ("i", "u") and not y.isna().any():  # scikit-learn would make pandas' Int64 floats
+    if hasattr(y, "iloc") and kind in ("i", "u") and not y.isna().any():  # column_or_1d would convert Int64 to floats
         y = y.to_numpy(dtype=np.uint64 if kind == "u" else np.int64)
     if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
         y = y.to_numpy()

@@ -116,7 +116,7 @@ class DataSource(ABC):
         return -(-self.n_entries // self.rows_per_chunk)
 
     def find_bad_cell(self, chunk: Chunk) -> str:
-        """Return the words of an error message that locate the first NaN or infinity of a chunk."""
+        """Return the part of an error message that locates the first NaN or infinity of a chunk."""
         for name, values in (("y", chunk.y), ("sample_weight", chunk.weight)):
             bad = np.flatnonzero(~np.isfinite(values))
             if len(bad):
@@ -158,7 +158,7 @@ class Passes(ABC):
         """Yield ``function(chunk, state)`` of every chunk, in chunk order."""
 
     def map_states(self, function: Callable[[Any], Any], states: Sequence[Any]) -> Iterator[Any]:
-        """Return ``function(state)`` of every chunk in order, without its entries; states may be remote like these."""
+        """Return ``function(state)`` of every chunk in order, without reading entries; states may be remote."""
         return map(function, states)
 
 

@@ -99,7 +99,7 @@ class Columns(ABC):
         return None
 
     def holds(self) -> list[str] | None:
-        """Return words for the contents of each refused column; None for the usual words."""
+        """Return a description of each refused column for messages; None for the standard descriptions."""
         return None
 
     def rows(

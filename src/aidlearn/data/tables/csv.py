@@ -131,7 +131,7 @@ class CsvSource(TableFiles):
 
     @contextmanager
     def _naming_first_text(self) -> Iterator[None]:
-        """Add to errors the first text of a column if numbers precede it, because it may be a typing error."""
+        """Extend errors with the first text of a column if numbers precede it, because it may be a typing error."""
         try:
             yield
         except levels.TextColumn as error:
@@ -176,7 +176,7 @@ class CsvSource(TableFiles):
         )
 
     def targets(self) -> Iterator[NDArray[Any]]:
-        """Yield class labels; refuse whole numbers of 2^53 and more, which are read as float64 and not distinct."""
+        """Yield class labels; refuse whole numbers of 2^53 and more, which float64 does not distinguish."""
         for values in super().targets():
             if values.dtype.kind == "f" and np.abs(values).max(initial=0.0) >= LARGEST_WHOLE:
                 raise ValueError(
@@ -208,7 +208,7 @@ class CsvSource(TableFiles):
         return cell.strip().lower() in NO_VALUE or levels.is_number(text)
 
     def _explained(self, place: FilePlace, columns: list[str], error: Exception, what: str) -> str:
-        """Return a message that locates the first cell unlike its column, or else quotes pyarrow's error."""
+        """Return a message that locates the first cell that does not fit its column, or else pyarrow's message."""
         types = self._types or {}
         with self._rows_of_text(place) as (header, rows):
             numbers = [(k, name) for k, name in enumerate(header) if name in columns and is_number(types[name])]

@@ -117,7 +117,7 @@ def _has_categories(native: Any) -> bool:
 
 
 def _what_objects(column: Any) -> str:
-    """Return words for what a column of Python objects holds, judged by its first value, and for what to do."""
+    """Describe for a message what a column of Python objects holds, judged by its first value, and the remedy."""
     first = next((value for value in column[:SLICE_ROWS].to_list() if value is not None and value == value), None)
     if isinstance(first, (bool, np.bool_)):
         return "truth values as Python objects; convert it with .astype('boolean')"

@@ -1,4 +1,4 @@
-"""Parquet files, whose row groups are streamed."""
+"""Parquet files, streamed in batches of rows."""
 
 from __future__ import annotations
 
