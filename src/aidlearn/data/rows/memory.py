@@ -135,7 +135,7 @@ class Need:
     def budget(self, limit: float) -> Budget:
         """Return the budget under a limit.
 
-        The sample and the first clusters get half each of what is not fixed, later clusters all of it.
+        Of the memory that is not fixed, the sample and the first clusters get half each, later clusters get all.
         """
         left = max(limit - self.fixed, 0.0) / 2 / 8
         later = max(2 * left / SETTINGS.cluster_copies, (self.m + 1) * fewest_clusters(self.m + 1))

@@ -42,7 +42,7 @@ class Backend(ABC):
     def start(self, tasks: Sequence[Any], ours: bool = True) -> list[Any]:
         """Start tasks; their results are kept as long as the returned tasks.
 
-        ``ours`` marks tasks that hold what a pass sends rather than the user's data, whose size needs no warning.
+        ``ours`` marks tasks that hold what a pass sends and not the user's data; their size needs no warning.
         """
 
     @abstractmethod

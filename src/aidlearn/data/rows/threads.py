@@ -17,7 +17,7 @@ import threadpoolctl
 def n_threads(n_jobs: int | None) -> int:
     """Return the number of threads for ``n_jobs``, by default one for every core that this process may use.
 
-    In a worker of joblib the default is one, because joblib uses all cores in its own way.
+    In a worker of joblib the default is one, because joblib itself spreads work over the cores.
     """
     if n_jobs is None:
         from joblib.parallel import get_active_backend
