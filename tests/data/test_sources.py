@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
-from aidlearn import LADRegressor, LinearSVC
+from aidlearn import LADRegressor, LinearSVC, open_source
 from aidlearn.data import ArraySource, TableSource, as_source
+from aidlearn.data.encoding.places import EXTENSIONS
 from aidlearn.data.passes.moments import inspect
 from aidlearn.data.passes.run import Run, Systematic
 from aidlearn.data.passes.sharing import run_together
@@ -176,3 +177,10 @@ def test_progress_of_passes(X, n_classes):
     assert [progress.number for progress in ends] == list(range(1, model.n_passes_ + 1))
     assert {progress.n_rows for progress in watcher.seen} == {1000}
     assert all(progress.rows_per_second > 0 for progress in watcher.seen)
+
+
+def test_a_kind_of_file_without_a_source_is_read_as_no_other(tmp_path, monkeypatch):
+    (tmp_path / "t.new").write_text("1 2 3")
+    monkeypatch.setitem(EXTENSIONS, ".new", "new")
+    with pytest.raises(NotImplementedError, match="kind 'new' have an extension, but no source"):
+        open_source(tmp_path / "t.new")

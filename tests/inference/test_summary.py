@@ -10,7 +10,9 @@ import pytest
 from scipy import sparse, stats
 
 from aidlearn import LADRegressor, QuantileDisplay, QuantileRegressor, Summary, likelihood_ratio_test, open_source
+from aidlearn.estimators.linear import standard_errors
 from aidlearn.inference import order_statistics
+from aidlearn.inference.summary import METHODS
 
 
 @pytest.fixture(scope="module")
@@ -272,3 +274,10 @@ def test_tied_targets_are_pointed_out(se):
     assert any("of the residuals are zero" in note for note in tied.notes)
     smooth = X[:, 0] + rng.normal(size=400)
     assert QuantileRegressor(quantile=0.5, tol=1e-8).fit(X, smooth).summary(X, smooth, se=se).notes == []
+
+
+def test_a_name_without_a_density_is_no_other_density(monkeypatch):
+    X, y = np.random.default_rng(0).normal(size=(200, 2)), np.arange(200.0)
+    monkeypatch.setattr(standard_errors, "METHODS", (*METHODS, "new"))
+    with pytest.raises(KeyError, match="new"):
+        LADRegressor().fit(X, y).summary(X, y, se="new")

@@ -7,6 +7,7 @@ from scipy import sparse
 from aidlearn import LinearSVCCV, PiecewiseLinearModel, QuantileRegressor, open_source
 from aidlearn.data.passes.moments import inspect
 from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.transforms import Multinomial
 from aidlearn.data.rows.arrays import ArraySource
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.linear.model.design import Design
@@ -95,6 +96,41 @@ def test_members_respect_the_jumps_of_a_loss():
 def designs(loss, X, y, weight, fit_intercept):
     source = ArraySource(X, y, weight)
     return Design.of(loss, inspect(Run(source, compiled=False), fit_intercept), fit_intercept=fit_intercept)
+
+
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.3, 1.0])
+def test_penalties_of_members_grow_with_their_weights(l1_ratio):
+    """Replicates of an elastic net are the fits of the reweighted rows: ridge and l1 are per unit of weight."""
+    X, y, weight = table(1000)
+    model = QuantileRegressor(quantile=0.3, alpha=0.1, l1_ratio=l1_ratio, tol=1e-9).fit(X, y, weight)
+    rows, weights = model._measured(Run(ArraySource(X, y, weight), compiled=False)), Multinomial(3, 1000)
+    design, start = model._designs(rows)[0], rows.points(model.coef_, model.intercept_)[0]
+    batch = Batch(rows.run, design, [Member(design.loss, 0), Member(design.loss, 1)], weights, tol=1e-6)
+    for replicate, solved in batch.solve([Corridor(range(2), (start, start), np.inf, 10.0)]).items():
+        own = weight * weights(0, 1000, [replicate])[0]
+        alone = QuantileRegressor(quantile=0.3, alpha=0.1, l1_ratio=l1_ratio, tol=1e-9).fit(X, y, own)
+        assert solved.lower_bound <= alone.objective_ * (1 + 1e-9)
+        assert alone.lower_bound_ * (1 - 1e-9) <= solved.objective <= alone.objective_ * (1 + 1e-5)
+
+
+def test_a_loss_that_folds_targets_in_its_own_way_is_refused():
+    class Mirrored(Loss):
+        def fold(self, y):
+            return None, -y
+
+    loss = Mirrored(1.0, (0.0,), (0.3,))
+    X, y, weight = table(200)
+    chunk, reach = Chunk(0, 200, X, y, weight), Reach(2.0, 30.0, 0.5)
+    design = designs(loss, X, y, weight, True)
+    point = np.ones(design.n_variables)
+    assert np.allclose(design.margins(chunk, point), -y - X.sum(axis=1) - 1)
+    for refused in (
+        lambda: COMPILED.local_sums(design, chunk, point, 0.1, 1.0),
+        lambda: COMPILED.between(design, chunk, design.planes(point), 0.1, reach),
+        lambda: MemberLosses.of([loss]),
+    ):
+        with pytest.raises(NotImplementedError, match="Mirrored folds targets in its own way"):
+            refused()
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

@@ -274,6 +274,8 @@ def _open(
         )
     if first.kind == "npy":
         return NpySource(first, asked, n_jobs)
+    if first.kind != "svmlight":
+        raise NotImplementedError(f"Files of the kind {first.kind!r} have an extension, but no source that reads them.")
     if asked != Roles():
         raise ValueError(f"{first} is svmlight text with its own target: give neither target, columns nor weight.")
     from aidlearn.data.tables.svmlight import SvmlightSource  # imports sklearn.datasets, which is slow

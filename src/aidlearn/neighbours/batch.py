@@ -69,18 +69,20 @@ class Member:
     loss: Loss
     replicate: int = 0
     l1: float | None = None
-    """L1 penalty over the sum of weights; by default that of the batch's design."""
+    """L1 penalty over the sum of weights; by default penalties are those of the batch's design."""
 
     def design(self, design: Design, weight: float, sizes: Float) -> Design:
         """Return the batch's design adapted to this member's sum of weights and column sizes.
 
         A column of size 0, whose non-zeros all have weight 0, keeps the coefficient 0.
         """
-        l1 = design.l1 / design.weight if self.l1 is None else self.l1
+        factor = weight / design.weight if design.weighted else 1.0
+        l1 = design.l1 * factor if self.l1 is None else self.l1 * weight
         empty = np.zeros(design.n_variables, dtype=bool)
         empty[: len(sizes)] = sizes == 0
         constant = design.constant | empty
-        return replace(design, loss=self.loss, l1=l1 * weight, weight=weight or 1.0, constant=constant)
+        ridge = design.ridge * factor
+        return replace(design, loss=self.loss, ridge=ridge, l1=l1, weight=weight or 1.0, constant=constant)
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def bootstrap(
     if model.standardize and getattr(model, "alpha", 1.0) > 0:
         raise ValueError("bootstrap takes no penalised model with standardize=True: scale the columns of X before.")
     if is_constrained(model) or (getattr(model, "alpha", 0.0) > 0 and getattr(model, "l1_ratio", 1.0) < 1):
-        raise ValueError("bootstrap takes no constrained model and no elastic net: replicates know neither.")
+        raise ValueError("bootstrap takes no constrained model and no elastic net: its theory covers neither.")
     if not hasattr(model, "n_features_in_"):
         model = clone(model).fit(X, y, sample_weight)
     run = fitted_run(model, X, y, sample_weight)

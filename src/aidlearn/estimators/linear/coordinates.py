@@ -72,6 +72,8 @@ class Terms:
     quadratic: Float | None = None
     linear: Float | None = None
     base: float = 0.0
+    weighted: bool = False
+    """Whether ridge and l1 are proportional to the sum of the weights."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class MeasuredRows:
             base=terms.base,
             quadratic=terms.quadratic,
             linear=terms.linear,
+            weighted=terms.weighted,
             region=self.region,
         )
 

@@ -51,7 +51,7 @@ class _LinearQuantile(LinearRegressor):
 
     def _terms(self, moments: Moments) -> Terms:
         total = self.alpha * moments.weight
-        return Terms(ridge=(1 - self.l1_ratio) * total, l1=self.l1_ratio * total)
+        return Terms(ridge=(1 - self.l1_ratio) * total, l1=self.l1_ratio * total, weighted=True)
 
     def _solved(self, rows: MeasuredRows) -> list[Fitted]:
         def solve(own: MeasuredRows, least_pivot: float) -> Attempt:

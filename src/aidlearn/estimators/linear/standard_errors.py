@@ -250,8 +250,10 @@ class _Summaries:
             inference.refuse_zero(seen, h, *neighbours())
         if self.request.se == "nid":
             return inference.hendricks_koenker(seen, h, *neighbours())
-        kernel = inference.gaussian_kernel if self.request.se == "kernel" else inference.uniform_kernel
-        return inference.siddiqui(seen, h) if self.request.se == "iid" else kernel(seen, h)
+        if self.request.se == "iid":
+            return inference.siddiqui(seen, h)
+        kernels = {"kernel": inference.gaussian_kernel, "cluster": inference.uniform_kernel}
+        return kernels[self.request.se](seen, h)
 
     def _neighbours(self, seen: Survey, h: float) -> tuple[Float, Float]:
         """Fit the quantiles ``tau - h`` and ``tau + h``, as neighbours of the model."""

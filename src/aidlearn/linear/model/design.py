@@ -77,6 +77,8 @@ class Design:
     """The matrix P on the slopes, if it is not diagonal."""
     linear: Float | None = None
     """The vector q on the slopes and the intercept."""
+    weighted: bool = False
+    """Whether ridge and l1 are proportional to the sum of the weights, so that they change with the weights."""
     region: Region | None = None
     """Region in which points must lie (None: everywhere)."""
 
@@ -93,6 +95,7 @@ class Design:
         base: float = 0.0,
         quadratic: Float | None = None,
         linear: Float | None = None,
+        weighted: bool = False,
         region: Region | None = None,
     ) -> Design:
         """Return the design of a model for columns with the given moments."""
@@ -131,6 +134,7 @@ class Design:
             base=base,
             quadratic=quadratic,
             linear=linear,
+            weighted=weighted,
             region=region,
         )
 

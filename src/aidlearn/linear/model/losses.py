@@ -50,7 +50,17 @@ class Loss:
         """
         rest = sum(jump * (0.5 - tilt) for _, tilt, jump in self.parts)
         hinges = [(kink, (1.0 - tilt) * jump, -tilt * jump, jump) for kink, tilt, jump in self.parts]
-        return np.array([self.scale, self.positive, rest, *(value for hinge in hinges for value in hinge)])
+        return np.array([self.scale, self.folding, rest, *(value for hinge in hinges for value in hinge)])
+
+    @property
+    def folding(self) -> float:
+        """The ``positive`` by which passes over many members and compiled ones fold targets as :meth:`fold` does."""
+        if type(self).fold not in (Loss.fold, Hinge.fold):
+            raise NotImplementedError(
+                f"{type(self).__name__} folds targets in its own way, which these passes do not know: add it to "
+                "`folded` in linear/passes/kernels.py and to `_folded` in linear/passes/in_numpy.py."
+            )
+        return self.positive
 
     def fold(self, y: Float) -> tuple[Float | None, Float | float]:
         """``sign, e`` of entries with target y; a sign of None means 1 for all."""

@@ -132,7 +132,7 @@ class CompiledPasses(Passes):
         counts, sums = np.zeros(loss.n_regions, dtype=np.int64), np.zeros((loss.n_regions, design.n_attributes + 3))
         entries, kinks, spread = _entries(chunk), np.array(loss.kinks), _spread(leverage)
         found = member_kernels.between(
-            *entries, planes, kinks, loss.positive, spread, reach, near, regions, counts, sums
+            *entries, planes, kinks, loss.folding, spread, reach, near, regions, counts, sums
         )
         return RowsBetween(near[:found].copy(), regions, counts, _columns(design, sums))
 

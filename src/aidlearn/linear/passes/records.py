@@ -169,7 +169,7 @@ class MemberLosses(NamedTuple):
     def of(cls, losses: Sequence[Loss]) -> MemberLosses:
         kinks, tilts, jumps = np.ascontiguousarray(np.array([loss.parts for loss in losses]).transpose(2, 1, 0))
         scale = np.array([loss.scale for loss in losses])
-        return cls(losses[0].positive, scale, kinks, (1.0 - tilts) * jumps, -tilts * jumps)
+        return cls(losses[0].folding, scale, kinks, (1.0 - tilts) * jumps, -tilts * jumps)
 
 
 class SegmentSettings(NamedTuple):
