@@ -226,3 +226,17 @@ def test_what_has_no_report(tmp_path):
     with pytest.raises(NotFittedError):
         write_report(LADRegressor(), tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_saved_standard_errors_are_no_fact(tmp_path):
+    """They have a section of their own; as a fact they would be pages of raw numbers."""
+    X, y, *_ = data()
+    model = LADRegressor().fit(X, y)
+    save_model(model, tmp_path / "model", training={"by": "hand", "summaries": [model.summary(X, y).to_dict()]})
+    page = render(load_model(tmp_path / "model"))
+    _, text = checked(page)
+    assert "Standard errors" in text
+    facts = text[text.index("Data and training") : text.index("Parameters")]
+    assert "by hand" in facts
+    assert "summaries" not in facts
+    assert len(facts) < 300

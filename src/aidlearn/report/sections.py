@@ -167,7 +167,7 @@ def facts(model: Any, fits: list[Fit]) -> str:
         data.append(("factors", factor_words(model)))
     data.append(("passes over the data", f"{model.n_passes_:,}"))
     given = getattr(model, "training_", None) or {}
-    known = ("rows", "features")
+    known = ("rows", "features", "summaries")  # standard errors have a section of their own
     data += [(str(key), text) for key, value in given.items() if key not in known and (text := _value(value, ""))]
     usual = {name: parameter.default for name, parameter in signature(type(model)).parameters.items()}
     parameters = [(name, _value(v)) for name, v in model.get_params(deep=False).items() if name not in NOT_SAVED]
