@@ -146,6 +146,7 @@ def rules() -> list[Rule]:
         # The drawing of clusters
         setting(plan, "plan: all rows single where most are in doubt", near_of_all=1.0),
         setting(plan, "plan: free single rows", free=1),
+        setting(plan, "plan: cheap single rows", cheap_single=INF),
         setting(plan, "plan: most single rows", most_single=INF),
         setting(plan, "plan: margin", margin=0.0),
         setting(plan, "plan: fewer single rows if unsettled", unsettled=3.0),
@@ -182,6 +183,7 @@ def rules() -> list[Rule]:
         setting(sharpening, "start: first error", first_error=1.0),
         setting(sharpening, "start: error of a sample", sample_error=1.0),
         setting(sharpening, "start: error after a step", error_after_step=0.0),
+        setting(sharpening, "start: unsure", unsure=1.0),
         setting(sharpening, "start: least contraction", least_contraction=0.0),
         setting(sharpening, "start: short steps end", short=0.0),
         # The interior point
