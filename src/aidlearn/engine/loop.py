@@ -77,15 +77,15 @@ def aid(
     try:
         while progress.status is None:
             solution = progress.solve_aggregated(clusters)
-            trial = _trial(problem, solution, clusters, bounds, progress)
+            trial, splits = _trial(problem, solution, clusters, bounds, progress)
             violations = progress.check(clusters, solution, trial)
             before = bounds.improve(trial.points, violations.objectives)
             progress.resort(solution, before)
             progress.record(clusters, solution, violations)
             progress.judge(solution, violations)
             if progress.status is None:
-                elsewhere = problem.split_trial(solution, before, clusters)
-                if elsewhere and type(elsewhere) is not type(trial):
+                elsewhere = None if splits else problem.split_trial(solution, before, clusters)
+                if elsewhere:
                     violations = clusters.check(elsewhere)
                     bounds.improve(elsewhere.points, violations.objectives)
                 progress.decluster(clusters, violations)
@@ -96,18 +96,20 @@ def aid(
     return progress.result(clusters)
 
 
-def _trial(problem: Problem, solution: Solution, clusters: Clusters, bounds: Bounds, progress: Progress) -> Trial:
-    """Return the points at which a solution is checked.
+def _trial(
+    problem: Problem, solution: Solution, clusters: Clusters, bounds: Bounds, progress: Progress
+) -> tuple[Trial, bool]:
+    """Return the points at which a solution is checked, and whether they are those of ``split_trial``.
 
     The first solution is checked alone, because it is usually the last. Later, or if the first bound is far from the
     incumbent, the same pass also finds where to split.
     """
     alone = Trial([solution.point])
     if progress.saves_a_pass(solution):
-        return alone
+        return alone, False
     several = bool(progress.history)
     if bounds.incumbent is not None and not several:
         tolerances = UNLIKELY if progress.first_is_last else 1.0
         several = bounds.gap_to(max(solution.lower_bound, problem.trivial_bound)) > tolerances * progress.limits.tol
     trial = problem.split_trial(solution, bounds.incumbent, clusters) if several else None
-    return trial if trial and trial.points[0] is solution.point else alone
+    return (trial, True) if trial and trial.points[0] is solution.point else (alone, False)
