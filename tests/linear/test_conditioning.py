@@ -142,3 +142,19 @@ def test_a_nearly_collinear_column_makes_no_fit_worse(offset, everywhere, parame
         without = LADRegressor(n_jobs=1).fit(X[:, :4], y)
         assert model.objective_ <= 1.001 * min(without.objective_, np.abs(y - np.median(y)).sum())
         assert model.lower_bound_ <= model.objective_
+
+
+@pytest.mark.parametrize("solver", ["interior-point", "highs"])
+@pytest.mark.parametrize("quantile", [0.5, 0.9])
+def test_penalised_collinear_columns_are_proven(quantile, solver):
+    # The L1 penalty depends on the coordinates, so the columns cannot be made orthogonal.
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X, y, _ = collinear(10.0 ** rng.uniform(-9, -6), n=40, seed=seed)
+        model = QuantileRegressor(quantile=quantile, alpha=0.01, solver=solver, init="kmeans").fit(X, y)
+        assert model.status_.reached_tolerance
+        assert model.gap_ <= 1e-4
+        # Nearly equal columns share the penalty: the fifth adds a part of its difference to the fit.
+        best = highs_quantile(X[:, :4], y, quantile, l1=0.01 * len(y))
+        assert model.lower_bound_ <= best
+        assert model.objective_ == pytest.approx(best, rel=1e-4)

@@ -10,13 +10,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import linalg
 
 from aidlearn.linear.aggregated.hinge_rows import EPS, HingeRows
-from aidlearn.linear.rows.matrix import Matrix
+from aidlearn.linear.rows.matrix import ONE_RUN, Matrix
 from aidlearn.numerics import Float
 
 SOME_ROOM = 1e-6
 """Part of a row in a Gram matrix of squared rooms, over the largest, below which it may be left out."""
+FEASIBLE = 64 * EPS
+"""Residual of an equality, relative to its terms, that counts as rounding."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,29 @@ def _feasible(rows: HingeRows, p: Float, anchor: Float | None) -> Float:
     free = rows.free
     if free.sum() == 1 and rows.zero_is_feasible:
         return balance(rows.A.column(int(np.argmax(free))), p)
-    target = np.zeros(int(free.sum())) if rows.linear is None else rows.linear[free]
-    return _absorb(rows, rows.A.columns(free), p, target, anchor) if free.any() else p
+    if not free.any():
+        return p
+    A = rows.A.columns(free)
+    target = np.zeros(A.shape[1]) if rows.linear is None else rows.linear[free]
+    found = _absorb(rows, A, p, target, anchor)
+    if _is_feasible(rows, A, found, target) or math.prod(A.shape) * A.shape[1] > ONE_RUN:
+        return found
+    # Normal equations of nearly collinear columns lose the digits that least squares keep. If the rows inside their
+    # boxes do not suffice, all rows move, and a step back towards the anchor restores the boxes.
+    for reach in (np.minimum(p - rows.lower, rows.upper - p), _boxes(rows, p)):
+        scaled, found = A.rows(np.arange(len(p))).T * reach, p
+        for _ in range(3):
+            change = linalg.lstsq(scaled, A.T @ found - target, cond=EPS, check_finite=False, lapack_driver="gelsy")[0]
+            found = found - reach * change
+        found = _pull_inside(found, rows.lower, rows.upper, anchor)
+        if _is_feasible(rows, A, found, target):
+            break
+    return found
+
+
+def _is_feasible(rows: HingeRows, A: Matrix, p: Float, target: Float) -> bool:
+    """Return whether ``A'p = target`` up to rounding."""
+    return bool((np.abs(A.T @ p - target) <= FEASIBLE * (_sizes(rows, A, p) + np.abs(target))).all())
 
 
 def _value(rows: HingeRows, p: Float, w: Float, anchor: Float | None) -> Certificate:
@@ -85,7 +109,7 @@ def _value(rows: HingeRows, p: Float, w: Float, anchor: Float | None) -> Certifi
     if rows.linear is not None:
         forces, sizes = forces - rows.linear, sizes + np.abs(rows.linear)
     inside = ((rows.lower <= p) & (p <= rows.upper)).all()
-    if not (inside and (np.abs(forces[free]) <= 64 * EPS * sizes[free]).all()):
+    if not (inside and (np.abs(forces[free]) <= FEASIBLE * sizes[free]).all()):
         return trivial(rows)  # not repaired up to rounding, so it proves nothing
     value, held = float(rows.e @ p), ~free
     if anchor is not None and held.any():
@@ -114,8 +138,12 @@ def _sizes(rows: HingeRows, A: Matrix, p: Float) -> Float:
     sizes = absolute.T @ np.abs(p)
     if A.centrable.all():
         return sizes
-    boxes = np.where(np.isfinite(rows.weight), rows.weight, np.abs(p))
-    return np.where(A.centrable, sizes, absolute.T @ boxes)
+    return np.where(A.centrable, sizes, absolute.T @ _boxes(rows, p))
+
+
+def _boxes(rows: HingeRows, p: Float) -> Float:
+    """Return the lengths of the boxes, or the sizes of duals that have no upper bound."""
+    return np.where(np.isfinite(rows.weight), rows.weight, np.abs(p))
 
 
 def balance(column: Float, p: Float) -> Float:
