@@ -40,13 +40,13 @@ def test_runs_end_in_time_and_use_it(pace, monkeypatch):
 def test_a_run_that_ends_by_itself_is_the_last(monkeypatch):
     clock = Clock(1e-6, 5000, monkeypatch)
     reached = budget.within(110.0, clock.run, 10, 10**12)
-    assert (reached.found, reached.out_of_time) == (5000, False)
+    assert (reached.found, reached.out_of_time, reached.gave_up) == (5000, False, False)
 
 
 def test_the_most_steps_are_no_lack_of_time(monkeypatch):
     clock = Clock(1e-6, 10**9, monkeypatch)
     reached = budget.within(110.0, clock.run, 10, 1000)
-    assert (reached.found, reached.out_of_time, clock.runs[-1]) == (1000, False, 1000)
+    assert (reached.found, reached.out_of_time, reached.gave_up, clock.runs[-1]) == (1000, False, True, 1000)
 
 
 def test_without_a_limit_there_is_one_run(monkeypatch):
@@ -67,6 +67,17 @@ def test_solvers_of_others_keep_to_the_limit(solver):
     assert model.lower_bound_ <= best.objective_ * (1 + 1e-9)
     assert model.objective_ >= best.lower_bound_ * (1 - 1e-9)
     assert model.objective_ <= 1e4 * 2 * min(y.sum(), (~y).sum()), "no worse than a constant"
+
+
+@pytest.mark.parametrize("solver", ["libsvm", "liblinear"])
+def test_solvers_of_others_give_up_on_badly_scaled_columns(solver):
+    """Rounding keeps libsvm from ending on such columns; the interior point solves then."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(27, 6)) * 10.0 ** np.arange(-6, 6, 2)
+    y = rng.random(27) > 0.5
+    model, own = (LinearSVC(solver=name, C=1e4, tol=1e-6).fit(X, y) for name in (solver, "auto"))
+    assert model.lower_bound_ <= own.objective_ * (1 + 1e-9)
+    assert model.objective_ == pytest.approx(own.objective_, rel=1e-5)
 
 
 def test_features_of_a_graph_in_a_hurry_are_fewer():

@@ -21,7 +21,7 @@ from aidlearn.engine.problem import Accuracy
 from aidlearn.kernel.dual import SETTINGS as DUAL
 from aidlearn.kernel.dual import SMALL, KernelDual, polish, solve_by_factor
 from aidlearn.kernel.functions import TINY
-from aidlearn.linear.aggregated.adapters import within
+from aidlearn.linear.aggregated.adapters import step_limit, within
 from aidlearn.numerics import Float
 
 
@@ -29,10 +29,6 @@ from aidlearn.numerics import Float
 class SolverSettings:
     """Limits on steps, and the choice of the first solver."""
 
-    steps: int = 100_000
-    """Maximum steps of SMO or libsvm on a large problem, where rounding may keep them from ending."""
-    steps_per_row: int = 400
-    """Additional steps per row."""
     few_steps: int = 5000
     """Steps on a small problem before the interior-point method takes over, which costs about as much."""
     few_per_row: int = 30
@@ -188,7 +184,7 @@ def _by_libsvm(
 def _step_limit(n: int) -> int:
     """Return the step limit; on a small problem an interior-point method, at about n^3 / 500 steps, takes over."""
     if n > SMALL:
-        return SETTINGS.steps + SETTINGS.steps_per_row * n
+        return step_limit(n)
     return SETTINGS.few_steps + SETTINGS.few_per_row * n + n**3 // 1000
 
 

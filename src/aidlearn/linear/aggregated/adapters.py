@@ -2,7 +2,8 @@
 
 A bound is reported only if a dual feasible point proves it: libsvm's own dual, repaired, or a dual fitted to the
 hyperplane of liblinear, which returns none. Neither solver can be interrupted: under a time limit they are rerun with
-more and more steps, as long as another run fits.
+more and more steps, as long as another run fits. Both may fail to converge on badly scaled rows, so their steps are
+limited: a solver that gives up returns no solution.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ class AdapterSettings:
 
     first_steps: int = 200
     """Steps (of two rows) of the first run of libsvm under a time limit."""
-    most_steps: int = 10**9
-    """Maximum number of steps of a run of libsvm under a time limit."""
+    steps: int = 100_000
+    """Maximum number of steps of a run of SMO, where rounding may keep it from ending."""
+    steps_per_row: int = 400
+    """Additional steps per row."""
     first_epochs: int = 4
     """Passes over all rows in the first run of liblinear under a time limit."""
     most_epochs: int = 10_000
@@ -58,10 +61,11 @@ class AdapterSettings:
 SETTINGS = AdapterSettings()
 
 
-def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
+def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution | None:
     """Solve the weighted SVM by sequential minimal optimisation."""
     machine = _Machine.of(rows, has_intercept, "libsvm")
     tol = min(SETTINGS.loosest, max(accuracy.relative, SETTINGS.tightest))
+    most = step_limit(len(machine.label))
 
     def make(steps: int) -> SVC:
         return SVC(kernel="linear", C=machine.cost, tol=tol, cache_size=500, max_iter=steps)
@@ -71,10 +75,12 @@ def solve_by_libsvm(rows: HingeRows, point: Float | None, has_intercept: bool, a
         dual[model.support_] = np.abs(model.dual_coef_[0]) / machine.unit**2
         return dual
 
-    return machine.solved(make, dual_of, accuracy.deadline, SETTINGS.first_steps, SETTINGS.most_steps, unlimited=-1)
+    return machine.solved(make, dual_of, accuracy.deadline, SETTINGS.first_steps, most)
 
 
-def solve_by_liblinear(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
+def solve_by_liblinear(
+    rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy
+) -> Solution | None:
     """Solve the weighted SVM by dual coordinate descent, which penalises the intercept (here only slightly)."""
     machine = _Machine.of(rows, has_intercept, "liblinear")
     tol = min(SETTINGS.loosest, max(accuracy.relative, SETTINGS.tightest_liblinear))
@@ -139,9 +145,11 @@ class _Machine:
         deadline: float,
         first: int,
         most: int,
-        unlimited: int | None = None,
-    ) -> Solution:
-        """Return the solution of the model that ``make`` builds for a number of steps, and the bound of its dual."""
+    ) -> Solution | None:
+        """Return the solution of the model that ``make`` builds for a number of steps, and the bound of its dual.
+
+        Returns None if the solver gives up: after ``most`` steps, or with coefficients that are not finite.
+        """
         rows = self.rows
         if len(np.unique(self.label)) < 2:
             return Solution(self._constant(self.label[0]), 0.0)
@@ -150,12 +158,16 @@ class _Machine:
         def run(steps: int) -> tuple[Any, int]:
             model = make(steps)
             with warnings.catch_warnings():
-                # A solver that has not converged costs iterations of AID, not correctness.
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                model.fit(self.X, self.label, sample_weight=weight)
+                try:
+                    model.fit(self.X, self.label, sample_weight=weight)
+                except ValueError:  # libsvm's coefficients are not finite
+                    return None, most
             return model, int(np.max(model.n_iter_))
 
-        reached = within(deadline, run, first, most, unlimited)
+        reached = within(deadline, run, first, most)
+        if reached.gave_up:
+            return None
         slopes = reached.found.coef_[0] / self.unit
         point = np.append(slopes, reached.found.intercept_[0] - self.centre @ slopes)
         certificate = certify(rows, dual_of(reached.found, point), point)
@@ -182,32 +194,34 @@ def _fitted_dual(rows: HingeRows, w: Float) -> Float:
 
 @dataclass(frozen=True)
 class Attempt(Generic[Found]):
-    """The result of the last run, and whether there was no time for another."""
+    """The result of the last run, and why there was no longer one."""
 
     found: Found
-    out_of_time: bool
+    out_of_time: bool = False
+    gave_up: bool = False
+    """Whether the solver has taken all steps that it may take."""
 
 
-def within(
-    deadline: float, run: Callable[[int], tuple[Found, int]], first: int, most: int, unlimited: int | None = None
-) -> Attempt[Found]:
+def step_limit(n: int) -> int:
+    """Return the maximum number of steps of SMO on n rows."""
+    return SETTINGS.steps + SETTINGS.steps_per_row * n
+
+
+def within(deadline: float, run: Callable[[int], tuple[Found, int]], first: int, most: int) -> Attempt[Found]:
     """Return the result of the longest run that a deadline allows; ``run`` returns its result and the steps it took.
 
-    A run that takes fewer steps than allowed has finished. Without a deadline there is one run, of at most
-    ``unlimited`` steps (``most`` by default; -1 means no limit to libsvm).
+    A run that takes fewer steps than allowed has finished. Without a deadline there is one run.
     """
-    if math.isinf(deadline):
-        return Attempt(run(most if unlimited is None else unlimited)[0], False)
-    steps = min(first, most)
+    steps = most if math.isinf(deadline) else min(first, most)
     while True:
         began = time.monotonic()
         found, taken = run(steps)
         now = time.monotonic()
+        if taken < steps or max(steps, taken) >= most:
+            return Attempt(found, gave_up=taken >= most)
         pace = max(now - began, 1e-6) / steps
         affordable = int(SETTINGS.share * max(deadline - now, 0.0) / pace)
         following = min(SETTINGS.growth * steps, affordable, most)
-        if taken < steps or steps >= most:
-            return Attempt(found, False)
         if following < SETTINGS.worth * steps and following < most:
-            return Attempt(found, True)
+            return Attempt(found, out_of_time=True)
         steps = following

@@ -101,6 +101,18 @@ def solve_by_highs(
     return _solution(basis, w, certificate, verified)
 
 
+def _or_interior_point(
+    borrowed: Callable[[HingeRows, Float | None, bool, Accuracy], Solution | None],
+) -> AggregatedSolver:
+    """Return a solver that solves by interior point where the borrowed one gives up."""
+
+    def solve(rows: HingeRows, point: Float | None, has_intercept: bool, accuracy: Accuracy) -> Solution:
+        found = borrowed(rows, point, has_intercept, accuracy)
+        return solve_by_interior_point(rows, point, has_intercept, accuracy) if found is None else found
+
+    return solve
+
+
 def _without_dust(rows: HingeRows, found: interior_point.AggregatedSolution) -> Float:
     """Return the solution, without slopes if that is no worse: an interior point never quite reaches 0."""
     level = np.where(rows.free, found.w, 0.0)
@@ -130,6 +142,6 @@ SOLVERS = {
     "auto": solve_by_interior_point,
     "interior-point": solve_by_interior_point,
     "highs": solve_by_highs,
-    "libsvm": solve_by_libsvm,
-    "liblinear": solve_by_liblinear,
+    "libsvm": _or_interior_point(solve_by_libsvm),
+    "liblinear": _or_interior_point(solve_by_liblinear),
 }
