@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from aidlearn import SVC, LADRegressor, LinearSVC, SemiSupervisedSVC, load_model, save_model
+from aidlearn.estimators.fits import fits_of
 from aidlearn.files.models import ModelFileError
 from small_models import NAMES, data, fitted, fitted_sparse
 
@@ -119,6 +120,17 @@ def test_parameters_changed_after_the_fit_do_not_change_the_machine(name, tmp_pa
     loaded = again(model, tmp_path / "model")
     assert_same(loaded.decision_function(X), model.decision_function(X))
     assert loaded.get_params()["degree"] == 5
+
+
+@pytest.mark.parametrize("time_limit", [1e-9, 1e-4, 1e-3])
+@pytest.mark.parametrize("n", [60, 3000])
+def test_several_fits_that_time_ended_before_their_clusters(n, time_limit, tmp_path):
+    X, _, names, _ = data(n)
+    model = LinearSVC(C=0.01, init="kmeans", tol=0, time_limit=time_limit).fit(X, names)
+    loaded = again(model, tmp_path / "model")
+    assert_same_model(model, loaded, X)
+    assert [fit.name for fit in fits_of(loaded)] == [f"{label} against the rest" for label in model.classes_]
+    assert [fit.cluster_sizes is None for fit in fits_of(model)] == [sizes is None for sizes in loaded.cluster_sizes_]
 
 
 def test_an_array_of_initial_labels_is_kept(tmp_path):

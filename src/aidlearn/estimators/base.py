@@ -283,9 +283,9 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
         self.plan_ = keep([dict(result.plan) for result in results], array=False)
         self.n_passes_ = run.n_passes
         # Plots also show the final clusters and, for data in a plane, every iteration.
-        profiles = [fit.profile for fit in fits if fit.profile]
-        self.cluster_sizes_ = keep([profile.sizes for profile in profiles], array=False)
-        self.cluster_distances_ = keep([profile.distances for profile in profiles], array=False)
+        profiles = [fit.profile for fit in fits]
+        self.cluster_sizes_ = keep([profile and profile.sizes for profile in profiles], array=False)
+        self.cluster_distances_ = keep([profile and profile.distances for profile in profiles], array=False)
         frames = [fit.frames for fit in fits]
         if offset:
             frames = [[frame.raised(offset, run.n_attributes > 1) for frame in some] for some in frames]
