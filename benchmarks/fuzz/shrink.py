@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import optimize
 
 from benchmarks.fuzz.cases import Case
 from benchmarks.fuzz.checks import check
 
 SECONDS = 60.0
-KEPT = ("tol", "gamma", "random_state", "fit_intercept", "C", "init", "kernel", "alpha")
+KEPT = (
+    *("tol", "gamma", "random_state", "fit_intercept", "C", "init", "kernel", "alpha"),
+    *("epsilon", "nu", "kinks", "slopes", "C_unlabeled"),
+)
 """Parameters that checks read; they get plain values instead of being left out."""
 PLAIN = {
     "tol": 1e-4,
@@ -73,7 +77,7 @@ def _smaller(case: Case) -> Iterator[Case]:
     for name, value in case.parameters.items():
         if name not in KEPT:
             yield replace(case, parameters={k: v for k, v in case.parameters.items() if k != name})
-        elif not isinstance(value, np.ndarray) and value != PLAIN[name]:
+        elif not isinstance(value, np.ndarray) and value != PLAIN.get(name, value):
             yield replace(case, parameters={**case.parameters, name: PLAIN[name]})
     for digits in (0, 2, 4):
         X = np.round(case.X, digits)
@@ -97,6 +101,7 @@ import tempfile
 from pathlib import Path
 
 from numpy import array, int64, float64, nan, inf  # noqa: F401
+from scipy.optimize import Bounds, LinearConstraint  # noqa: F401
 
 from benchmarks.fuzz.cases import Case
 from benchmarks.fuzz.checks import check
@@ -116,8 +121,14 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 def _text(parameters: dict[str, Any]) -> str:
-    parts = [
-        f"{name!r}: {f'array({value.tolist()!r})' if isinstance(value, np.ndarray) else repr(value)}"
-        for name, value in parameters.items()
-    ]
-    return "{" + ", ".join(parts) + "}"
+    return "{" + ", ".join(f"{name!r}: {_value(value)}" for name, value in parameters.items()) + "}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array({value.tolist()!r})"
+    if isinstance(value, optimize.Bounds):
+        return f"Bounds({value.lb.tolist()}, {value.ub.tolist()})"
+    if isinstance(value, optimize.LinearConstraint):
+        return f"LinearConstraint({value.A.tolist()}, {value.lb.tolist()}, {value.ub.tolist()})"
+    return repr(value)
