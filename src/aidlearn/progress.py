@@ -118,11 +118,11 @@ class Display:
         """Show the progress of a batch; subclasses override it."""
 
     def _show(self, show: Callable[[Any], None], what: Any) -> None:
-        """Call ``show``; a closed pipe ends the display, not the fit."""
+        """Call ``show``; a stream that fails ends the display, not the fit."""
         if self._watched:
             try:
                 show(what)
-            except BrokenPipeError:
+            except OSError:
                 self._watched = False
 
     def on_iteration(self, track: FitProgress) -> None:

@@ -105,6 +105,7 @@ BAD = [
     ("fit s3vm one_label.csv -t y -o m.aid", "of the class a only"),
     ("fit s3vm decimals.csv -t y -o m.aid", "numbers with decimals"),
     # Outputs
+    ("fit lad good.csv -t y -o -", "-o - is standard output; name a file for the model."),
     ("fit lad good.csv -t y -o nowhere/m.aid", "folder that does not exist"),
     ("fit lad good.csv -t y -o no_parquet", "is a folder"),
     ("fit lad good.csv -t y -o good.csv", "extension of data"),
@@ -117,6 +118,7 @@ BAD = [
     ("predict lad.aid good.csv -o nowhere/p.csv", "folder that does not exist"),
     ("predict lad.aid good.csv -o - --json", "both write to standard output"),
     ("report lad.aid -o report.pdf", "can be .html, .htm"),
+    ("report lad.aid -o -", "-o - is standard output; name a file for the report."),
     ("generate lad -o g.xlsx", "'.xlsx'"),
     ("generate lad -o nowhere/g.csv", "folder that does not exist"),
     ("generate lad --rows 0 -o g.csv", "'--rows'"),

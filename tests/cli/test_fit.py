@@ -312,3 +312,15 @@ def test_one_class_needs_no_target(ran):
     found = read_csv("p.csv")
     np.testing.assert_allclose(found["score"], expected.decision_function(rows.to_numpy()))
     assert np.array_equal(found["prediction"], expected.predict(rows.to_numpy()))
+
+
+def test_quoted_names_keep_their_spaces(ran):
+    table = frame()[[*X, "y"]].rename(columns={"x0": "  a", "x1": "b ", "x2": "b"})
+    table.to_csv("t.csv", index=False)
+    done = ran("fit", "lad", "t.csv", "-t", "y", "--columns", '"  a" , "b ",b', "-o", "m.aid", "--json")
+    assert done.code == 0, done
+    assert list(load_model("m.aid").feature_names_in_) == ["  a", "b ", "b"]
+    table.assign(x3=table.y, label=np.where(table.y > 0, " yes", "yes")).to_csv("c.csv", index=False)
+    svm = ["fit", "svm", "c.csv", "-t", "label", "--columns", "x3 ", "-o", "s.aid"]
+    assert ran(*svm, "--class-weight", '" yes"=2, yes = 3').code == 0
+    assert load_model("s.aid").class_weight == {" yes": 2.0, "yes": 3.0}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from cli_support import COLUMNS, X, frame
 
-from aidlearn import LADRegressor, load_model, save_model
+from aidlearn import LADRegressor, LinearSVC, load_model, save_model
 
 PAPER = ["--init", "kmeans", "--tol", "1e-9"]
 
@@ -70,6 +70,7 @@ def test_inspect_a_checkpoint(ran, files):
         ("quantile", ["-t", "y", "--quantile", "0.2,0.8"]),
         ("svm", ["-t", "three", "--class-weight", "0=2,1=1,2=3"]),
         ("svr", ["-t", "y", "--weight", "w"]),
+        ("piecewise", ["-t", "y", "--kinks", "-1,2", "--slopes", "-1,0.5,3"]),
     ],
 )
 def test_a_resumed_fit_ends_with_the_same_bits(ran, files, kind, options):
@@ -86,6 +87,15 @@ def test_a_resumed_fit_ends_with_the_same_bits(ran, files, kind, options):
     np.testing.assert_array_equal(resumed.lower_bound_, whole.lower_bound_)
     assert resumed.training_["columns"] == X
     assert ran("predict", "resumed.aid", "table.csv", "-o", "p.csv").code == 0
+
+
+def test_numbers_of_numpy_are_numbers(ran, files):
+    shutil.copy(files / "table.csv", "table.csv")
+    given = {"C": np.float64(2.0), "init": "kmeans", "tol": 1e-9}
+    whole = LinearSVC(**given).fit("table.csv", "three")
+    LinearSVC(**given, checkpoint="run.ckpt", max_iter=1).fit("table.csv", "three")
+    assert ran("resume", "run.ckpt", "-o", "resumed.aid", "--max-iter", "100").code == 0
+    np.testing.assert_array_equal(load_model("resumed.aid").coef_, whole.coef_)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What only a process of its own can show: signals, pipes, start-up."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from cli_support import X, frame
+from cli_support import COLUMNS, X, frame
 
 from aidlearn import load_model
 
@@ -102,6 +103,54 @@ def test_output_on_a_full_device(files):
         )
     assert done.returncode == 1
     assert done.stderr == "Error: No space left on device. Nothing was written.\n"
+
+
+FULL, CLOSED = "> /dev/full", ">&-"
+
+
+@pytest.mark.parametrize("stream", [FULL, CLOSED, f"2{FULL}", f"2{CLOSED}", f"{CLOSED} 2{CLOSED} <&-"])
+def test_what_is_written_stays_whatever_happens_to_the_streams(files, tmp_path, stream):
+    table, model = files / "table.csv", tmp_path / "m.aid"
+    commands = {
+        model: ["fit", "lad", table, "-t", "y", "--columns", COLUMNS, "-o", model, "--se", "nid"],
+        tmp_path / "p.csv": ["predict", model, table, "-o", tmp_path / "p.csv", "--json"],
+        tmp_path / "r.html": ["report", model, "-o", tmp_path / "r.html"],
+        tmp_path / "b.csv": ["bootstrap", model, table, "-n", "5", "-o", tmp_path / "b.csv"],
+        tmp_path / "g.csv": ["generate", "lad", "-n", "9", "-o", tmp_path / "g.csv"],
+    }
+    for path, arguments in commands.items() if stream == FULL else [(model, commands[model])]:
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$@" {stream}', "sh", *command(*arguments)], capture_output=True, text=True
+        )
+        assert (done.returncode, path.exists()) == (0, True), done
+        if stream in (FULL, CLOSED):
+            assert f"Warning: {path} is written; standard output cannot be written: " in done.stderr
+
+
+def test_help_on_a_full_device():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command("fit", "lad", "--help"), stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "Error: No space left on device. Nothing was written.\n")
+
+
+def test_predictions_for_a_closed_standard_output(files):
+    arguments = command("predict", files / "lad.aid", files / "table.csv", "-o", "-")
+    done = subprocess.run(["sh", "-c", f'exec "$@" {CLOSED}', "sh", *arguments], stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "Error: Standard output is closed.\n")
+
+
+def test_names_that_the_terminal_cannot_show(tmp_path):
+    frame()[[*X, "y"]].rename(columns={"x0": "größe", "x1": "😀"}).to_csv(tmp_path / "t.csv", index=False)
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+
+    def ran(*arguments):
+        return subprocess.run(command(*arguments), capture_output=True, text=True, env=environment, cwd=tmp_path)
+
+    done = ran("fit", "lad", "t.csv", "-t", "y", "-o", "m.aid", "--se", "nid")
+    assert (done.returncode, "gr\\xf6\\xdfe" in done.stdout) == (0, True), done
+    found = json.loads(ran("inspect", "m.aid", "--json", "--top", "0").stdout)
+    names = {entry["name"] for entry in found["fits"][0]["coefficients"]}
+    assert names == {"größe", "😀", "x2"}
 
 
 def test_a_pipeline(files, tmp_path):

@@ -16,7 +16,7 @@ from aidlearn.cli.commands.inspect import inspect, report
 from aidlearn.cli.commands.predict import predict
 from aidlearn.cli.commands.resume import resume
 from aidlearn.cli.commands.statistics import compare
-from aidlearn.cli.errors import NOTHING_SAVED, STATE, USER_ERROR, tell
+from aidlearn.cli.errors import DONE, NOTHING_SAVED, STATE, USER_ERROR, message, open_streams, say, silence, tell
 from aidlearn.cli.options import show_help
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -54,11 +54,18 @@ def overview(
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     STATE.debug, STATE.aliases = False, {}
+    open_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = typer.main.get_command(app).main(args=given, prog_name="aidlearn", standalone_mode=False)
     except typer.Abort:
         tell(NOTHING_SAVED)
+        return USER_ERROR
+    except OSError as error:  # help that cannot be printed
+        silence()
+        if isinstance(error, BrokenPipeError):
+            return DONE
+        tell(message(error))
         return USER_ERROR
     except Exception as error:
         if not hasattr(error, "format_message"):
@@ -66,6 +73,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
         # A usage error of typer or click, whose exit code 2 would mean here that a fit was stopped.
         context, old = getattr(error, "ctx", None), getattr(error, "option_name", "")
         tell(f"{old} is now called {RENAMED[old]}." if old in RENAMED else " ".join(error.format_message().split()))
-        sys.stderr.write(f"Try '{context.command_path if context else 'aidlearn'} --help'.\n")
+        say(f"Try '{context.command_path if context else 'aidlearn'} --help'.")
         return USER_ERROR
     return code if isinstance(code, int) else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import signal
@@ -50,13 +51,14 @@ def reported(function: Callable[..., int | None]) -> Callable[..., None]:
                 code = function(*args, **options) or DONE
                 sys.stdout.flush()
             except BrokenPipeError:
-                _silence()
+                silence()
                 code = DONE
             except (Exception, KeyboardInterrupt) as error:
                 if hasattr(error, "format_message") or isinstance(error, (typer.Exit, typer.Abort)):
                     raise
                 if STATE.debug:
                     traceback.print_exc()
+                silence()
                 tell(message(error))
                 code = USER_ERROR
         raise typer.Exit(code)
@@ -64,30 +66,56 @@ def reported(function: Callable[..., int | None]) -> Callable[..., None]:
     return command
 
 
-def _silence() -> None:
-    """Discard further output: the reader has closed the pipe, and Python would complain at its last flush."""
+def open_streams() -> None:
+    """Open closed standard streams, and let the others escape characters that their encoding lacks.
+
+    Writing to a standard output that was closed fails, as on a full disk; what goes to standard error is discarded.
+    """
+    for name, access, mode in (("stdin", os.O_RDONLY, "r"), ("stdout", os.O_RDONLY, "w"), ("stderr", os.O_WRONLY, "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, access), mode))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def silence() -> None:
+    """Discard further output to streams that cannot be written: Python would complain at its last flush."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
-def ignoring_closed_output() -> Iterator[None]:
-    """Ignore a closed pipe while finished work is reported: it changes neither the result nor the exit code."""
+def reporting(path: str | None) -> Iterator[None]:
+    """Report on a file that is written; a standard output that fails changes neither the file nor the exit code."""
     try:
         yield
-    except BrokenPipeError:
-        _silence()
+        sys.stdout.flush()
+    except OSError as error:
+        if path is None:
+            raise
+        silence()
+        if not isinstance(error, BrokenPipeError):
+            tell(f"{path} is written; standard output cannot be written: {error.strerror}.", "Warning")
+
+
+def say(line: str) -> None:
+    """Print a line on standard error, if that can be written."""
+    try:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+    except OSError:
+        silence()
 
 
 def tell(text: str, kind: str = "Error") -> None:
-    """Print a line on standard error."""
+    """Print a message on standard error."""
     for path, alias in STATE.aliases.items():
         text = text.replace(path, alias)
-    sys.stderr.write(f"{kind}: {text}\n")
-    sys.stderr.flush()
+    say(f"{kind}: {text}")
 
 
 def message(error: BaseException) -> str:
@@ -99,6 +127,8 @@ def message(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "Memory is not sufficient: linear models read files in parts, kernel machines load them as a whole."
     if isinstance(error, OSError) and error.strerror:
+        if error.errno == errno.EBADF:
+            return "Standard output is closed."
         where = "" if error.filename is None else f" {error.filename}:"
         advice = " Nothing was written." if error.errno == errno.ENOSPC else ""
         return f"{where} {error.strerror}.{advice}".strip()

@@ -101,11 +101,13 @@ def data_file(data: str, delimiter: str | None = None, encoding: str | None = No
         yield DataFile(path, SHOWN_STDIN, delimiter, encoding)
 
 
-def split_names(text: str | None) -> list[str]:
-    """Split names at commas; a name that contains a comma is quoted as in CSV."""
+def split_names(text: str | None, file: DataFile) -> list[str]:
+    """Split names at commas; a name that contains a comma, or spaces at its ends, is quoted as in CSV."""
     if text is None:
         return []
-    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+    given = next(csv.reader([text], skipinitialspace=True), [])
+    # The header is read only for names that end in spaces.
+    names = [name if name.endswith(" ") and name in file.names else name.rstrip() for name in given]
     if not all(names):
         raise CliError(f"{text!r} is not a list of columns: separate names or numbers by commas.")
     return names
@@ -124,7 +126,7 @@ def open_data(
     from aidlearn.data.tables.files import FileSource
 
     target = file.column(options["target"])
-    chosen: list[Any] | None = [file.column(name) for name in split_names(options["columns"])] or None
+    chosen: list[Any] | None = [file.column(name) for name in split_names(options["columns"], file)] or None
     if terms is not None:
         target, chosen = terms.target, terms.columns
     if target is None and needs_target and file.kind != "svmlight":
@@ -132,7 +134,7 @@ def open_data(
         listed = f" Its columns are {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}." if names else ""
         raise CliError(f"Name the column of the target in {file.path} with --target.{listed}")
     factors: dict[str, str | None] = {} if terms is None else dict(terms.factors)
-    for text in split_names(options["categorical"]):
+    for text in split_names(options["categorical"], file):
         name, equals, level = text.partition("=")
         whole = not equals or text in file.names
         factors[file.name_of(text if whole else name)] = None if whole else level  # its reference level
@@ -140,7 +142,7 @@ def open_data(
         file.path,
         target,
         chosen,
-        replace(rules, also=factors, numeric=[file.name_of(name) for name in split_names(options["numeric"])]),
+        replace(rules, also=factors, numeric=list(map(file.name_of, split_names(options["numeric"], file)))),
         weight=file.column(options["weight"]),
         delimiter=file.delimiter,
         encoding=file.encoding,
@@ -218,7 +220,7 @@ def class_weights(text: str | None, labels: NDArray[Any]) -> str | dict[Any, flo
     for part in next(csv.reader([text]), []):
         label, _, factor = part.rpartition("=")
         try:
-            key: Any = label.strip() if is_text else float(label)
+            key: Any = (label if label in labels else label.strip()) if is_text else float(label)
             factors[int(key) if not is_text and key == int(key) else key] = float(factor)
         except (ValueError, OverflowError):
             raise CliError(

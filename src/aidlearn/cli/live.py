@@ -7,7 +7,6 @@ remaining fits end after their first iteration, so that the model is complete.
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -19,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from aidlearn.cli.errors import interrupted_by
+from aidlearn.cli.errors import interrupted_by, say
 from aidlearn.cli.output import console
 from aidlearn.progress import Bar, Display, FitProgress
 from aidlearn.words import count, gap_text, short_count
@@ -52,8 +51,7 @@ class LineDisplay(Display):
 
     def _say(self, line: str) -> None:
         self._said = time.monotonic()
-        sys.stderr.write(line + "\n")
-        sys.stderr.flush()
+        say(line)
 
 
 class LiveDisplay(Display):

@@ -74,6 +74,8 @@ def check_output(path: str, what: str, extensions: Collection[str] = (), inputs:
     from aidlearn.data.encoding.places import EXTENSIONS
 
     given = Path(path)
+    if path == STDOUT:
+        raise CliError(f"-o - is standard output; name a file for the {what}.")
     if not given.name:
         raise CliError(f"-o {path} is not a file name for the {what}.")
     resolved = Path(os.path.realpath(path))
@@ -119,7 +121,8 @@ def json_value(value: Any) -> Any:
 
 def write_json(value: Any) -> None:
     """Print the result of a command with --json."""
-    sys.stdout.write(json.dumps(json_value(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    plain = not sys.stdout.encoding.lower().startswith("utf")
+    sys.stdout.write(json.dumps(json_value(value), indent=2, allow_nan=False, ensure_ascii=plain) + "\n")
 
 
 class Writer(ABC):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from aidlearn.cli.errors import DONE, STOPPED, CliError, ignoring_closed_output
+from aidlearn.cli.errors import DONE, STOPPED, CliError, reporting
 from aidlearn.cli.inputs import class_weights, load_rows, semi_supervised_labels
 from aidlearn.cli.live import watching
 from aidlearn.cli.output import number_table, shape, show_facts, write_json
@@ -135,14 +134,13 @@ def fit_and_save(prepared: PreparedFit, output: OutputOptions) -> int:
     model.callbacks = None
     seconds = time.monotonic() - started
     _save(model, output.model, {**facts, "seconds": seconds})
-    with ignoring_closed_output():
+    with reporting(output.model):
         if output.json:
             about = {"model": output.model, "rows": facts["rows"], "seconds": seconds, **summary(model)}
             write_json(about | ({"summaries": facts["summaries"]} if "summaries" in facts else {}))
         elif not output.quiet:
             rows = [*factor_rows(model), *_penalty_rows(model), *certificate_rows(model)]
             show_facts(prepared.title, [*rows, ("time", effort(model, seconds)), ("model", output.model)])
-        sys.stdout.flush()
     return exit_code(model)
 
 

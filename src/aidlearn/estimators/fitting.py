@@ -137,6 +137,10 @@ def _described(value: Any) -> str:
         return f"constraint of {', '.join(_described(np.asarray(part)) for part in (matrix, value.lb, value.ub))}"
     if isinstance(value, list):
         return f"[{', '.join(map(_described, value))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_described, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, np.generic):
+        return repr(value.item())
     if isinstance(value, np.ndarray):
         return f"array of digest {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]}"
     return getattr(value, "__qualname__", None) or repr(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from aidlearn.cli.errors import CliError, reported
+from aidlearn.cli.errors import CliError, reported, reporting
 from aidlearn.cli.inputs import clusters_column, data_file, open_model, training_of
 from aidlearn.cli.live import working
 from aidlearn.cli.options import Data, Debug, Delimiter, Encoding, Jobs, Json, Quiet, Seed, argument, output
@@ -99,18 +99,19 @@ def bootstrap(
     numbers = (np.ravel(part).tolist() for part in (found.estimates, found.standard_errors, low, high))
     rows = list(zip(names, *numbers, strict=True))
     worst = float(np.max(found.gaps))
-    if json:
-        keys = ("name", "estimate", "standard_error", "lower", "upper")
-        about = {"model": model, "replicates": len(values), "largest_gap": worst, "n_refitted": found.n_refitted}
-        about |= {"n_passes": found.n_passes, "seconds": seconds}
-        write_json({**about, "coefficients": [dict(zip(keys, row, strict=True)) for row in rows]})
-    elif not quiet:
-        title = f"{count(len(values))} replicates of {model}, every one certified: largest gap {worst:.1e}"
-        shown = number_table("coefficient", "estimate", "std. error", "lower", "upper")
-        for name, *row in rows:
-            shown.add_row(Text(name), *(f"{number:.6g}" for number in row))
-        effort = f"{duration(seconds)}, {count(found.n_passes)} passes, {count(found.n_refitted)} fits on all rows"
-        console().print(Text(title, style="bold"), shown, Text(effort), sep="\n")
+    with reporting(table):
+        if json:
+            keys = ("name", "estimate", "standard_error", "lower", "upper")
+            about = {"model": model, "replicates": len(values), "largest_gap": worst, "n_refitted": found.n_refitted}
+            about |= {"n_passes": found.n_passes, "seconds": seconds}
+            write_json({**about, "coefficients": [dict(zip(keys, row, strict=True)) for row in rows]})
+        elif not quiet:
+            title = f"{count(len(values))} replicates of {model}, every one certified: largest gap {worst:.1e}"
+            shown = number_table("coefficient", "estimate", "std. error", "lower", "upper")
+            for name, *row in rows:
+                shown.add_row(Text(name), *(f"{number:.6g}" for number in row))
+            effort = f"{duration(seconds)}, {count(found.n_passes)} passes, {count(found.n_refitted)} fits on all rows"
+            console().print(Text(title, style="bold"), shown, Text(effort), sep="\n")
 
 
 def _columns(found: Bootstrap) -> tuple[list[str], Any]:

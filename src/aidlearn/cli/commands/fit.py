@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aidlearn.cli.commands.statistics import SE_OPTIONS, check_standard_errors, show_summaries, with_summary
-from aidlearn.cli.errors import CliError, option_name, tell
+from aidlearn.cli.errors import CliError, option_name, reporting, tell
 from aidlearn.cli.inputs import data_file, open_data
 from aidlearn.cli.live import working
 from aidlearn.cli.options import (
@@ -29,7 +29,7 @@ from aidlearn.cli.options import (
     parameters_from,
     text,
 )
-from aidlearn.cli.output import check_output
+from aidlearn.cli.output import STDOUT, check_output
 from aidlearn.cli.run import PENALTIES, OutputOptions, fit_and_save, prepare
 from aidlearn.estimators.registry import CROSS_VALIDATED, MODELS, Model
 from aidlearn.words import count
@@ -129,9 +129,11 @@ def _terms(estimator: Any, options: dict[str, Any]) -> ListedColumns | None:
 
 
 def _check_checkpoint(options: dict[str, Any]) -> None:
-    """Refuse a checkpoint that is also the data or the model."""
+    """Refuse a checkpoint that is no file, or also the data or the model."""
     if options.get("checkpoint") is None:
         return
+    if options["checkpoint"] == STDOUT:
+        raise CliError("--checkpoint - is not a file name: choose another one.")
     for what in ("data", "output"):
         if os.path.realpath(options["checkpoint"]) == os.path.realpath(options[what]):
             raise CliError(f"--checkpoint {options['checkpoint']} is also the file of the {what}: choose another one.")
@@ -166,7 +168,8 @@ def fit_file(model: Model, **options: Any) -> int:
             fit = replace(fit, run=with_summary(fit, source, options))
         code = fit_and_save(fit, output)
         if not (output.json or output.quiet):
-            show_summaries(fit.facts)
+            with reporting(output.model):
+                show_summaries(fit.facts)
         return code
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aidlearn.cli.errors import CliError, tell
+from aidlearn.cli.errors import CliError, reporting, say, tell
 from aidlearn.cli.live import EVERY
 from aidlearn.cli.options import PRINTED, REQUIRED, Described, Seed, add_command, group, option, output
 from aidlearn.cli.output import FORMATS, STDOUT, SvmlightWriter, Writer, check_table, shape, table_writer
@@ -96,10 +96,11 @@ def write(data: Generated, file: str, quiet: bool) -> None:
             if not quiet and done < data.rows and time.monotonic() - said > EVERY:
                 said = time.monotonic()
                 speed = short_count(done / (said - started))
-                sys.stderr.write(f"{100 * done // data.rows}% of {count(data.rows)} rows, {speed} rows/s\n")
+                say(f"{100 * done // data.rows}% of {count(data.rows)} rows, {speed} rows/s")
     if not quiet and file != STDOUT:
         size = f"{shape(data.rows, data.cols)} and the target"
-        sys.stdout.write(f"{file}: {size}, {duration(time.monotonic() - started)}\n")
+        with reporting(file):
+            sys.stdout.write(f"{file}: {size}, {duration(time.monotonic() - started)}\n")
 
 
 Rows = Annotated[int, typer.Option("--rows", "-n", min=1, help="Number of rows.")]

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from aidlearn.cli.commands.statistics import show_summaries
-from aidlearn.cli.errors import reported
+from aidlearn.cli.errors import reported, reporting
 from aidlearn.cli.inputs import STDIN, checkpoint_files, kind_of_file, open_model, read_checkpoints, training_of
 from aidlearn.cli.options import Debug, Json, ModelFile, Quiet, argument, output
 from aidlearn.cli.output import check_output, console, number_table, show_facts, write_json
@@ -63,8 +63,9 @@ def report(
     from aidlearn.report import write_report
 
     write_report(fitted, os.path.realpath(file))
-    if not quiet:
-        sys.stdout.write(f"{file} written\n")
+    with reporting(file):
+        if not quiet:
+            sys.stdout.write(f"{file} written\n")
 
 
 def _is_checkpoint(file: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aidlearn.cli.errors import CliError, reported
+from aidlearn.cli.errors import CliError, reported, reporting
 from aidlearn.cli.inputs import DataFile, check_finite, data_file, open_model, training_of
 from aidlearn.cli.live import working
 from aidlearn.cli.options import Data, Debug, Delimiter, Encoding, Jobs, Json, ModelFile, Quiet, output
@@ -75,11 +75,14 @@ def predict(
             for X in features.blocks():
                 writer.write(columns(fitted, X, names, scores))
     seconds = time.monotonic() - started
-    if json:
-        write_json({"output": table, "rows": features.n_rows, "columns": names, "seconds": seconds})
-    elif not quiet and table != STDOUT:
-        shape = f"{count(features.n_rows)} rows, columns {', '.join(names)}"
-        console().print(f"{table}: {shape}, {duration(seconds)}", soft_wrap=True)
+    if table == STDOUT:
+        return
+    with reporting(table):
+        if json:
+            write_json({"output": table, "rows": features.n_rows, "columns": names, "seconds": seconds})
+        elif not quiet:
+            shape = f"{count(features.n_rows)} rows, columns {', '.join(names)}"
+            console().print(f"{table}: {shape}, {duration(seconds)}", soft_wrap=True)
 
 
 def column_names(model: Any, scores: bool, numbers_only: bool) -> list[str]:

@@ -92,7 +92,9 @@ def _recreated(files: list[Path], origin: Origin) -> tuple[Any, dict[str, Any], 
     several = origin.fingerprint.get("number", "None") != "None"
     base = files[0].with_name(files[0].name.rpartition(".")[0]) if several else files[0]
     parameters = dict(recipe["parameters"])
-    if isinstance(parameters.get("class_weight"), dict):
-        # JSON turns numeric labels into texts; the fingerprint preserves them.
-        parameters["class_weight"] = literal_eval(origin.fingerprint["class_weight"])
+    for key, value in parameters.items():
+        # JSON turns numeric labels into texts and tuples into lists; the fingerprint preserves them.
+        described = origin.fingerprint.get(key, "")
+        if isinstance(value, (dict, list)) and described.startswith(("{", "(")):
+            parameters[key] = literal_eval(described)
     return declared.estimator(**parameters), source, base
