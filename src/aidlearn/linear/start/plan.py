@@ -43,6 +43,8 @@ class PlanSettings:
     """Number of single rows, in units of sqrt(p n), if steps have not settled. Twice as many save an iteration only
     about half of the time, and every solve takes twice as long.
     Ablation (unsettled=3): mean work 1.018, worst table 1.44."""
+    passes_for_single: float = 10.0
+    """Number of passes that the solution for sparse single rows may cost: about those of the start."""
     most_bins: int = 32
     """Guess. Maximum number of far clusters in a region: their rows seldom change sides, and those that do split off.
     Ablation (most_bins=1e9): mean work 1.009, worst table 1.63."""
@@ -291,7 +293,8 @@ def _near_distance(problem: PiecewiseLinear, view: View, found: Reached) -> tupl
     least, room = p / n, problem.run.budget.clusters / (p * n)
     fewest, most = min(margin * doubt, SETTINGS.cheap_single / p), SETTINGS.most_single * doubt
     if problem.design.layout is not None:
-        fewest = doubt
+        affordable = problem.design.layout.rows_for_passes(n, SETTINGS.passes_for_single) / n
+        fewest, most = min(doubt, affordable), min(most, affordable)
     most, limit = max(least, min(most, room)), "memory" if room < most else "the cost of a solve"
     if not found.settled:
         wanted = min(most, SETTINGS.unsettled * doubt)

@@ -45,6 +45,8 @@ class StartSettings:
     most_full_steps: int = 3
     """Guess. Maximum number of steps on all rows; if they converge, more gain less than the aggregated problem.
     Ablation (most_full_steps=2): mean work 0.965, worst table 1.51."""
+    steps_after_fit: int = 2
+    """Guess. Maximum number of steps on all rows after a fit to rows picked by leverage, which takes a pass itself."""
     damped_steps: int = 2
     """Guess. Maximum number of damped steps on all rows: an aggregated problem makes more progress.
     Ablation (damped_steps=1e9): mean work 1.004, worst table 1.29."""
@@ -138,7 +140,8 @@ class Sharpening:
     def on_all_entries(self, point: Float) -> Reached:
         """Take Newton steps on all rows."""
         error = SETTINGS.sample_error * self._smallest_error * self.run.n_entries / self.samples.n_largest
-        return replace(self._on_all_rows(point, error, SETTINGS.most_full_steps), fit_steps=self._fit_steps)
+        steps = SETTINGS.steps_after_fit if self.fitted_first else SETTINGS.most_full_steps
+        return replace(self._on_all_rows(point, error, steps), fit_steps=self._fit_steps)
 
     def at_optimum(self, point: Float) -> Reached:
         """Take one Newton step on all rows from a near-optimal point: more steps would only circle the optimum."""
