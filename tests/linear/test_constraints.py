@@ -6,7 +6,7 @@ from benchmarks.full_programs import FullProgram, generated, solve_by_clarabel, 
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linprog
 
-from aidlearn import LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, bootstrap
+from aidlearn import LADRegressor, LinearSVC, LinearSVR, PiecewiseLinearModel, QuantileRegressor, bootstrap
 from aidlearn.linear.constraints import Infeasible, Region
 
 MODELS = {"quantile": QuantileRegressor, "lad": LADRegressor, "svc": LinearSVC, "svr": LinearSVR}
@@ -296,3 +296,37 @@ def test_contradictions_agree_with_a_linear_program():
             assert (product >= low - 1e-9).all()
             assert (product <= high + 1e-9).all()
     assert 5 < n_empty < 55
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("equation", [False, True])
+def test_bounds_hold_in_every_unit_of_the_target(seed, equation):
+    """Targets and coefficients in other units, and P in their inverse square: the optimum is that many times as large.
+
+    Steps of ordinary size from bounds of size 1e-9 made terms of 1e17, whose rounding errors were reported as bounds.
+    """
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(4, 30)), int(rng.integers(2, 5))
+    X, y = rng.normal(size=(n, m)), rng.normal(size=n)
+    root, middle = rng.normal(size=(m, m - 1)), np.abs(rng.normal(size=m))
+    least = np.where(rng.random(m) < 0.5, -np.inf, middle - 0.5)
+    A = rng.integers(-1, 2, (1, m)).astype(float)
+    found = []
+    for unit in (1.0, 2.0**-30, 2.0**20):
+        given = {"bounds": Bounds(least * unit, (middle + 0.1) * unit)}
+        if equation:
+            given["constraints"] = LinearConstraint(A, A @ middle * unit, A @ middle * unit)
+        loss = {"kinks": [0.1 * unit], "slopes": [-3.0, 5.0], "quadratic": root @ root.T / unit**2}
+        model = PiecewiseLinearModel(**loss, **given).fit(X, y * unit)
+        # Beside a P of 1/unit^2 the losses are a part ``unit`` of the objective: compare with the exact one.
+        v = np.append(model.coef_, model.intercept_) / unit
+        z = y - X @ v[:m] - v[m] - 0.1
+        losses = unit * np.maximum(-3 * z, 5 * z).sum()
+        assert model.lower_bound_ <= model.objective_
+        assert model.objective_ == pytest.approx(0.5 * ((root.T @ v[:m]) ** 2).sum() + losses, rel=1e-6)
+        found.append((model, unit, v))
+    for model, unit, _ in found:
+        for _, _, v in found:
+            z = y - X @ v[:m] - v[m] - 0.1
+            value = 0.5 * ((root.T @ v[:m]) ** 2).sum() + unit * np.maximum(-3 * z, 5 * z).sum()
+            assert model.lower_bound_ <= value * (1 + 1e-9)

@@ -276,8 +276,9 @@ class Coordinates:
         """
         p = len(units)
         m = p - has_intercept
-        origin = np.zeros(p) if region is None else region.centre
-        E = np.zeros((0, p)) if region is None else region.E
+        E, f = (np.zeros((0, p)), np.zeros(0)) if region is None else (region.E, region.f)
+        # The smallest point that meets the equations: terms of a large one would cancel.
+        origin = units * linalg.lstsq(E * units, f)[0] if len(f) else np.zeros(p)
         apart = has_intercept and not E[:, m:].any()
         n_rotated = m if apart else p
         Z = null_space(E[:, :n_rotated] * units[:n_rotated])
@@ -297,6 +298,9 @@ class Coordinates:
         pull = force if linear is None else force + linear
         constant = 0.5 * float(origin @ force)
         constant += 0.0 if linear is None else float(linear @ origin)
+        size = float(np.abs(origin) @ np.abs(quadratic) @ np.abs(origin))
+        size += 0.0 if linear is None else float(np.abs(linear) @ np.abs(origin))
+        constant -= ROUNDING * size  # a bound is not lifted by what has cancelled
         q = T.T @ pull if pull.any() else None
         return cls(origin, T, inverse, curvatures, q, constant, apart, units[:n_rotated])
 
