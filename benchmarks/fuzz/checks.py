@@ -91,14 +91,19 @@ def _against_oracle(case: Case, model: Any) -> None:
     if not programs:
         kernel = machine(case, model)
         if kernel is not None:
-            _belongs(model.objective_, *kernel, rounded_up=True)
+            _belongs(model.objective_, *kernel, 1e-12, rounded_up=True)
         truth = oracle(case) if len(fits) == 1 else None
         if truth is not None:
             case.notes["solved"] = 1
             _encloses(case, fits[0], truth.low, truth.high, 1e-6 * abs(truth.high))
     for fit, of in zip(fits, programs, strict=bool(programs)):
         truth, size = of.exactly()
-        _belongs(fit[0], truth, size, case.estimator in ("SVC", "SVR"))
+        relative = 1e-12
+        if case.parameters.get("standardize"):
+            # Standard deviations have a rounding error of their own: they are differences of sums of squares.
+            spread, squares = case.X.std(axis=0), (case.X**2).mean(axis=0)
+            relative += 1e-15 * float((squares[spread > 0] / spread[spread > 0] ** 2).max(initial=0.0))
+        _belongs(fit[0], truth, size, relative, case.estimator in ("SVC", "SVR"))
         missed = of.program.violation(of.point)
         if missed > 1e-9:
             raise Violation(f"constraint: missed by {missed}")
@@ -110,20 +115,21 @@ def _against_oracle(case: Case, model: Any) -> None:
             case.notes["weak"] += high > truth + 1e-6 * abs(truth) + ROUNDING * size
             free = not len(of.program.low)
             slack = ROUNDING * abs(high) + 1e-13 * size if free else 1e-6 * abs(high) + ROUNDING * size
+            slack += relative * size
             if case.estimator != "SemiSupervisedSVC":
                 _encloses(case, fit, -np.inf, high, slack)
     if case.estimator == "SemiSupervisedSVC" and (truth := oracle(case)) is not None:
         _encloses(case, fits[0], truth.low, truth.high, 1e-6 * abs(truth.high))
 
 
-def _belongs(value: float, truth: float, size: float, rounded_up: bool = False) -> None:
+def _belongs(value: float, truth: float, size: float, relative: float, rounded_up: bool = False) -> None:
     """Check that an objective is that of the returned coefficients, up to the rounding of its terms."""
-    rounding = 64 * 2.3e-16 * size + 1e-12 * abs(truth)
+    rounding = 64 * 2.3e-16 * size + relative * (abs(truth) if relative < 1e-11 else size)
     # Losses below their rounding error may be reported as zero; kernel machines round theirs up.
     below, above = 1e-11 * abs(truth) if value > 0 else rounding, rounding
     if rounded_up:
-        below, above = rounding, ROUNDING * abs(truth) + 1e-13 * size
-    if not truth - max(below, 1e-15 * size) <= value <= truth + above:
+        below, above = rounding, np.inf
+    if not truth - max(below, 1e-15 * size, 0.0 if relative < 1e-11 else relative * size) <= value <= truth + above:
         raise Violation(f"objective: {value!r} is {truth!r}, allowed {below:.3g} below, {above:.3g} above")
 
 

@@ -158,3 +158,18 @@ def test_a_free_intercept_leaves_the_coefficients_of_constant_columns_at_zero():
     X, y = data()
     for model in (LADRegressor(), LADRegressor(alpha=0.1), LinearSVR()):
         assert model.fit(X, y).coef_[1] == 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("storage", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_a_constant_column_without_an_intercept_is_not_scaled_by_rounding_errors(seed, storage):
+    """Its deviation is 0 and not the rounding error of a difference of squares, which would leave it unpenalised."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 40))
+    X, weight = np.full((n, 2), rng.normal(size=2)), rng.exponential(size=n)
+    y = rng.normal(size=n) + 3
+    for given in ({"C": 30.0, "epsilon": 0.1}, {"C": 0.01}):
+        models = [LinearSVR(fit_intercept=False, tol=1e-9, standardize=s, **given) for s in (False, True)]
+        plain, scaled = [model.fit(storage(X), y, weight) for model in models]
+        assert scaled.lower_bound_ <= plain.objective_ * (1 + 1e-9)
+        assert plain.lower_bound_ <= scaled.objective_ * (1 + 1e-9)

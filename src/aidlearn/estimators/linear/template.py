@@ -115,7 +115,7 @@ class LinearEstimator(AIDEstimator):
         began = time.monotonic()
         if self._sharpens:
             Band.plan_sample(run, run.n_attributes + self.fit_intercept, partial(generator, self.random_state))
-        moments = inspect(run, self.fit_intercept, digest=self.checkpoint is not None)
+        moments = inspect(run, self.fit_intercept or self.standardize, digest=self.checkpoint is not None)
         if not self._sharpens:
             # Groups of rows span factor levels: a factor can be eliminated only if the start keeps every row single.
             moments = replace(moments, exclusive=range(0))
