@@ -20,6 +20,7 @@ from aidlearn.data.encoding.recipe import Column as InputColumn
 from aidlearn.data.encoding.recipe import EncodedRows, Recipe
 from aidlearn.data.encoding.rules import FACTOR_KINDS
 from aidlearn.data.opening import open_source
+from aidlearn.data.rows.numbers import as_array
 from aidlearn.data.tables.conversion import collected, is_elsewhere, is_table
 from aidlearn.data.tables.in_memory import FrameColumns
 from aidlearn.estimators.registry import MODELS
@@ -164,7 +165,7 @@ def _cells(columns: FrameColumns, name: Any) -> Any:
     if not isinstance(name, str):
         return name
     _check_name(columns.outline.names, name)
-    return columns.frame.get_column(name).to_numpy()
+    return as_array(columns.frame.get_column(name))
 
 
 def _fit_source(estimator: Any, listed: ListedColumns, data: Any, sample_weight: Any) -> None:

@@ -452,7 +452,7 @@ def test_bad_collections_are_refused(client, folder, data, frame):
     expect("init as a callable", LADRegressor(init=lambda X, y: y > 0).fit, array(folder), vector(y))
     with dask.config.set({"dataframe.convert-string": False}):
         mixed = pd.DataFrame({"a": [1.0, 2.0], "y": pd.Series(["p", 3], dtype=object)})
-        expect("mixes values", LinearSVC().fit, dd.from_pandas(mixed, npartitions=1), "y")
+        expect("values of the type int and str", LinearSVC().fit, dd.from_pandas(mixed, npartitions=1), "y")
 
 
 def test_collections_of_any_partitions(client, folder, data):

@@ -405,9 +405,7 @@ def test_labels_that_float64_does_not_tell_apart(tmp_path):
     x = np.random.default_rng(0).normal(size=60)
     table = pd.DataFrame({"x": x, "y": np.where(x > 0, first, second)})
     table.to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(ValueError, match=r"whole numbers of 2\^53 and more"):
+    with pytest.raises(ValueError, match="has the whole number 9007199254740993 in column 'y'"):
         LinearSVC().fit(tmp_path / "t.csv", "y")
     table.to_parquet(tmp_path / "t.parquet")
     assert LinearSVC().fit(tmp_path / "t.parquet", "y").classes_.tolist() == [first, second]
-    # As targets of a regression they are numbers like others.
-    assert LADRegressor().fit(tmp_path / "t.csv", "y").predict(table[["x"]])[0] == pytest.approx(first)

@@ -281,3 +281,12 @@ def test_a_name_without_a_density_is_no_other_density(monkeypatch):
     monkeypatch.setattr(standard_errors, "METHODS", (*METHODS, "new"))
     with pytest.raises(KeyError, match="new"):
         LADRegressor().fit(X, y).summary(X, y, se="new")
+
+
+def test_latex_shows_names_as_they_are():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a~b^c", r"p\q{}$#%&_"])
+    y = rng.normal(size=60)
+    latex = LADRegressor().fit(table, y).summary(table, y).to_latex()
+    assert r"a\textasciitilde{}b\textasciicircum{}c &" in latex
+    assert r"p\textbackslash{}q\{\}\$\#\%\&\_ &" in latex

@@ -20,7 +20,7 @@ from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.opening import open_source
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import is_dask
-from aidlearn.data.rows.numbers import Targets
+from aidlearn.data.rows.numbers import Targets, as_array
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.tables.conversion import (
     as_source,
@@ -140,8 +140,8 @@ class AIDEstimator(TableParameters, FitParameters, BaseEstimator, ABC):
             keep = complete_rows(X, y, sample_weight, self._rules())
         if keep is None:
             return Complete(y, sample_weight, None)
-        weight = sample_weight if np.ndim(sample_weight) != 1 else np.asarray(sample_weight)[keep]
-        values = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)[keep]
+        weight = sample_weight if np.ndim(sample_weight) != 1 else as_array(sample_weight)[keep]
+        values = as_array(y)[keep]
         if self._rules().unlabelled:
             return Complete(values, weight, keep)
         # Missing values made y an array of objects; without them it gets its own type back.

@@ -280,7 +280,12 @@ class Summary:
         return cls(**values | {"tests": [HypothesisTest(**test) for test in content.get("tests", [])]})
 
 
+LATEX = str.maketrans(
+    {character: rf"\{character}" for character in "_&%#${}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+)
+"""Escapes of the characters that have a meaning in LaTeX."""
+
+
 def _latex(text: str) -> str:
-    for character in "\\_&%#${}":
-        text = text.replace(character, rf"\{character}" if character != "\\" else r"\textbackslash ")
-    return text
+    return text.translate(LATEX)

@@ -28,7 +28,7 @@ from aidlearn.data.encoding.recipe import Recipe
 from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.arrays import is_dask
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.data.rows.numbers import TargetCounts, Targets, refuse_lossy
+from aidlearn.data.rows.numbers import TargetCounts, Targets, as_array, refuse_lossy
 from aidlearn.data.rows.remote import Batches, RemotePasses, Sealed, StoredRows, remote_target_counts
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.data.tables.columns import EncodedSource, Roles
@@ -221,7 +221,7 @@ def _as_dask(values: Any, what: str, lengths: Int) -> Any:
     import dask.array as da
 
     refuse_lossy(values, what, whole=False)
-    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    array = as_array(values)
     if array.ndim == 0 or len(array) != lengths.sum():
         raise ValueError(f"X has {lengths.sum()} rows, but {what} has shape {array.shape}.")
     return da.from_array(array, chunks=(tuple(map(int, lengths[lengths > 0])), *array.shape[1:]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -113,6 +114,11 @@ def make_recipe(
         left_out = (levels[0] if reference is None else reference) if intercept or reference is not None else None
         columns.append(Column(str(name), levels, left_out, found[k].read_as))
     recipe = Recipe(tuple(columns), rules.missing, rules.unknown)
+    repeated = next((name for name, count in Counter(recipe.names).items() if count > 1), None)
+    if repeated is not None:
+        raise ValueError(
+            f"{outline.where} has a factor and a column that would both have a coefficient {repeated!r}: rename one."
+        )
     if recipe.n_attributes == 0:
         raise ValueError(f"Every column of {outline.where} has only one level: there is nothing to fit.")
     return recipe

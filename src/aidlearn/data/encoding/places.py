@@ -111,6 +111,8 @@ def _here(text: str) -> list[FilePlace]:
         inside = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()]
         return [_in_folder(str(path / name), name, None) for name in _tables(inside, text)]
     if path.exists():
+        if not path.is_file():
+            raise ValueError(f"{text} is a pipe or device, which is read once only: write its rows to a file first.")
         return [FilePlace(str(path), str(path))]
     return [_in_folder(name, name, None) for name in sorted(glob(text, recursive=True)) if os.path.isfile(name)]
 

@@ -5,9 +5,12 @@ Values that float64 cannot hold are refused: long whole numbers, masked values, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -43,7 +46,7 @@ def refuse_lossy(values: Any, what: str, first: int | None = 0, whole: bool = Tr
     whole : bool
         Whether whole numbers become floats (class labels do not).
     """
-    if type(values) is np.ndarray and values.dtype.kind in "fb":
+    if type(values) is np.ndarray and values.dtype.kind in "fb" and values.dtype.itemsize <= 8:
         return
     if np.ma.isMaskedArray(values):
         if np.ma.is_masked(values):
@@ -63,13 +66,22 @@ def refuse_lossy(values: Any, what: str, first: int | None = 0, whole: bool = Tr
         _refuse_whole(array, what, first)
 
 
+def as_array(values: Any) -> NDArray[Any]:
+    """Return a target, weight or column as an array; polars cannot convert its 128-bit whole numbers itself."""
+    if str(getattr(values, "dtype", None)) in ("Int128", "UInt128"):
+        return np.array([np.nan if value is None else value for value in values.to_list()])
+    return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+
+
 def _array(values: Any) -> NDArray[Any]:
     if isinstance(values, np.ndarray):
         return values
     if sparse.issparse(values):
         return np.asarray(values.data) if values.format in ("csr", "csc", "coo") else np.asarray(values.tocoo().data)
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
+        mixed = isinstance(values, (list, tuple)) and array.dtype.kind == "f" and (abs(array) >= LARGEST_WHOLE).any()
+        return np.asarray(values, dtype=object) if mixed else array  # whole numbers among others are rounded by now
     except (TypeError, ValueError):  # rows of different lengths; their conversion is refused later
         return np.empty(0)
 
@@ -99,7 +111,10 @@ def _refuse_whole(array: NDArray[Any], what: str, first: int | None) -> None:
         odd = size // np.maximum(size & (~size + np.uint64(1)), np.uint64(1))
         bad = np.flatnonzero(odd > LARGEST_WHOLE)
     elif array.dtype.kind == "O":
-        bad = np.array([k for k, value in enumerate(array.ravel().tolist()) if _is_rounded(value)][:1], dtype=np.intp)
+        bad = np.array([k for k, value in enumerate(array.ravel().tolist()) if is_rounded(value)][:1], dtype=np.intp)
+    elif array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        long = (abs(array) > LARGEST_WHOLE) & (array == np.floor(array))
+        bad = np.flatnonzero(long & (array != array.astype(np.float64)))
     else:
         return
     if not len(bad):
@@ -108,12 +123,13 @@ def _refuse_whole(array: NDArray[Any], what: str, first: int | None) -> None:
     row = "" if first is None else f" at row {first + int(place[0])}"
     column = f", column {int(place[1])}" if first is not None and len(place) > 1 else ""
     raise ValueError(
-        f"{what} holds the whole number {array[place]}{row}{column}, which float64 would round: subtract a constant, "
-        "or convert it to float64 where its last digits do not matter."
+        f"{what} holds the whole number {int(array[place])}{row}{column}, which float64 would round: subtract a "
+        "constant, or convert it to float64 where its last digits do not matter."
     )
 
 
-def _is_rounded(value: Any) -> bool:
+def is_rounded(value: Any) -> bool:
+    """Return whether a value is a whole number that float64 would round."""
     if not isinstance(value, (int, np.integer)) or abs(int(value)) <= LARGEST_WHOLE:
         return False
     try:
@@ -186,9 +202,8 @@ class Classes:
         if found.dtype.kind == "O":
             try:
                 check_classification_targets(found)
-            except ValueError:
-                dated = found.dtype == object and any(isinstance(value, date) for value in found.tolist())
-                raise ValueError(DATED if dated else CONTINUOUS) from None
+            except (TypeError, ValueError):
+                raise ValueError(_why_no_classes(found.tolist())) from None
         return cls(found, np.bincount(codes, minlength=len(found))), codes
 
     @classmethod
@@ -208,7 +223,8 @@ class Classes:
                 )
         if any(isinstance(value, (float, np.floating)) and value != round(value) for value in counts):
             raise ValueError(CONTINUOUS)
-        labels = sorted(counts)
+        with _ordering(counts):
+            labels = sorted(counts)
         return cls(_whole(np.array(labels)), np.array([counts[label] for label in labels]))
 
     def several(self, who: str) -> Classes:
@@ -240,8 +256,7 @@ def check_labels(y: Any, advice: str = "") -> NDArray[Any]:
     refuse_lossy(y, "y", whole=False)
     if hasattr(y, "iloc") and kind in ("i", "u") and not y.isna().any():  # column_or_1d would convert Int64 to floats
         y = y.to_numpy(dtype=np.uint64 if kind == "u" else np.int64)
-    if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
-        y = y.to_numpy()
+    y = y if hasattr(y, "iloc") else as_array(y)
     labels = y if type(y) is np.ndarray and y.ndim == 1 else np.asarray(column_or_1d(y, warn=True))
     if len(labels) == 0:
         raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
@@ -255,7 +270,7 @@ def check_labels(y: Any, advice: str = "") -> NDArray[Any]:
 
 def absent_values(values: Any) -> NDArray[np.bool_]:
     """Return a mask of the targets or weights that are missing (NaN or None)."""
-    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    array = as_array(values)
     if array.dtype.kind == "f":
         return np.isnan(array)
     if array.dtype.kind != "O":
@@ -276,15 +291,37 @@ def _encoded(labels: NDArray[Any]) -> tuple[NDArray[Any], Int]:
 
     Sorting many labels takes longer than several passes over the data; usually the first labels show all classes.
     """
-    found = np.unique(labels[:FIRST_LABELS])
+    with _ordering(labels[:FIRST_LABELS]):
+        found = np.unique(labels[:FIRST_LABELS])
     if len(found) <= FEW_CLASSES and labels.dtype.kind in "biuf":
         codes = np.zeros(len(labels), dtype=np.int64)
         for value in found[1:]:
             codes += labels >= value
         if np.array_equal(found[codes], labels):
             return found, codes
-    found, codes = np.unique(labels, return_inverse=True)
+    with _ordering(labels):
+        found, codes = np.unique(labels, return_inverse=True)
     return found, codes.astype(np.int64, copy=False)
+
+
+@contextmanager
+def _ordering(labels: Iterable[Any]) -> Iterator[None]:
+    """Replace the error of labels that have no common order."""
+    try:
+        yield
+    except TypeError:
+        raise ValueError(_why_no_classes(list(labels))) from None
+
+
+def _why_no_classes(values: list[Any]) -> str:
+    """Return a sentence about values that are not classes, or that have no common order."""
+    values = [value.item() if isinstance(value, np.generic) else value for value in values]
+    if any(isinstance(value, date) for value in values):
+        return DATED
+    if all(isinstance(value, (Real, Decimal)) and not isinstance(value, bool) for value in values):
+        return CONTINUOUS
+    kinds = " and ".join(sorted({type(value).__name__ for value in values}))
+    return f"The target holds values of the type {kinds}, which are not classes: convert all to texts or whole numbers."
 
 
 @dataclass(frozen=True)
@@ -304,11 +341,8 @@ def count_targets(target: NDArray[Any]) -> TargetCounts:
     bad = _bad(target)
     if len(bad):
         return TargetCounts(n, [], [], int(bad[0]))
-    try:
+    with _ordering(target):
         values, counts = np.unique(target, return_counts=True)
-    except TypeError:
-        kinds = sorted({type(value).__name__ for value in target.tolist()})
-        raise ValueError(f"The target mixes values that have no order: {' and '.join(kinds)}.") from None
     most = MOST_CLASSES + 1
     return TargetCounts(n, list(values[:most]), [int(count) for count in counts[:most]])
 

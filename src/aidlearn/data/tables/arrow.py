@@ -73,6 +73,8 @@ def arrow_target(column: Any, name: str) -> NDArray[Any]:
     """Return a target as stored: texts, whole numbers and booleans keep their types."""
     import pyarrow as pa
 
+    if pa.types.is_dictionary(column.type) and is_number(column.type.value_type):
+        column = column.cast(column.type.value_type)
     if is_number(column.type):
         whole = pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
         return np.asarray(column.to_numpy()) if whole and not column.null_count else arrow_floats(column, name)
@@ -134,10 +136,10 @@ def arrow_kind(kind: Any) -> str:
     if types.is_dictionary(kind):
         inside = arrow_kind(kind.value_type)
         return "category" if inside in ("text", "number", "boolean") else inside
+    if types.is_nested(kind):  # before texts: a map of texts has "string" in its name
+        return "list"
     if "string" in str(kind):
         return "text"
     if types.is_temporal(kind):
         return "date"
-    if types.is_nested(kind):
-        return "list"
     return "binary" if "binary" in str(kind) else "other"

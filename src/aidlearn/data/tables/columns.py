@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from aidlearn.data.encoding.levels import LevelsFound, TableOutline
 from aidlearn.data.encoding.recipe import Recipe
+from aidlearn.data.rows.numbers import as_array
 from aidlearn.data.rows.source import DataSource
 from aidlearn.numerics import Float
 
@@ -196,7 +197,7 @@ def floats(column: Any) -> Float:
     """Return a column of pandas, polars or Arrow as float64, with NaN for missing cells; a view if possible."""
     if hasattr(column, "iloc"):
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    values = column.to_numpy()
+    values = as_array(column)
     if values.dtype == object:  # decimals, or booleans with missing values
         return np.array([np.nan if value is None else float(value) for value in values])
     return np.asarray(values, dtype=np.float64)

@@ -16,7 +16,7 @@ from aidlearn.data.encoding.places import is_paths
 from aidlearn.data.encoding.recipe import EncodedRows, Recipe
 from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.arrays import ArraySource, homogeneous, is_dask, to_csr
-from aidlearn.data.rows.numbers import absent_values, refuse_lossy
+from aidlearn.data.rows.numbers import absent_values, as_array, refuse_lossy
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.tables.columns import ArrayColumns, Columns
 from aidlearn.data.tables.in_memory import FrameColumns, KeptRows, TableSource, checked_factors, encode_columns
@@ -227,8 +227,7 @@ def refuse_repeated_names(X: Any) -> None:
 def check_target(y: Any) -> Float:
     """Return the target as a 1-D float64 array."""
     refuse_lossy(y, "y")
-    if hasattr(y, "to_numpy") and not hasattr(y, "iloc"):
-        y = y.to_numpy()
+    y = y if hasattr(y, "iloc") else as_array(y)
     flat = y if type(y) is np.ndarray and y.ndim == 1 else column_or_1d(y, warn=True)
     if flat.dtype.kind not in "fiub":
         try:
@@ -242,7 +241,7 @@ def check_weight(sample_weight: Any, n: int) -> Float:
     if sample_weight is None:
         return np.ones(n)
     refuse_lossy(sample_weight, "sample_weight")
-    weight = np.asarray(sample_weight, dtype=np.float64)
+    weight = np.asarray(sample_weight if hasattr(sample_weight, "iloc") else as_array(sample_weight), dtype=np.float64)
     if weight.ndim == 0:
         return np.full(n, float(weight))
     if weight.shape != (n,):
@@ -268,7 +267,7 @@ def feature_rows(X: Any, recipe: Recipe | None) -> DataSource:
 def linear_scores(X: Any, coef: Float, intercept: Any, recipe: Recipe | None = None) -> Float:
     """Return ``X coef' + intercept`` for checked features, computed chunk by chunk."""
     source = feature_rows(X, recipe)
-    parts = []
+    parts = [np.empty((0, *coef.shape[:-1]))]  # partitions of a Dask collection may have no rows
     for k in range(source.n_chunks):
         chunk = source.chunk(k)
         with np.errstate(invalid="ignore"):  # infinity times 0 gives NaN, which is found below

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -12,13 +13,12 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aidlearn.data.encoding import levels
 from aidlearn.data.encoding.places import FilePlace, first_line
 from aidlearn.data.encoding.recipe import Recipe
 from aidlearn.data.encoding.rules import Rules
-from aidlearn.data.rows.numbers import LARGEST_WHOLE
+from aidlearn.data.rows.numbers import LARGEST_WHOLE, is_rounded
 from aidlearn.data.tables.arrow import is_number
 from aidlearn.data.tables.columns import Roles
 from aidlearn.data.tables.table_files import TableFiles, where_of
@@ -26,6 +26,8 @@ from aidlearn.data.tables.text import Dialect, kinds_to_read, warn_of_codes
 
 NO_VALUE = ("", "null", "na", "n/a", "nan", "true", "false", "#n/a", "-nan", "none")
 """Lower-case texts that a column of numbers may contain."""
+LONG_WHOLE = r"^\s*[+-]?\d{16,1000}([.,]0*)?\s*$"
+"""A whole number of at least as many digits as 2^53."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class CsvSource(TableFiles):
         self.dialect = Dialect.of(places[0], delimiter, encoding)
         self._types: dict[str, Any] | None = None
         """Types that columns are read as; None while pyarrow infers them from the first block."""
+        self._exact: set[tuple[FilePlace, str]] = set()
+        """Columns whose large numbers float64 holds exactly."""
         schema = self._first_schema(places[0])
         for place in places[1:]:
             names = self._first_schema(place).names
@@ -149,12 +153,14 @@ class CsvSource(TableFiles):
         except Exception as error:
             raise ValueError(self._explained(place, [], error, "cannot be read as CSV")) from None
 
-    def _reader(self, place: FilePlace, columns: list[str] | None) -> Any:
+    def _reader(self, place: FilePlace, columns: list[str] | None, as_texts: bool = False) -> Any:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
         types = self._types
-        if types is not None:
+        if as_texts and columns is not None:
+            types = dict.fromkeys(columns, pa.string())
+        elif types is not None:
             coded = pa.dictionary(pa.int32(), pa.string())
             types = types | {name: coded for name in self.dictionaries if name in types}
         return arrow_csv.open_csv(
@@ -175,24 +181,42 @@ class CsvSource(TableFiles):
             ),
         )
 
-    def targets(self) -> Iterator[NDArray[Any]]:
-        """Yield class labels; refuse whole numbers of 2^53 and more, which float64 does not distinguish."""
-        for values in super().targets():
-            if values.dtype.kind == "f" and np.abs(values).max(initial=0.0) >= LARGEST_WHOLE:
-                raise ValueError(
-                    f"The target {self.target_name!r} of {self.places[0]} has whole numbers of 2^53 and more as "
-                    "labels, which float64 does not distinguish; write them with a letter, or use Parquet."
-                )
-            yield values
-
     def _batches(self, place: FilePlace, columns: list[str]) -> Iterator[Any]:
         try:
             with self._reader(place, columns) as reader:
-                yield from reader
+                for batch in reader:
+                    self._refuse_rounded(place, batch)
+                    yield batch
         except Exception as error:
             if type(error).__module__.startswith("pyarrow") or isinstance(error, UnicodeError):
                 raise ValueError(self._explained(place, columns, error, "cannot be read")) from None
             raise
+
+    def _refuse_rounded(self, place: FilePlace, batch: Any) -> None:
+        """Refuse whole numbers that float64 rounds; a column with numbers of 2^53 and more is read once as texts."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if column.type != pa.float64() or (place, name) in self._exact:
+                continue
+            if not (np.abs(column.to_numpy(zero_copy_only=False)) >= LARGEST_WHOLE).any():
+                continue
+            row, label = 0, name == self.target_name
+            with self._reader(place, [name], as_texts=True) as reader:
+                for (texts,) in reader:
+                    long = pc.match_substring_regex(texts, LONG_WHOLE).fill_null(False).to_numpy(zero_copy_only=False)
+                    for k in np.flatnonzero(long).tolist():
+                        text = re.split("[.,]", texts[k].as_py().strip())[0]
+                        if is_rounded(int(text)):
+                            raise ValueError(
+                                f"Row {row + k} of {place} has the whole number {text} in column {name!r}, which "
+                                "float64 would round: subtract a constant, write it as in 1.5e16 if its last digits "
+                                "do not matter, or if it is a "
+                                + ("label, add a letter." if label else "category, name it in categorical_features.")
+                            )
+                    row += len(texts)
+            self._exact.add((place, name))
 
     @contextmanager
     def _rows_of_text(self, place: FilePlace) -> Iterator[tuple[list[str], Iterator[list[str]]]]:

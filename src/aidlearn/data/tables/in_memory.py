@@ -20,7 +20,7 @@ from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.rows.chunk import Chunk
 from aidlearn.data.rows.numbers import DATES, refuse_lossy
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.tables.arrow import arrow_dictionary
+from aidlearn.data.tables.arrow import arrow_dictionary, arrow_kind
 from aidlearn.data.tables.columns import (
     SLICE_ROWS,
     Columns,
@@ -97,7 +97,9 @@ class FrameColumns(Columns):
 
 def _kind(column: Any) -> str:
     """Return the kind of a column: number, boolean, text or category, or one that is refused."""
-    dtype = column.dtype
+    dtype, native = column.dtype, column.to_native()
+    if hasattr(native, "dictionary_encode"):
+        return arrow_kind(native.type)
     name = type(dtype).__name__ if not isinstance(dtype, type) else dtype.__name__
     if dtype.is_numeric():
         return "number"
@@ -106,7 +108,7 @@ def _kind(column: Any) -> str:
         return kinds[name]
     if name in DATES or name in LISTS:
         return "date" if name in DATES else "list"
-    if type(getattr(column.to_native(), "dtype", None)).__name__ == "SparseDtype":
+    if type(getattr(native, "dtype", None)).__name__ == "SparseDtype":
         return "sparse"
     return "object" if name == "Object" else "other"
 

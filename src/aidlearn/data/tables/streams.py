@@ -78,6 +78,9 @@ def _batches(stream: Any) -> Iterator[Any]:
     import pyarrow as pa
 
     if is_lazy(stream):
+        long = [name for name, kind in stream.collect_schema().items() if str(kind) in ("Int128", "UInt128")]
+        if long:
+            raise ValueError(f"Column {long[0]!r} of the LazyFrame has whole numbers of 128 bits; cast it to Int64.")
         if hasattr(stream, "collect_batches"):
             for frame in stream.collect_batches(maintain_order=True):
                 yield from frame.to_arrow().to_batches()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.data.encoding.levels import LevelsFound, TableOutline, make_recipe, refuse_columns
+from aidlearn.data.encoding.levels import REFUSED, LevelsFound, TableOutline, make_recipe, refuse_columns
 from aidlearn.data.encoding.places import FilePlace
 from aidlearn.data.encoding.recipe import Recipe
 from aidlearn.data.encoding.rules import Rules
@@ -57,6 +57,12 @@ class TableFiles(EncodedSource, FileSource):
         self.needed = [*roles.columns, *(name for name in (roles.target, roles.weight) if name is not None)]
         self.target_name, self.has_target = str(roles.target), roles.target is not None
         self.types = {field.name: field.type for field in pa.schema(fields)}
+        for what, needs in (("target", "numbers or texts"), ("weight", "numbers")):
+            name = getattr(roles, what)
+            kind = "number" if name is None else arrow_kind(self.types[name])
+            if kind in REFUSED or (what == "weight" and kind == "text"):
+                holds = REFUSED.get(kind, "texts").partition(";")[0]
+                raise ValueError(f"The {what} {name!r} of {where} holds {holds}; convert it to {needs}.")
         kinds = ["date" if name in dates else arrow_kind(self.types[name]) for name in self.inputs]
         self.outline = TableOutline(self.inputs, kinds, where)
         self._encode(None)

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from aidlearn.data.encoding.rules import Rules
 from aidlearn.data.passes.moments import checked_rows
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import ArraySource
-from aidlearn.data.rows.numbers import Classes, absent_values, check_labels
+from aidlearn.data.rows.numbers import Classes, absent_values, as_array, check_labels
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.data.tables.conversion import feature_rows
 from aidlearn.engine.checkpoint import Checkpoint
@@ -148,7 +149,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         labels, known = known_labels(y)
         if not known.any():
             raise ValueError("No row of y has a label (-1 marks unlabelled rows), so there is nothing to score.")
-        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+        weight = None if sample_weight is None else as_array(sample_weight)[known]
         return float(accuracy_score(labels[known].tolist(), self.predict(X)[known].tolist(), sample_weight=weight))
 
     def predict(self, X: Any) -> Any:
@@ -280,11 +281,15 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
         return tags
 
 
+LABELS = (bool, np.bool_, Real)
+"""Types of labels that are not texts."""
+
+
 def known_labels(y: Any, absent: bool = False) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the labels as an array, and which of them are known; with ``absent`` they may also be missing."""
     if absent:
         missing = absent_values(y)
-        y = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+        y = as_array(y)
         if missing.any():
             y = np.where(missing, UNLABELLED, y if y.dtype.kind == "f" else y.astype(object))
     labels = check_labels(y, "; mark unlabelled rows with -1")
@@ -299,8 +304,8 @@ def encode_labels(y: Any, absent: bool = False) -> tuple[Any, Int]:
     if not known.any():
         raise ValueError("Every row of y is -1, that is unlabelled; some rows of each class must have a label.")
     given = labels[known]
-    if given.dtype.kind == "O":
-        given = np.array(given.tolist())  # booleans and numbers that are objects only because of -1
+    if given.dtype.kind == "O" and any(all(isinstance(value, kind) for value in given) for kind in (str, LABELS)):
+        given = np.array(given.tolist())  # labels that are objects only because of -1
     classes, found = Classes.of_labels(given)
     codes = np.full(len(labels), UNLABELLED)
     codes[known] = found

@@ -11,6 +11,7 @@ from aidlearn.data.encoding.recipe import EncodedRows
 from aidlearn.data.opening import open_source
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.arrays import is_dask
+from aidlearn.data.rows.numbers import as_array
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.data.tables.conversion import is_elsewhere, is_table, refuse_arrays
@@ -67,7 +68,7 @@ def _formula_rows(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, 
         columns = FrameColumns(X).frame
         if target not in columns.columns:
             raise ValueError(f"The target {target!r} of the formula is no column of X: pass it as y.")
-        y = columns.get_column(target).to_numpy()
+        y = as_array(columns.get_column(target))
     return model._by_formula(X), y, sample_weight
 
 
