@@ -62,6 +62,37 @@ def test_interrupted_fits_save_the_best_so_far(tmp_path, slow, number, options):
     assert os.listdir(tmp_path) == ["m.aid"]
 
 
+def test_an_interrupted_cross_validation_is_saved(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 6))
+    rows[:, 5] = rows[:, :5].sum(axis=1) + rng.logistic(size=300) > 0
+    np.save(tmp_path / "t.npy", rows)
+    options = ["--cv", "3", "--penalties", "2000", "--json"]
+    fit = start("fit", "svm", tmp_path / "t.npy", "-t", 5, "-o", tmp_path / "m.aid", *options)
+    while not fit.stderr.readline().startswith("9 of 6,000 fits done"):
+        assert fit.poll() is None
+    fit.send_signal(signal.SIGINT)
+    out, err = fit.communicate(timeout=120)
+    assert fit.returncode == 2, err
+    assert "Warning: The fit was stopped with" in err
+    assert json.loads(out)["gap"] < 1
+    model = load_model(tmp_path / "m.aid")
+    assert model.lower_bound_ <= model.objective_
+    assert len(model.predict(rows[:, :5])) == 300
+
+
+@pytest.mark.parametrize("method", ["bootstrap", "nid"])
+def test_interrupted_standard_errors_leave_the_fit(tmp_path, slow, method):
+    fit = start("fit", "lad", slow, "-t", 20, "-o", tmp_path / "m.aid", "--se", method, "--json")
+    assert "iteration 1: gap" in fit.stderr.readline()
+    fit.send_signal(signal.SIGINT)
+    _, err = fit.communicate(timeout=120)
+    assert fit.returncode == 2, err
+    model = load_model(tmp_path / "m.aid")
+    assert "Warning: " in err or model.training_["summaries"]
+    assert model.lower_bound_ <= model.objective_
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_before_there_is_anything(tmp_path, number):
     spool = tmp_path / "spool"

@@ -177,3 +177,43 @@ def test_a_model_that_is_not_fitted_is_fitted_before():
     models = LADRegressor(), LADRegressor().fit(X, y)
     one, two = (aidlearn.bootstrap(model, X, y, 5, random_state=0) for model in models)
     assert np.array_equal(one.coefficients, two.coefficients)
+
+
+class StopsAfter:
+    """Weights that interrupt the bootstrap once they were asked for so many replicates."""
+
+    def __init__(self, weights, most):
+        self.weights, self.left = weights, most
+
+    def __getattr__(self, name):
+        return getattr(self.weights, name)
+
+    def __call__(self, start, stop, replicates):
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return self.weights(start, stop, replicates)
+
+
+@pytest.mark.parametrize("most", [1, 7])
+def test_an_interrupted_bootstrap_keeps_its_replicates(monkeypatch, most):
+    from aidlearn.estimators.linear import bootstrap as module
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = X.sum(axis=1) + rng.laplace(size=300)
+    model = LADRegressor().fit(X, y)
+    whole = aidlearn.bootstrap(model, X, y, 20, random_state=0)
+    made = module._weights
+    monkeypatch.setattr(module, "_weights", lambda *given: StopsAfter(made(*given), most))
+    if most < 2:
+        with pytest.raises(KeyboardInterrupt):
+            aidlearn.bootstrap(model, X, y, 20, random_state=0)
+        return
+    with pytest.warns(UserWarning, match=f"stopped with {most} of 20 replicates"):
+        found = aidlearn.bootstrap(model, X, y, 20, random_state=0)
+    assert np.array_equal(found.coefficients, whole.coefficients[:most])
+    assert found.gaps.shape == (most,)
+    with pytest.warns(UserWarning, match="stopped with"):
+        summary = model.summary(X, y, se="bootstrap", n_replicates=20, random_state=0)
+    assert np.isfinite(summary.standard_errors).all()

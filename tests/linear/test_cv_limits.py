@@ -1,11 +1,12 @@
 """Cross-validation that is cut short: what is done is used and saved, and a sentence says what is missing."""
 
 import time
+import warnings
 
 import numpy as np
 import pytest
 
-from aidlearn import LinearSVCCV, QuantileRegressor, QuantileRegressorCV
+from aidlearn import LinearSVC, LinearSVCCV, QuantileRegressor, QuantileRegressorCV, load_model, save_model
 from aidlearn.cli import main
 from aidlearn.engine.checkpoint import CheckpointError
 
@@ -83,11 +84,16 @@ def test_the_user_stops(tmp_path, capsys):
     with pytest.raises(KeyboardInterrupt):
         LinearSVCCV(**given, callbacks=[Clock(1, interrupt)]).fit(X, y)
     with pytest.warns(
-        UserWarning, match=r"The fit was stopped with 5 of 12 points not fitted .* averaged over the folds"
+        UserWarning, match=r"The fit was stopped with 5 of 12 points not fitted .* was chosen among the 2 that all"
     ):
         model = LinearSVCCV(**given, callbacks=[Clock(7, interrupt)], checkpoint=path).fit(X, y)
     assert np.isfinite(model.gaps_).sum() == 7
-    assert not hasattr(model, "gap_")
+    single = LinearSVC(C=model.C_, tol=1e-9).fit(X, y)
+    assert model.lower_bound_ <= single.objective_
+    assert single.lower_bound_ <= model.objective_
+    assert len(model.history_) == 1
+    save_model(model, tmp_path / "m.aid")
+    assert np.array_equal(load_model(tmp_path / "m.aid").coef_, model.coef_)
     shown = shown_by(capsys, "inspect", f"{path}.batch")
     assert "Checkpoint of LinearSVCCV" in shown
     assert "7 of 12 fits, worst gap" in shown
@@ -103,11 +109,49 @@ def test_the_user_stops(tmp_path, capsys):
         LinearSVCCV(**given, checkpoint=path).fit(X, ~y)
 
 
+class InScores:
+    """Stops in the pass of the scores, when all points are done."""
+
+    def __init__(self, n_points):
+        self.n_points, self.done = n_points, False
+
+    def __call__(self, record):
+        return None
+
+    def on_batch(self, progress):
+        self.done = progress.done == self.n_points
+
+    def on_pass(self, progress):
+        if self.done:
+            self.done = False
+            raise KeyboardInterrupt
+
+
+def test_scores_survive_an_interruption(recwarn):
+    X, y = spread(300)
+    model = LinearSVCCV(Cs=4, cv=3, callbacks=[InScores(12)]).fit(X, y)
+    assert not recwarn.list
+    assert model.gap_ < 1
+    assert np.array_equal(model.scores_, LinearSVCCV(Cs=4, cv=3).fit(X, y).scores_)
+
+
+def test_unfinished_models_are_not_saved(tmp_path):
+    X, y = spread(300)
+    model = LinearSVCCV(Cs=4, cv=3, callbacks=[Clock(1, interrupt)])
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    for unfinished in (model, LinearSVCCV(Cs=4, cv=3, refit=False).fit(X, y)):
+        with pytest.raises(ValueError, match="has no "):
+            save_model(unfinished, tmp_path / "m.aid")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("data", [tied, spread])
 def test_neighbours_go_on_from_a_checkpoint(data, tmp_path):
     X, y = data()
     path = tmp_path / "cv.ckpt"
-    with pytest.warns(UserWarning, match="The fit was stopped"):
+    with warnings.catch_warnings():  # nothing is missing if all points were done at once
+        warnings.simplefilter("ignore")
         LinearSVCCV(Cs=6, cv=3, tol=1e-6, callbacks=[Clock(1, interrupt)], checkpoint=path).fit(X, y)
     assert (tmp_path / "cv.ckpt.batch").exists()
     model = LinearSVCCV(Cs=6, cv=3, tol=1e-6, checkpoint=path).fit(X, y)

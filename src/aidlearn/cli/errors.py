@@ -90,15 +90,15 @@ def silence() -> None:
 
 @contextmanager
 def reporting(path: str | None) -> Iterator[None]:
-    """Report on a file that is written; a standard output that fails changes neither the file nor the exit code."""
+    """Report on a file that is written; a failing standard output or Ctrl-C changes neither it nor the exit code."""
     try:
         yield
         sys.stdout.flush()
-    except OSError as error:
+    except (OSError, KeyboardInterrupt) as error:
         if path is None:
             raise
         silence()
-        if not isinstance(error, BrokenPipeError):
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             tell(f"{path} is written; standard output cannot be written: {error.strerror}.", "Warning")
 
 

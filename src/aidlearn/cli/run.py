@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -126,14 +127,22 @@ def _in_memory(
 
 def fit_and_save(prepared: PreparedFit, output: OutputOptions) -> int:
     """Fit with a display, write the model to its checked path, print the result and return the exit code."""
+    from aidlearn.data.rows.threads import uninterrupted
+    from aidlearn.files.models import missing_attributes
+
     model, facts = prepared.estimator, prepared.facts
     started = time.monotonic()
     with watching(prepared.title, model.tol, prepared.n_fits, output.quiet) as display:
         model.callbacks = [display]
-        prepared.run()
+        try:
+            prepared.run()
+        except KeyboardInterrupt:
+            if missing_attributes(model):
+                raise
     model.callbacks = None
     seconds = time.monotonic() - started
-    _save(model, output.model, {**facts, "seconds": seconds})
+    with suppress(KeyboardInterrupt), uninterrupted():  # another Ctrl-C cannot stop what is being saved
+        _save(model, output.model, {**facts, "seconds": seconds})
     with reporting(output.model):
         if output.json:
             about = {"model": output.model, "rows": facts["rows"], "seconds": seconds, **summary(model)}
@@ -141,7 +150,7 @@ def fit_and_save(prepared: PreparedFit, output: OutputOptions) -> int:
         elif not output.quiet:
             rows = [*factor_rows(model), *_penalty_rows(model), *certificate_rows(model)]
             show_facts(prepared.title, [*rows, ("time", effort(model, seconds)), ("model", output.model)])
-    return exit_code(model)
+    return STOPPED if display.stopping else exit_code(model)
 
 
 def _save(model: Any, path: str, training: dict[str, Any]) -> None:

@@ -89,11 +89,12 @@ def aid(
                     violations = clusters.check(elsewhere)
                     bounds.improve(elsewhere.points, violations.objectives)
                 progress.decluster(clusters, violations)
+        return progress.result(clusters)
     except KeyboardInterrupt:
         if bounds.incumbent is None:
             raise
         progress.interrupt()
-    return progress.result(clusters)
+        return progress.result(clusters)
 
 
 def _trial(

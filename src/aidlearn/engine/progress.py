@@ -318,7 +318,7 @@ class Progress:
 
     def interrupt(self) -> None:
         """End the run at the user's request, and keep the bound of a solution that was not recorded yet."""
-        self.status = Status.interrupted
+        self._stop, self.status = True, self.status or Status.interrupted
         if self._solution is not None:
             self._bounds.prove(self._solution)
 

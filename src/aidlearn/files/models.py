@@ -102,6 +102,10 @@ def save_model(model: Any, path: str | os.PathLike[str], *, training: Mapping[st
     if name not in IN_FILES or IN_FILES[name].estimator is not type(model):
         raise ModelFileError(f"A model file holds one estimator of aidlearn ({', '.join(IN_FILES)}), got {name}.")
     check_is_fitted(model)
+    for missing in missing_attributes(model):
+        raise ModelFileError(
+            f"This {name} has no {missing}: its fit did not finish, or refit=False left it without a certificate."
+        )
     if hasattr(model, "formula_rows_"):
         raise ModelFileError(
             f"A model by the formula {model.formula_!r} cannot be saved in a file without code: it has transformations "
@@ -264,15 +268,18 @@ def _restored(content: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     return model
 
 
+def missing_attributes(model: Any) -> list[str]:
+    """Return the attributes of every fitted model that this one lacks."""
+    needed = ["n_features_in_", "intercept_", "objective_", "lower_bound_", "gap_", "status_", "history_"]
+    needed += ["classes_"] if IN_FILES[type(model).__name__].classifies else []
+    return [name for name in needed if not hasattr(model, name)]
+
+
 def _check(model: Any, linear: bool, arrays: Mapping[str, Any]) -> None:
     """Refuse a model that lacks what predictions or the certificate need, or whose arrays do not fit together."""
     declared = IN_FILES[type(model).__name__]
-    needed = ["n_features_in_", "intercept_", "objective_", "lower_bound_", "gap_", "status_", "history_"]
-    needed += ["classes_"] if declared.classifies else []
-    needed += ["coef_"] if linear else []
-    for name in needed:
-        if not hasattr(model, name):
-            raise KeyError(name)
+    for name in [*missing_attributes(model), *(["coef_"] if linear and not hasattr(model, "coef_") else [])]:
+        raise KeyError(name)
     n = model.n_features_in_
     if not isinstance(n, (int, np.integer)) or n < 1:
         raise EncodingError(f"n_features_in_ is {n!r}")

@@ -117,6 +117,8 @@ def _joint_covariance(summaries: Sequence[Summary]) -> Float:
     """Return the covariance of the coefficients of all quantiles: blocks ``(min(s, t) - s t) H_s^-1 J H_t^-1``."""
     kept = [summary.replicates for summary in summaries if summary.replicates is not None]
     if len(kept) == len(summaries):
+        if len({len(replicates) for replicates in kept}) > 1:
+            raise ValueError("The summaries have different numbers of bootstrap replicates: compute them again.")
         return np.cov(np.hstack(kept), rowvar=False)
     pairs = [(s.bread, s.gram) for s in summaries if s.bread is not None and s.gram is not None and s.se != "cluster"]
     if len(pairs) < len(summaries):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from aidlearn.cli.errors import CliError, reported, reporting
+from aidlearn.cli.errors import DONE, STOPPED, CliError, reported, reporting
 from aidlearn.cli.inputs import clusters_column, data_file, open_model, training_of
 from aidlearn.cli.live import working
 from aidlearn.cli.options import Data, Debug, Delimiter, Encoding, Jobs, Json, Quiet, Seed, argument, output
@@ -44,7 +44,7 @@ def bootstrap(
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
-) -> None:
+) -> int:
     """Fit a model again with random weights of the rows; every replicate has a certified gap."""
     import numpy as np
 
@@ -112,6 +112,7 @@ def bootstrap(
                 shown.add_row(Text(name), *(f"{number:.6g}" for number in row))
             effort = f"{duration(seconds)}, {count(found.n_passes)} passes, {count(found.n_refitted)} fits on all rows"
             console().print(Text(title, style="bold"), shown, Text(effort), sep="\n")
+    return DONE if len(values) == replicates else STOPPED
 
 
 def _columns(found: Bootstrap) -> tuple[list[str], Any]:

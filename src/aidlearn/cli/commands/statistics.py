@@ -46,13 +46,22 @@ def with_summary(fit: PreparedFit, source: FileSource, options: dict[str, Any]) 
     """Return a function that runs the fit and adds its summaries to the facts saved with the model."""
 
     def both() -> None:
+        from aidlearn.engine.result import Status
+        from aidlearn.estimators.fits import fits_of
+
         fit.run()
+        if any(one.status is Status.interrupted for one in fits_of(fit.estimator)):
+            tell("The fit was stopped: it is saved without standard errors.", "Warning")
+            return
         clusters = None if options["clusters"] is None else clusters_column(options["clusters"], source)
         seed = fit.estimator.random_state
         try:
             found = fit.estimator.summary(source, se=options["se"], clusters=clusters, random_state=seed)
         except ValueError as error:
             tell(f"Standard errors could not be computed. {error}", "Warning")  # the fit is saved anyway
+            return
+        except KeyboardInterrupt:
+            tell("Standard errors were interrupted: the fit is saved without them.", "Warning")
             return
         fit.facts["summaries"] = [_kept(summary) for summary in (found if isinstance(found, list) else [found])]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+import warnings
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -167,7 +168,14 @@ def replicated(
             _Replicates(model, rows, weights, clusters, design, point)
             for design, point in zip(model._designs(rows), solutions, strict=True)
         ]
-        found = [fit.solve(n_replicates) for fit in fits]
+        for fit in fits:
+            fit.solve(n_replicates)
+    done = [k for k in range(n_replicates) if all(k in fit.found for fit in fits)]
+    if len(done) < n_replicates:
+        if len(done) < 2:
+            raise KeyboardInterrupt
+        warnings.warn(f"The bootstrap was stopped with {len(done)} of {n_replicates} replicates.", stacklevel=3)
+    found = [[fit.found[k] for k in done] for fit in fits]
     points, estimates = np.array([[one.point for one in replicates] for replicates in found]), np.array(solutions)
     values = np.array([[[one.gap, one.objective, one.lower_bound] for one in replicates] for replicates in found])
     if len(fits) == 1:
@@ -208,18 +216,31 @@ class _Replicates:
     point: Float
     """Solution of the fit."""
     n_refitted: int = 0
+    found: dict[int, Solved] = field(default_factory=dict)
+    """Replicates evaluated on all rows so far, by number."""
 
-    def solve(self, n_replicates: int) -> list[Solved]:
+    def solve(self, n_replicates: int) -> None:
+        """Solve the replicates, until the user stops."""
+        try:
+            self._solve(n_replicates)
+        except KeyboardInterrupt:
+            self.rows.run.stop()
+
+    def _solve(self, n_replicates: int) -> None:
         run, design, point = self.rows.run, self.design, self.point
+        if run.stopped:
+            return
         members = [Member(design.loss, replicate) for replicate in range(n_replicates)]
         if suits(run, design) and (vertices := Vertices.of(run, design, point)) is not None:
-            return [self._from_vertex(vertices, member) for member in members]
+            for member in members:
+                self.found[member.replicate] = self._from_vertex(vertices, member)
+            return
         batch = Batch(run, design, members, self.weights, min(self.model.tol, GAP))
         near = None
         if self.clusters is not None:  # clusters move a fit further than independent rows would
             effect = design_effect(run, design, point, batch.metric, self.clusters)
             near = near_share(effect * design.n_variables / design.effective)
-        return list(batch.solve(batch.around(point, near), self._refit).values())
+        self.found |= batch.solve(batch.around(point, near), self._refit, done=self.found.update)
 
     def _from_vertex(self, vertices: Vertices, member: Member) -> Solved:
         """Solve a replicate on all rows, which are few, from a vertex close to the solution of the fit."""
@@ -235,4 +256,9 @@ class _Replicates:
         self.n_refitted += 1
         logger.debug("replicate %d is fitted on all rows", member.replicate)
         model = unfitted(self.model, tol=min(self.model.tol, GAP), init="auto", initial_rate=None)
-        return model._refit(rows, design, self.point if point is None else point)
+        self.found[number] = model._refit(rows, design, self.point if point is None else point)
+        if run.stopped:
+            if point is None:
+                del self.found[number]
+            raise KeyboardInterrupt
+        return self.found[number]

@@ -98,7 +98,7 @@ def summarise(model: Any, X: Any, y: Any, sample_weight: Any, request: Request) 
         if request.se == "bootstrap":
             kind = "exponential" if clusters is None else "cluster"
             found = replicated(model, run, request.n_replicates, kind, clusters, request.random_state)
-            replicates = np.reshape(found.coefficients, (len(fits), request.n_replicates, -1))
+            replicates = np.reshape(found.coefficients, (len(fits), -1, len(work.names)))
             parts = [work.of_replicates(*each) for each in zip(fits, surveys, replicates, strict=True)]
         else:
             one = work.of_rank_tests if request.se == "rank" else work.of_density
@@ -270,7 +270,10 @@ class _Summaries:
 
         def refit(number: int, member: Member, close: Float | None) -> Solved:
             design = replace(seen.design, loss=member.loss)
-            return model._refit(self.rows, design, point if close is None else close)
+            solved = model._refit(self.rows, design, point if close is None else close)
+            if run.stopped:
+                raise KeyboardInterrupt  # an unfinished neighbour gives wrong standard errors
+            return solved
 
         members = [Member(pinball(seen.quantile - h)), Member(pinball(seen.quantile + h))]
         if apart:

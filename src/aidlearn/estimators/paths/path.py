@@ -336,14 +336,21 @@ class CrossValidated(LinearEstimator):
                 scores[fold, k] = scorer(model, its_X, its_y, **told)
         return scores
 
+    def _scored(self, rows: FoldRows, X: Any, y: Any, sample_weight: Any, points: Float) -> Float:
+        """Return the score of each point; NaN for points not fitted."""
+        if self.scoring is None:
+            return np.where(np.isfinite(self.gaps_), self._default_scores(rows, points), np.nan)
+        return self._asked_scores(rows, X, y, sample_weight, points)
+
     def _finish(
         self, rows: FoldRows, values: Sequence[float], points: Float, X: Any, y: Any, sample_weight: Any
     ) -> float:
         """Store the scores and the final model, and return the best value."""
-        if self.scoring is None:
-            self.scores_ = np.where(np.isfinite(self.gaps_), self._default_scores(rows, points), np.nan)
-        else:
-            self.scores_ = self._asked_scores(rows, X, y, sample_weight, points)
+        try:
+            self.scores_ = self._scored(rows, X, y, sample_weight, points)
+        except KeyboardInterrupt:  # the points are there, and scores take one pass
+            rows.run.stop()
+            self.scores_ = self._scored(rows, X, y, sample_weight, points)
         raised = points
         if self.fit_intercept and rows.measured.offset:
             raised = points.copy()
@@ -354,8 +361,10 @@ class CrossValidated(LinearEstimator):
         self._tell_of_missing(rows)
         best = int(np.nanargmax(means)) if np.isfinite(means).any() else 0
         final, n_passes = rows.probe, rows.run.n_passes
-        if self.refit and not rows.run.stopped:
+        if self.refit:
             final = self._single(values[best])
+            if rows.run.stopped:  # one iteration: a certified model, soon
+                final.set_params(callbacks=[*self._callbacks(), lambda record: True], verbose=False)
             if np.isinf(self.gaps_).any():  # another may be the best once all are fitted
                 final.set_params(checkpoint=None)
             if math.isfinite(rows.run.deadline):
@@ -371,17 +380,12 @@ class CrossValidated(LinearEstimator):
         return float(values[best])
 
     def _tell_of_missing(self, rows: FoldRows) -> None:
-        """Warn of points cut off by the time limit or the user; raise if no value was fitted for all folds.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            If the user stopped the fit before any value was fitted for all folds.
-        TimeoutError
-            If the time limit ended before any value was fitted for all folds.
-        """
+        """Warn of points cut off by the time limit or the user; raise if no value was fitted for all folds."""
         missing = np.isinf(self.gaps_)
-        if not missing.any() and not rows.run.stopped:
+        short, what = missing, "not fitted (their gaps_ are infinite)"
+        if not missing.any():
+            short, what = (self.gaps_ > self.tol) & rows.run.ended, "short of the tolerance (see gaps_)"
+        if not short.any():
             return
         if missing.any(axis=0).all():
             if rows.run.stopped:
@@ -391,12 +395,10 @@ class CrossValidated(LinearEstimator):
                 f"{missing.shape[1]} penalties. Give more time, fewer penalties or fewer folds"
                 f"{', or continue from the checkpoint' if self.checkpoint is not None else ''}."
             )
-        why, then = f"time_limit={self.time_limit} ended", "chosen"
-        if rows.run.stopped:
-            why, then = "The fit was stopped", "chosen, and its coefficients averaged over the folds,"
+        why = "The fit was stopped" if rows.run.stopped else f"time_limit={self.time_limit} ended"
         warnings.warn(
-            f"{why} with {missing.sum()} of {missing.size} points not fitted (their gaps_ are infinite): the penalty "
-            f"was {then} among the {int((~missing.any(axis=0)).sum())} that all folds have.",
+            f"{why} with {short.sum()} of {short.size} points {what}: the penalty was chosen among the "
+            f"{(~missing.any(axis=0)).sum()} that all folds have.",
             stacklevel=4,
         )
 
