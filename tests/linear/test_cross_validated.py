@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.model_selection import GridSearchCV, KFold, LeaveOneGroupOut, ShuffleSplit, StratifiedKFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, LeaveOneGroupOut, ShuffleSplit, StratifiedKFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from aidlearn import LinearSVC, LinearSVCCV, QuantileRegressor, QuantileRegressorCV
@@ -150,3 +150,22 @@ def test_infinity_is_named_where_its_coefficient_is_zero():
 def test_bad_parameters_are_named(parameters, message):
     with pytest.raises(ValueError, match=message):
         LinearSVCCV(**parameters).fit(*classes(300))
+
+
+@pytest.mark.parametrize("kind", [LinearSVCCV, QuantileRegressorCV])
+def test_groups_stay_together(kind):
+    X, labels = classes(120)
+    y = labels if kind is LinearSVCCV else X[:, 0]
+    groups = np.array(["north", "south", "east"])[np.arange(120) % 3]
+    given = {"Cs": [0.1, 1.0]} if kind is LinearSVCCV else {"alphas": [0.01, 0.1]}
+    model = kind(cv=GroupKFold(3), **given).fit(X, y, groups=groups)
+    splits = list(GroupKFold(3).split(X, y, groups))
+    expected = kind(cv=splits, **given).fit(X, y)
+    assert np.array_equal(model.scores_, expected.scores_)
+    # Rows with missing cells take their groups with them.
+    table = pd.DataFrame(np.vstack([np.full((2, X.shape[1]), np.nan), X]))
+    longer = [np.concatenate([part[:2], part]) for part in (y, groups)]
+    dropped = kind(cv=GroupKFold(3), missing="drop", **given).fit(table, longer[0], groups=longer[1])
+    assert np.array_equal(dropped.scores_, expected.scores_)
+    with pytest.raises(ValueError, match=r"groups.shape == \(5,\), expected \(120,\): one group per row"):
+        kind(cv=GroupKFold(3), **given).fit(X, y, groups=groups[:5])

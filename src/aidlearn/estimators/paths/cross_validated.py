@@ -17,7 +17,8 @@ from aidlearn.estimators.linear.regression import QuantileRegressor
 from aidlearn.estimators.linear.svm import LinearClassifier, LinearSVC
 from aidlearn.estimators.linear.template import LinearEstimator, LinearRegressor
 from aidlearn.estimators.parameters import documented
-from aidlearn.estimators.paths.path import CrossValidated, FoldRows
+from aidlearn.estimators.paths.folds import FoldRows
+from aidlearn.estimators.paths.path import CrossValidated
 from aidlearn.linear.model.losses import pinball
 from aidlearn.numerics import Float
 
@@ -78,8 +79,8 @@ class LinearSVCCV(LinearSVCCVParameters, LinearClassifier, CrossValidated):
         """Return the model that opens the rows, without class weights: these depend on the fold."""
         return super()._probe().set_params(class_weight=None)
 
-    def _folded(self, probe: LinearEstimator, measured: MeasuredRows) -> FoldRows:
-        rows = super()._folded(probe, measured)
+    def _folded(self, probe: LinearEstimator, measured: MeasuredRows, groups: Any) -> FoldRows:
+        rows = super()._folded(probe, measured, groups)
         rows.folds = self._weighted(rows.folds, rows.run, probe.classes_)
         everything = rows.run
         if rows.folds.factors is not None:

@@ -12,8 +12,8 @@ import math
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -26,93 +26,25 @@ from aidlearn.data.passes.moments import inspect
 from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.transforms import Folds, Reweighting
 from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.numbers import as_array
 from aidlearn.data.rows.source import DataSource
 from aidlearn.data.rows.threads import one_blas_thread
 from aidlearn.data.tables.conversion import is_elsewhere
-from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.loop import aid
 from aidlearn.estimators.checks import check_flag, check_number
 from aidlearn.estimators.fitting import BATCH, BatchRecord, checkpoint_of
 from aidlearn.estimators.linear.coordinates import MeasuredRows
 from aidlearn.estimators.linear.template import LinearEstimator
+from aidlearn.estimators.paths.folds import SETTINGS, FoldRows, Path
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.problem import PiecewiseLinear
 from aidlearn.linear.start.sharpen import Band, few_entries
 from aidlearn.neighbours.batch import Batch, Member, Refit, Solved
-from aidlearn.neighbours.corridors import Corridor, Sampled, SampledSolution
+from aidlearn.neighbours.corridors import Sampled
 from aidlearn.neighbours.shared_clusters import SamePartition, Together, solve_together
 from aidlearn.numerics import Float
 
 logger = logging.getLogger("aidlearn")
-
-
-@dataclass(frozen=True)
-class PathSettings:
-    """Limits of shared near rows, and the least time of the final fit."""
-
-    doubt: float = 3.0
-    """Guess. Near rows allow for this many typical distances between the solutions of a fold and of a sample."""
-    merged: float = 1.5
-    """Guess. Penalties share near rows if these are at most this many times the near rows of one penalty."""
-    few: float = 0.25
-    """Guess. Largest fraction of rows near a solution; above it, shared clusters cost less."""
-    least_time: float = 1e-3
-    """Guess. Time limit in seconds of a hurried final fit, if the points have used up the time."""
-
-
-SETTINGS = PathSettings()
-
-
-@dataclass
-class FoldRows:
-    """Rows of a cross-validation and their measurements."""
-
-    run: Run
-    folds: Folds
-    measured: MeasuredRows
-    """The rows with the weights of the fit on all rows."""
-    probe: LinearEstimator
-    """Model of these rows, with their classes."""
-    n_fits: int
-    """Number of classes fitted against the rest."""
-    partition: Clusters | None = None
-    """Clusters that all folds share, if there are any."""
-
-
-class Path:
-    """Corridors of the solutions of folds along a path of penalties, around those of a sample of all rows."""
-
-    def __init__(self, sampled: Sampled, designs: Sequence[Design], n_folds: int) -> None:
-        self.sampled, self.designs, self.n_folds = sampled, designs, n_folds
-        self.points: list[Float] = []
-
-    def corridors(self) -> list[Corridor]:
-        """Return corridors of near rows; penalties with close solutions share one."""
-        found: list[SampledSolution] = []
-        for design in self.designs:
-            found.append(self.sampled.solution(design, found[-1].point if found else None))
-        self.points = [solution.point for solution in found]
-        corridors: list[Corridor] = []
-        first, most = 0, self.sampled.largest_share(self.n_folds)
-        for last in range(len(found)):
-            reach = SETTINGS.doubt * max(solution.error for solution in found[first : last + 1])
-            share = self.sampled.share(self.designs[first], (self.points[first], self.points[last]), reach)
-            alone = self.sampled.share(self.designs[last], (self.points[last],) * 2, SETTINGS.doubt * found[last].error)
-            if first < last and share > min(SETTINGS.merged * alone, most):
-                first, reach = last, SETTINGS.doubt * found[last].error
-            else:
-                corridors[len(corridors) - (first < last) :] = []
-            numbers = range(first * self.n_folds, (last + 1) * self.n_folds)
-            corridors.append(Corridor(numbers, (self.points[first], self.points[last]), reach, reach / SETTINGS.doubt))
-        return corridors
-
-    def begin(self, number: int, points: Mapping[int, Float]) -> Float:
-        """Return a start from the previous fold and penalty; the first fold moves along the path as the sample does."""
-        k, fold = divmod(number, self.n_folds)
-        before = number - self.n_folds
-        if fold == 0:
-            return self.points[k] if k == 0 else points[before] + (self.points[k] - self.points[k - 1])
-        return points[number - 1] if k == 0 else points[number - 1] + (points[before] - points[before - 1])
 
 
 class CrossValidated(LinearEstimator):
@@ -138,15 +70,15 @@ class CrossValidated(LinearEstimator):
     def _score(self, chunk: Chunk, scores: Float) -> Float:
         """Return the default score of each row (``scoring=None``), from linear scores of shape (rows, fits)."""
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model (see :meth:`LinearSVC.fit`)."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Fit the model (see :meth:`LinearSVC.fit`); a splitter ``cv`` receives the ``groups``, one per row."""
         self._check_parameters()
         given = self._given_path()
         self._forget()
         probe = self._probe()
         run = probe._opened(X, y, sample_weight)
         with one_blas_thread():
-            rows = self._folded(probe, probe._measured(run))
+            rows = self._folded(probe, probe._measured(run), self._used_groups(X, y, sample_weight, groups))
             values = self._drawn_path(rows, given) if isinstance(given, int) else given
         points = self._validate(rows, values)
         setattr(self, f"{self._penalty}s_", np.array(values))
@@ -185,18 +117,27 @@ class CrossValidated(LinearEstimator):
         """Return the model of one penalty with the classes of the rows; it has no checkpoint, as points share one."""
         return copy.copy(rows.probe).set_params(**{self._penalty: value}, checkpoint=None)
 
-    def _folded(self, probe: LinearEstimator, measured: MeasuredRows) -> FoldRows:
+    def _used_groups(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Any:
+        """Return the groups without those of rows that are dropped for missing cells."""
+        groups = None if groups is None else as_array(groups)
+        in_memory = groups is not None and not (is_elsewhere(X) or isinstance(X, DataSource))
+        kept = self._complete(X, y, sample_weight).rows if in_memory else None
+        return groups if kept is None or len(groups) != len(kept) else groups[kept]
+
+    def _folded(self, probe: LinearEstimator, measured: MeasuredRows, groups: Any) -> FoldRows:
         """Return the rows with their folds."""
-        folds = self._fold_weights(measured.run, hasattr(probe, "classes_"))
+        folds = self._fold_weights(measured.run, hasattr(probe, "classes_"), groups)
         return FoldRows(measured.run, folds, measured, probe, len(probe._losses()))
 
-    def _fold_weights(self, run: Run, classifies: bool) -> Folds:
+    def _fold_weights(self, run: Run, classifies: bool, groups: Any) -> Folds:
         """Return the folds of ``cv``, from the targets as the fit sees them."""
+        if groups is not None and groups.shape != (run.n_entries,):
+            raise ValueError(f"groups.shape == {groups.shape}, expected {(run.n_entries,)}: one group per row.")
         parts: list[Float] = []
         run.map(lambda chunk, state: (np.array([chunk.y, chunk.weight]), None), collect=parts.append)
         y, weight = np.concatenate(parts, axis=1)
         y = y.astype(np.int64) if classifies else y
-        splits = check_cv(self.cv, y, classifier=classifies).split(np.zeros((len(y), 1)), y)
+        splits = check_cv(self.cv, y, classifier=classifies).split(np.zeros((len(y), 1)), y, groups)
         return Folds.of(splits, len(y)).weighing(weight)
 
     def _path(self, rows: FoldRows, values: Sequence[float], number: int) -> list[list[Solved | None]]:
