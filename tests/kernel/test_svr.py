@@ -1,5 +1,8 @@
 """Kernel support vector regression against libsvm and Clarabel, and its conventions."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -211,3 +214,20 @@ def test_a_classification_is_no_regression():
     X, y = data(60)
     assert SVR().fit(X, y).__sklearn_tags__().estimator_type == "regressor"
     assert SVC().fit(X, y > 0).__sklearn_tags__().estimator_type == "classifier"
+
+
+@pytest.mark.parametrize(("n", "scale"), [(60, 1), (60, 6), (60, 10), (150, 6)])
+def test_polynomials_of_rows_of_very_different_lengths(n, scale):
+    # The diagonal of the kernel matrix spans up to 14 decades; the features (monomials) are few and well known.
+    rng = np.random.default_rng(0)
+    X = scale * rng.normal(size=(n, 3))
+    y = (X[:, 0] / scale) ** 3 + 0.3 * rng.normal(size=n)
+    powers = [e for e in itertools.product(range(6), repeat=3) if sum(e) <= 5]
+    sizes = [math.sqrt(math.factorial(5) / math.prod(map(math.factorial, (*e, 5 - sum(e))))) for e in powers]
+    features = np.column_stack([size * (X**e).prod(axis=1) for size, e in zip(sizes, powers, strict=True)])
+    explicit = LinearSVR(C=1.0, epsilon=0.1).fit(features, y)
+    errors = np.maximum(np.abs(y - features @ explicit.coef_ - explicit.intercept_) - 0.1, 0.0)
+    value = 0.5 * float(explicit.coef_ @ explicit.coef_) + float(errors.sum())
+    model = SVR(kernel="poly", degree=5, gamma=1.0, coef0=1.0, C=1.0, epsilon=0.1).fit(X, y)
+    assert 0.98 * value <= model.lower_bound_ <= value
+    assert model.objective_ <= 1.2 * value

@@ -44,7 +44,7 @@ class DualSettings:
     newton_rank: float = 1e-13
     """Relative size below which a direction of the Newton system is rounding error."""
     factor_rank: float = 1e-14
-    """Guess. Pivot at which the factorisation ends, as a fraction of the largest diagonal entry, per row."""
+    """Guess. Pivot at which the factorisation ends, as a fraction of its own diagonal entry, per row."""
     most_factored: int = 3000
     """Maximum members of a matrix that is factored: that takes a second, and 72 MB per copy."""
     most_work: float = 2e9
@@ -192,12 +192,18 @@ def solve_by_factor(dual: KernelDual, deadline: float) -> Float | None:
     """Solve the linear SVM on a pivoted Cholesky factor of the matrix; return None if that is too much work."""
     K = dual.square_float64()
     n = len(K)
-    factor = pivoted_cholesky(K, SETTINGS.factor_rank * float(np.diag(K).max(initial=0.0)) * n)
+    # Rounding errors are relative to the rows: those of polynomial kernels differ by many decades.
+    lengths = np.sqrt(np.maximum(np.diag(K), 0.0))
+    lengths[lengths == 0] = 1.0
+    scaled = K / lengths
+    scaled /= lengths[:, None]
+    factor = pivoted_cholesky(scaled, SETTINGS.factor_rank * n)
     rank = max(1, factor.rank)
     if n * rank**2 > SETTINGS.most_work:
         return None
     features = np.empty((n, rank))
     features[factor.order] = factor.upper[:rank].T
+    features *= lengths[:, None]
     A = dual.y[:, None] * np.column_stack([features, np.ones(n)])
     used = dual.box > 0
     ridge = np.append(np.ones(rank), 0.0)
