@@ -2,6 +2,7 @@
 
 import copy
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -234,3 +235,26 @@ def test_large_labels_stay_apart(classes):
     X, y = classes
     model = LinearSVC().fit(Streamed(X, np.where(y > 1, 1e20, 2e20)))
     assert model.classes_.tolist() == [1e20, 2e20]
+
+
+def test_a_slow_thread_keeps_its_chunk(tmp_path, monkeypatch):
+    """Buffers are reused in turn: with many threads, a slow one must not see the rows of a later chunk."""
+    monkeypatch.setattr("aidlearn.data.rows.chunk.CHUNK_ELEMENTS", 1)
+    n = 60 * 256
+    np.save(tmp_path / "X.npy", np.repeat(np.arange(60.0), 256)[:, None])
+    np.save(tmp_path / "y.npy", np.zeros(n))
+    run = Run(open_source(tmp_path / "X.npy", tmp_path / "y.npy"), n_jobs=12)
+    others = threading.Semaphore(0)
+
+    def first_waits(chunk, state):
+        if chunk.start == 0:
+            for _ in range(2 * run.n_jobs):  # chunks that may be handed out before the first is done
+                others.acquire()
+            time.sleep(0.2)  # the reader reads ahead meanwhile
+        else:
+            others.release()
+        return np.unique(chunk.X).tolist(), None
+
+    found = []
+    run.map(first_waits, collect=found.append)
+    assert found == [[float(k)] for k in range(60)]

@@ -61,6 +61,8 @@ class DataSource(ABC):
     """Whether chunks can only be read in order."""
     reading_bytes: float = 0.0
     """Bytes of the buffers for reading rows."""
+    is_decoded: bool = False
+    """Whether chunks wait as decoded columns until a thread makes rows of them."""
     encoding: Recipe | None = None
     """Recipe that encoded the columns of a table, if some are factors."""
     inputs: list[str] | None = None
@@ -177,7 +179,8 @@ class ThreadedPasses(Passes):
         # Chunks are handed out in batches: waking a thread costs about as much as a chunk's arithmetic.
         size = 1 if source.sequential else max(1, min(source.chunks_at_once, source.n_chunks // (4 * self.n_jobs)))
         loads: Iterator[Callable[[], Chunk]] = (partial(source.chunk, k) for k in range(source.n_chunks))
-        numbered = enumerate(source.loads(self.n_jobs) if source.sequential else loads)
+        most = 2 * self.n_jobs + 1
+        numbered = enumerate(source.loads(most) if source.sequential else loads)
         waiting: deque[Future[list[tuple[Any, Any]]]] = deque()
 
         def work(batch: list[tuple[int, Callable[[], Chunk]]]) -> list[tuple[Any, Any]]:
@@ -187,7 +190,7 @@ class ThreadedPasses(Passes):
         threads = pool(self.n_jobs, "passes")
         try:
             while True:
-                while len(waiting) <= 2 * self.n_jobs and (batch := list(islice(numbered, size))):
+                while len(waiting) < most and (batch := list(islice(numbered, size))):
                     waiting.append(threads.submit(work, batch))
                 if not waiting:
                     break

@@ -22,8 +22,6 @@ from aidlearn.data.rows.source import DataSource
 
 AHEAD = 2
 """Guess. Number of chunks read ahead."""
-WAITING = 5
-"""Maximum number of chunks between the reader and the threads that hold them."""
 
 T = TypeVar("T")
 
@@ -77,10 +75,10 @@ class FileSource(DataSource):
     def _ring(self, dtype: Any, held: int) -> Iterator[NDArray[Any]]:
         """Cycle through buffers for chunks, because allocating new memory costs as much as reading.
 
-        The buffers are for the chunks that are read ahead, waiting and held, and for the one being filled.
+        The buffers are for the chunks that are held and read ahead, and for the one being filled.
         """
         size = (min(self.rows_per_chunk, self.n_entries), self.n_attributes)
-        return cycle([np.empty(size, dtype) for _ in range(AHEAD + held + WAITING)])
+        return cycle([np.empty(size, dtype) for _ in range(held + AHEAD + 1)])
 
     def row_name(self, row: int) -> str:
         return f"{row} of {self.places[0]}"
