@@ -107,6 +107,8 @@ class Need:
     """Bytes of the buffers for reading a file."""
     stored: float
     """Size of one row of a chunk, in numbers of 8 bytes."""
+    is_decoded: bool
+    """Whether as many chunks again wait as decoded columns."""
 
     @classmethod
     def of(cls, source: DataSource, n_jobs: int) -> Need:
@@ -116,15 +118,17 @@ class Need:
             stored = min(stored, SPARSE_NUMBERS)
         if source.is_sparse and source.encoding is not None:
             stored = 1.5 * len(source.encoding.columns) + 1.0
-        return cls(source.n_entries, source.n_attributes, source.rows_per_chunk, n_jobs, source.reading_bytes, stored)
+        n, m, size = source.n_entries, source.n_attributes, source.rows_per_chunk
+        return cls(n, m, size, n_jobs, source.reading_bytes, stored, source.is_decoded)
 
     @property
     def fixed(self) -> float:
         """Bytes that are independent of the sizes of samples and clusters."""
         p = self.m + 1
         chunk = 8.0 * min(self.n, self.chunk_rows) * self.stored
+        chunks = 6 + 3 * self.n_jobs + (4 + 2 * self.n_jobs if self.is_decoded else 0)
         newton = 16.0 * max(40 * p, 5000) * p + 64.0 * p * p
-        return SETTINGS.row_bytes * self.n + chunk * (6 + 3 * self.n_jobs) + newton + self.reading
+        return SETTINGS.row_bytes * self.n + chunk * chunks + newton + self.reading
 
     def least(self) -> float:
         """Return the bytes needed with the smallest sample and the fewest clusters."""

@@ -35,9 +35,15 @@ class CsvSettings:
     """Settings for how much of a CSV file is read at a time."""
 
     block_bytes: int = 8 << 20
-    """Guess. Bytes of text decoded at a time; the first block determines the types of the columns."""
-    held_blocks: float = 12.0
-    """Guess. Memory of the reader in blocks, which pyarrow's threads decode ahead and hold with their columns."""
+    """Guess. Bytes of text in the first block, which determines the types of the columns; the most of any block."""
+    later_bytes: int = 1 << 20
+    """Bytes of text decoded at a time in a pass: larger blocks gain no time, and pyarrow reads 32 of them ahead."""
+    fewest_rows: int = 64
+    """Guess. Minimum number of average rows in a block, as long as it does not exceed the first one."""
+    held_blocks: float = 80.0
+    """Memory of the reader in blocks, including what allocators retain: 57 were measured with 2 cores, 82 with 16."""
+    peeked_bytes: int = 1 << 16
+    """Guess. Bytes that pyarrow reads at a time after the first block if only that is wanted."""
     rows_for_codes: int = 1000
     """Guess. Number of first rows searched for numbers that look like codes (leading zeros, equal lengths)."""
 
@@ -65,11 +71,14 @@ class CsvSource(TableFiles):
         """Types that columns are read as; None while pyarrow infers them from the first block."""
         self._exact: set[tuple[FilePlace, str]] = set()
         """Columns whose large numbers float64 holds exactly."""
-        schema = self._first_schema(places[0])
+        self._block_bytes = SETTINGS.block_bytes
+        schema, n_rows = self._beginning(places[0])
         for place in places[1:]:
-            names = self._first_schema(place).names
+            names = self._beginning(place)[0].names
             if names != schema.names:
                 raise ValueError(f"{place} has other columns than {places[0]}: {names}, not {schema.names}.")
+        rows_bytes = SETTINGS.fewest_rows * SETTINGS.block_bytes // max(1, n_rows)
+        self._block_bytes = min(SETTINGS.block_bytes, max(SETTINGS.later_bytes, rows_bytes))
         self._whole = [field.name for field in schema if pa.types.is_integer(field.type)]
         dates = [field.name for field in schema if pa.types.is_temporal(field.type)]
         # The first rows decide the types; a text further down in a column of numbers is found when it is read.
@@ -89,7 +98,7 @@ class CsvSource(TableFiles):
         kinds = self.outline.kinds
         self.dictionaries = [name for name, kind in zip(self.inputs, kinds, strict=True) if kind == "text"]
         self._count(self._scan([j for j, kind in enumerate(kinds) if kind in ("text", "boolean")], self.needed))
-        self.reading_bytes = SETTINGS.held_blocks * SETTINGS.block_bytes
+        self.reading_bytes = SETTINGS.held_blocks * self._block_bytes
 
     def _read_as(self, by: Rules | Recipe | None) -> None:
         """Set the kinds that columns are read as; columns encoded in folder names are not in the text."""
@@ -146,14 +155,17 @@ class CsvSource(TableFiles):
                 row, text = next(((row, cell) for row, cell in found if not self._is_number(cell)), (0, ""))
             raise ValueError(f"{message} Its first text is {text!r}, in row {row}." if row else message) from None
 
-    def _first_schema(self, place: FilePlace) -> Any:
+    def _beginning(self, place: FilePlace) -> tuple[Any, int]:
+        """Return the schema of the first block and its number of rows."""
+        import pyarrow as pa
+
         try:
-            with self._reader(place, None) as reader:
-                return reader.schema
+            with place.stream() as stream, self._reader(pa.PythonFile(_Beginning(stream), "r"), None) as reader:
+                return reader.schema, sum(batch.num_rows for batch in islice(reader, 1))
         except Exception as error:
             raise ValueError(self._explained(place, [], error, "cannot be read as CSV")) from None
 
-    def _reader(self, place: FilePlace, columns: list[str] | None, as_texts: bool = False) -> Any:
+    def _reader(self, stream: Any, columns: list[str] | None, as_texts: bool = False) -> Any:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
@@ -164,9 +176,9 @@ class CsvSource(TableFiles):
             coded = pa.dictionary(pa.int32(), pa.string())
             types = types | {name: coded for name in self.dictionaries if name in types}
         return arrow_csv.open_csv(
-            place.stream(),
+            stream,
             read_options=arrow_csv.ReadOptions(
-                block_size=SETTINGS.block_bytes,
+                block_size=self._block_bytes,
                 use_threads=True,
                 encoding=self.dialect.encoding.replace("utf-8", "utf8"),
             ),
@@ -182,8 +194,10 @@ class CsvSource(TableFiles):
         )
 
     def _batches(self, place: FilePlace, columns: list[str]) -> Iterator[Any]:
+        import pyarrow as pa
+
         try:
-            with self._reader(place, columns) as reader:
+            with self._reader(place.stream(), columns) as reader:
                 for batch in reader:
                     self._refuse_rounded(place, batch)
                     yield batch
@@ -191,6 +205,8 @@ class CsvSource(TableFiles):
             if type(error).__module__.startswith("pyarrow") or isinstance(error, UnicodeError):
                 raise ValueError(self._explained(place, columns, error, "cannot be read")) from None
             raise
+        finally:
+            pa.default_memory_pool().release_unused()  # the pool retains memory that its threads have freed
 
     def _refuse_rounded(self, place: FilePlace, batch: Any) -> None:
         """Refuse whole numbers that float64 rounds; a column with numbers of 2^53 and more is read once as texts."""
@@ -203,7 +219,7 @@ class CsvSource(TableFiles):
             if not (np.abs(column.to_numpy(zero_copy_only=False)) >= LARGEST_WHOLE).any():
                 continue
             row, label = 0, name == self.target_name
-            with self._reader(place, [name], as_texts=True) as reader:
+            with self._reader(place.stream(), [name], as_texts=True) as reader:
                 for (texts,) in reader:
                     long = pc.match_substring_regex(texts, LONG_WHOLE).fill_null(False).to_numpy(zero_copy_only=False)
                     for k in np.flatnonzero(long).tolist():
@@ -248,6 +264,21 @@ class CsvSource(TableFiles):
                 "encoding='utf-16'."
             )
         return f"{place} {what}: {first_line(error)}"
+
+
+class _Beginning:
+    """A stream that gives one large block and then small ones, because pyarrow reads 32 blocks before any is used."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.closed, self._started = stream, False, False
+
+    def read(self, size: int) -> bytes:
+        size, self._started = min(size, SETTINGS.peeked_bytes) if self._started else size, True
+        return bytes(self.stream.read(size))
+
+    def close(self) -> None:
+        """Leave the stream to the function that opened it."""
+        self.closed = True
 
 
 def _widened(kind: Any) -> Any:

@@ -18,7 +18,7 @@ class ParquetSettings:
 
     batch_bytes: int = 2 << 20
     """Guess. Bytes of a decoded batch, counted as float64 cells."""
-    held_batches: float = 60.0
+    held_batches: float = 40.0
     """Guess. Memory of the reader in batches, including what allocators retain."""
     page_bytes: float = 2.2e6
     """Bytes of a page of a column, stored and decoded; writers cut pages at 1 MiB by default."""

@@ -27,6 +27,7 @@ class TableFiles(EncodedSource, FileSource):
     """Base of table formats; a subclass reads the record batches of each file."""
 
     named = True
+    is_decoded = True
     where: str
     """Name of the files in messages."""
     rules: Rules = Rules()
