@@ -6,7 +6,7 @@ These are subtracted from the parents' sums, so no other entry is summed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -229,7 +229,7 @@ class Clusters:
 
     def labels(self) -> NDArray[np.int32]:
         """Return the cluster of every entry (for tests, plots and models that need it)."""
-        return np.concatenate(self.map_labels(lambda labels: labels))
+        return np.concatenate(list(self.map_labels(lambda labels: labels)))
 
     def map(self, function: Callable[[Chunk, NDArray[np.int32]], Any], collect: Callable[[Any], None]) -> None:
         """Call ``function(chunk, labels)`` for every chunk, in one pass."""
@@ -240,10 +240,10 @@ class Clusters:
 
         self.problem.run.map(with_labels, self._states, collect)
 
-    def map_labels(self, function: Callable[[NDArray[np.int32]], Any]) -> list[Any]:
-        """Return ``function(labels)`` for every chunk in order, without reading entries."""
+    def map_labels(self, function: Callable[[NDArray[np.int32]], Any]) -> Iterator[Any]:
+        """Yield ``function(labels)`` for every chunk in order, without reading entries."""
         renaming = self._renaming
-        return list(self.problem.run.map_states(lambda state: function(state.current(renaming)), self._states))
+        return self.problem.run.map_states(lambda state: function(state.current(renaming)), self._states)
 
     def check(self, trial: Trial) -> Violations:
         """Evaluate a trial on all entries and find the clusters that lie in several regions.

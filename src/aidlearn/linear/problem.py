@@ -236,8 +236,7 @@ class PiecewiseLinear(LinearProblem):
         signs = self._signs(clusters, share > 0)
         if signs is not None:
             return _spread_without_entries(clusters, share * signs)
-        entries: list[Int] = []
-        duals: list[Float] = []
+        found = _EntryDuals(clusters, share)
 
         def spread(chunk: Chunk, labels: NDArray[np.int32]) -> tuple[Int, Float]:
             alpha = chunk.weight * share[labels]
@@ -245,12 +244,8 @@ class PiecewiseLinear(LinearProblem):
             sign, _ = loss.fold(chunk.y)
             return rows + chunk.start, alpha[rows] if sign is None else alpha[rows] * sign[rows]
 
-        def collect(value: tuple[Int, Float]) -> None:
-            entries.append(value[0])
-            duals.append(value[1])
-
-        clusters.map(spread, collect)
-        return np.concatenate(entries), np.concatenate(duals)
+        clusters.map(spread, found.add)
+        return found.whole()
 
     def _signs(self, clusters: Clusters, wanted: NDArray[np.bool_]) -> Float | None:
         """Return the sign of each wanted cluster's entries if the sums determine it (weights of 1, pure classes)."""
@@ -265,17 +260,34 @@ class PiecewiseLinear(LinearProblem):
         return self.design.loss.distance(self.design.mean_margins(clusters.store, point))
 
 
+class _EntryDuals:
+    """Entries and their duals, collected chunk by chunk in arrays made once: joining parts would take twice the memory.
+
+    Parameters
+    ----------
+    clusters : Clusters
+    dual : array
+        One dual for each cluster; entries of clusters without one have none.
+    """
+
+    def __init__(self, clusters: Clusters, dual: Float) -> None:
+        most = int(clusters.counts[dual != 0].sum())
+        self._entries, self._duals, self._n = np.empty(most, dtype=np.int64), np.empty(most), 0
+
+    def add(self, found: tuple[Int, Float]) -> None:
+        here = slice(self._n, self._n + len(found[0]))
+        self._entries[here], self._duals[here] = found
+        self._n = here.stop
+
+    def whole(self) -> tuple[Int, Float]:
+        return self._entries[: self._n], self._duals[: self._n]
+
+
 def _spread_without_entries(clusters: Clusters, dual: Float) -> tuple[Int, Float]:
     """Return the entries with a non-zero dual and their duals, given one dual per cluster, from labels alone."""
-
-    def spread(labels: NDArray[np.int32]) -> tuple[Int, Float, int]:
-        of_entry = dual[labels]
+    found, first = _EntryDuals(clusters, dual), 0
+    for of_entry in clusters.map_labels(lambda labels: dual[labels]):
         rows = np.flatnonzero(of_entry)
-        return rows, of_entry[rows], len(labels)
-
-    first, entries, duals = 0, [], []
-    for rows, values, size in clusters.map_labels(spread):
-        entries.append(rows + first)
-        duals.append(values)
-        first += size
-    return np.concatenate(entries), np.concatenate(duals)
+        found.add((rows + first, of_entry[rows]))
+        first += len(of_entry)
+    return found.whole()

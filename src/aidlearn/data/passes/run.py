@@ -169,6 +169,10 @@ class Run:
         """Whether the deadline has passed or the user has stopped the fit."""
         return self.stopped or time.monotonic() > self.deadline
 
+    def hold(self, n_bytes: float) -> None:
+        """Leave room in the budget for results of finished models, while others are fitted."""
+        self.budget = Budget.of(self.source, self.n_jobs, n_bytes)
+
     # Other runs of the same fit
 
     def of(self, source: DataSource) -> Run:

@@ -43,13 +43,19 @@ class Budget:
 
     spare: float = math.inf
     """Bytes available to the results of a fit once its samples, clusters and labels are freed."""
+    held: float = math.inf
+    """Bytes available to the results of finished models while others are fitted."""
     classes: int = sys.maxsize
     """Maximum number of classes whose models are fitted in the same passes."""
 
     @classmethod
-    def of(cls, source: DataSource, n_jobs: int) -> Budget:
-        """Return the budget under the memory limit of a source; the default budget if it has none."""
-        return cls() if source.memory_limit is None else Need.of(source, n_jobs).budget(source.memory_limit)
+    def of(cls, source: DataSource, n_jobs: int, held: float = 0.0) -> Budget:
+        """Return the budget under the memory limit of a source, less the bytes of results that are already held.
+
+        Without a limit, it is the default budget.
+        """
+        limit = source.memory_limit
+        return cls() if limit is None else Need.of(source, n_jobs).budget(limit - held)
 
     def of_members(self, n_members: int, p: int) -> Budget:
         """Return the budget of one of several models fitted together, at least the minimum that a model needs."""
@@ -152,6 +158,7 @@ class Need:
             later=later,
             near=near,
             spare=max(limit - self.fixed + SETTINGS.row_bytes * self.n, 0.0),
+            held=max(limit - self.least(), 0.0),
             classes=1 + max(0, int((limit - self.least()) / class_bytes)),
         )
 

@@ -44,6 +44,11 @@ def batched(items: list[Any], size: int) -> list[list[Any]]:
     return [items[first : first + size] for first in range(0, len(items), size)]
 
 
+def _held(duals: list[tuple[Int, Float]] | None) -> float:
+    """Return the bytes of the duals of finished classes."""
+    return float(DUAL_BYTES * sum(len(entries) for entries, _ in duals or ()))
+
+
 class LinearClassifier(ClassifierMixin, LinearEstimator):
     """Base class of the classifiers by linear scores."""
 
@@ -116,11 +121,15 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
         to_fit = list(zip(numbers, designs, self._warm_points(rows, n_fits), strict=True))
         if n_fits > 1 and self.checkpoint is None and self._is_late(run, designs[0], PASSES * n_fits * rows.seconds):
             fits, to_fit = self._hurried(run, designs), []
-        duals = self._with_duals(run, [], fits, n_fits)
-        for group in batched(to_fit, run.budget.classes):
+        whole = run.budget
+        duals = self._with_duals(whole.spare, run, [], fits, n_fits)
+        for group in batched(to_fit, whole.classes):
             found = run_together(run, [self._one(rows, *problem) for problem in group])
-            duals = self._with_duals(run, duals, found, n_fits)
             fits += found
+            duals = self._with_duals(whole.spare, run, duals, found, n_fits)
+            if len(fits) < n_fits:  # samples, clusters and labels of other classes follow
+                duals = None if _held(duals) > whole.held else duals
+                run.hold(_held(duals))
         self._store_duals(duals, n_fits, run)
         return fits
 
@@ -192,17 +201,17 @@ class LinearSVC(LinearSVCParameters, LinearClassifier):
             return nothing
 
     def _with_duals(
-        self, run: Run, duals: list[tuple[Int, Float]] | None, fits: list[Fitted], n_fits: int
+        self, room: float, run: Run, duals: list[tuple[Int, Float]] | None, fits: list[Fitted], n_fits: int
     ) -> list[tuple[Int, Float]] | None:
-        """Append the duals of more classes; return None once they exceed the memory limit."""
+        """Append the duals of more classes; return None once they exceed ``room`` bytes."""
         for fit in fits:
             if duals is None:
                 fit.result.drop_clusters()
                 continue
             duals = [*duals, self._duals(run, fit.result)]
-            kept = sum(len(entries) for entries, _ in duals)
-            needed = DUAL_BYTES * kept + 8.0 * n_fits * min(kept, run.n_entries)
-            duals = duals if needed <= run.budget.spare else None
+            kept, n = _held(duals), run.n_entries
+            needed = kept + 8.0 * (n_fits + 2) * min(kept / DUAL_BYTES, n) + n
+            duals = duals if needed <= room else None
         return duals
 
     def _store_duals(self, found: list[tuple[Int, Float]] | None, n_fits: int, run: Run) -> None:
