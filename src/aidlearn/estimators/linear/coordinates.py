@@ -92,6 +92,8 @@ class MeasuredRows:
     """Duration of the pass in seconds."""
     is_mixed: bool = False
     """Whether the columns are mixtures of those of the data."""
+    terms: Terms | None = None
+    """Terms of the objective in these coordinates, if they differ from those of the model."""
 
     def design(self, loss: Loss, terms: Terms) -> Design:
         """Return the design of a loss on these rows."""

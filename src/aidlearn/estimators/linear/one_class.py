@@ -21,6 +21,7 @@ import numpy as np
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import _num_samples
 
+from aidlearn.data.passes.moments import Moments
 from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.transforms import Projection
 from aidlearn.data.rows.chunk import Chunk
@@ -102,15 +103,26 @@ class LinearOneClassSVM(LinearOneClassParameters, OutlierMixin, LinearEstimator)
             y = np.zeros(_num_samples(X))
         return self._run(self._source(X, y, sample_weight), Targets(ignored=True))
 
-    def _solved(self, rows: MeasuredRows) -> list[Fitted]:
-        """Solve the equivalent quantile regression, and convert its solution to the one-class problem."""
+    def _terms(self, moments: Moments) -> Terms:
+        """Return the terms of the one-class problem up to its scale: the cost of the intercept is that of -rho."""
+        return Terms(ridge=1.0, linear=np.append(np.zeros(len(moments.mean)), 1.0))
+
+    def _designs(self, rows: MeasuredRows) -> list[Design]:
+        return [_stated(self._regression(rows))]
+
+    def _regression(self, rows: MeasuredRows) -> Design:
+        """Return the design of the equivalent quantile regression."""
         moments, mean = rows.moments, rows.moments.mean
-        level = float(mean @ mean)
         # The targets |m|^2 - m'x have mean 0 and, if columns are uncorrelated, this standard deviation.
         spread = float(np.sqrt(mean**2 @ moments.squares / moments.weight))
         rows = replace(rows, moments=replace(moments, targets=np.array([-spread, spread])))
-        design = rows.design(one_class(float(self.nu), moments.weight), Terms(ridge=1.0, base=-0.5 * level))
-        projected = replace(rows, run=rows.run.changed(Projection(mean, level)))
+        terms = Terms(ridge=1.0, base=-0.5 * float(mean @ mean))
+        return rows.design(one_class(float(self.nu), moments.weight), terms)
+
+    def _solved(self, rows: MeasuredRows) -> list[Fitted]:
+        """Solve the equivalent quantile regression, and convert its solution to the one-class problem."""
+        mean, design = rows.moments.mean, self._regression(rows)
+        projected = replace(rows, run=rows.run.changed(Projection(mean, float(mean @ mean))))
         fit = self._fit_design(projected, design, self._start_method())
         stated = replace(rows, run=rows.run.changed(Projection(np.zeros_like(mean), 0.0)))
         return [self._as_stated(stated, design, fit)]

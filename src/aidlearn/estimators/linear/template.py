@@ -26,9 +26,11 @@ from aidlearn.estimators.checks import check_flag, generator
 from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
 from aidlearn.estimators.linear.constraints import check_constraints, is_constrained, region_of
 from aidlearn.estimators.linear.coordinates import MeasuredRows, Terms, as_reported, deviation, large_offset
+from aidlearn.estimators.linear.row_space import RowSpace, spans_less
 from aidlearn.linear.aggregated.solvers import SOLVERS
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.losses import Loss
+from aidlearn.linear.model.unbounded import Unbounded
 from aidlearn.linear.picture import frame
 from aidlearn.linear.problem import PiecewiseLinear, Procedure, StartMethod
 from aidlearn.linear.start.methods import PAPER, start_method
@@ -97,7 +99,7 @@ class LinearEstimator(AIDEstimator):
         region = region_of(self, run.source)
         with one_blas_thread():
             rows = self._measured(run).within(region)
-            fits = self._solved(rows)
+            fits = self._in_few_coordinates(rows)
         self._store_coefficients(rows, np.array([fit.result.point for fit in fits]))
         self._store_certificate(fits, self._several(), rows.run, rows.offset)
         return self
@@ -147,8 +149,20 @@ class LinearEstimator(AIDEstimator):
 
     def _designs(self, rows: MeasuredRows) -> list[Design]:
         """Return the design of each loss on measured rows."""
-        terms = self._terms(rows.moments)
+        terms = self._terms(rows.moments) if rows.terms is None else rows.terms
         return [rows.design(loss, terms) for loss in self._losses()]
+
+    def _in_few_coordinates(self, rows: MeasuredRows) -> list[Fitted]:
+        """Fit the losses, in the space of the rows if these are fewer than the columns."""
+        terms, designs = self._terms(rows.moments), self._designs(rows)
+        if self.checkpoint is not None or not spans_less(rows, terms, designs[0]):
+            return self._solved(rows)
+        space = RowSpace.of(rows, terms)
+        try:
+            fits = self._solved(space.rows)
+        except Unbounded:  # names a column
+            return self._solved(rows)
+        return space.in_original(rows, designs, fits, self.tol)
 
     def _solved(self, rows: MeasuredRows) -> list[Fitted]:
         """Fit the losses; the objectives are those of the returned coefficients."""
@@ -217,8 +231,8 @@ class LinearEstimator(AIDEstimator):
         if isinstance(start, Band) and number is None:
             start.serve_once()
         problem = PiecewiseLinear(run, design, self._procedure(start))
-        # Pictures show the data in their own units, which scaled rows do not have.
-        draw = None if self.standardize or not self._drawn else frame
+        # Pictures show the data in their own units, which scaled and mixed rows do not have.
+        draw = None if self.standardize or rows.is_mixed or not self._drawn else frame
         return fit_problem(problem, self._limits(run, n_left), self._callbacks(), draw, checkpoint)
 
     def _at_once(self, run: Run, solved: Solved, n_open: int, seconds: float, status: Status = Status.gap) -> Fitted:
