@@ -86,6 +86,7 @@ class Display:
         self.tracks: list[FitProgress] = []
         self.progress: PassProgress | None = None
         self.batch: Any = None
+        self.n_nodes = 0
         self._heard = self.started
         self._own: dict[int, FitProgress] = {}
 
@@ -98,7 +99,7 @@ class Display:
                 track = self._own[thread] = FitProgress(self.tol)
                 self.tracks.append(track)
             track.records.append(record)
-            self._heard = time.monotonic()
+            self._heard, self.n_nodes = time.monotonic(), 0
             self._show(self.on_iteration, track)
         return self.stopping
 
@@ -113,6 +114,15 @@ class Display:
         with self._lock:
             self.batch, self._heard = progress, time.monotonic()
             self._show(self.on_members, progress)
+
+    def on_search(self, n_nodes: int) -> None:
+        """Receive the number of nodes of a branch and bound."""
+        with self._lock:
+            self.n_nodes = n_nodes
+            self._show(self.on_nodes, n_nodes)
+
+    def on_nodes(self, n_nodes: int) -> None:
+        """Show the progress of a branch and bound; subclasses override it."""
 
     def on_members(self, progress: Any) -> None:
         """Show the progress of a batch; subclasses override it."""
@@ -175,6 +185,8 @@ class Display:
             done, n = self.batch.done, self.batch.n_members
             words = f"{count(done)} of {count(n)} done, worst gap {gap_text(self.batch.worst_gap)}"
             rows.append(("fits", Bar(done / n, words)))
+        if self.n_nodes:
+            rows.append(("search", f"{count(self.n_nodes)} nodes of a branch and bound"))
         name = "pass" if self.progress is None else f"pass {self.progress.number}"
         return [*rows, (name, self._pass()), ("elapsed", f"{elapsed}, {iteration}")]
 

@@ -192,3 +192,13 @@ def test_numbers_in_words():
     assert words.aligned([1846.358, -0.76, 0.0]) == ["1,846.36", "-0.76", "0.00"]
     assert words.aligned([-1e-14, 1.0]) == ["0.00000", "1.00000"]
     assert [words.percent(p) for p in (0.00012, 0.034, 0.57, 1.0)] == ["0.012%", "3.4%", "57%", "100%"]
+
+
+def test_a_long_search_is_a_line_and_a_row(capsys):
+    display = LineDisplay("title", 1e-4)
+    display.on_search(1)
+    assert capsys.readouterr().err == ""  # a line every few seconds
+    display._said -= 10
+    display.on_search(1234)
+    assert capsys.readouterr().err == "branch and bound: 1,234 nodes\n"
+    assert dict(display.rows())["search"] == "1,234 nodes of a branch and bound"

@@ -12,6 +12,7 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from aidlearn import LinearSVC, SemiSupervisedSVC, Status
+from aidlearn.semisupervised.branch_and_bound import SearchLimits
 
 
 @parametrize_with_checks(
@@ -330,6 +331,29 @@ def test_time_limit_and_interruption_keep_the_solution(blobs, monkeypatch):
 
 def _interrupt(*arguments):
     raise KeyboardInterrupt
+
+
+def test_the_search_says_how_far_it_is_and_ends(monkeypatch):
+    """Overlapping classes in eight dimensions, which no search of this size certifies."""
+    monkeypatch.setattr(SearchLimits, "nodes", 30)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 8))
+    y = np.where(np.arange(60) < 10, X[:, 0] + rng.normal(size=60) > 0, -1)
+
+    class Watch:
+        nodes = ()
+
+        def __call__(self, record):
+            return False
+
+        def on_search(self, n_nodes):
+            self.nodes = (*self.nodes, n_nodes)
+
+    watch = Watch()
+    model = SemiSupervisedSVC(certify=True, callbacks=watch).fit(X, y)
+    assert 0 < max(watch.nodes) <= 2003  # the searches for a point have their own limit
+    assert model.status_ is Status.one_region
+    assert 0 < model.lower_bound_ <= model.objective_
 
 
 def test_certify_ends_on_duplicates():

@@ -45,6 +45,10 @@ class LineDisplay(Display):
             part = 100 * progress.rows // progress.n_rows
             self._say(f"pass {progress.number}: {part}% of the rows, {short_count(progress.rows_per_second)} rows/s")
 
+    def on_nodes(self, n_nodes: int) -> None:
+        if time.monotonic() - self._said >= EVERY:
+            self._say(f"branch and bound: {count(n_nodes)} nodes")
+
     def on_members(self, progress: Any) -> None:
         done, n = count(progress.done), count(progress.n_members)
         self._say(f"{done} of {n} fits done, worst gap {gap_text(progress.worst_gap)}")

@@ -135,7 +135,7 @@ class SemiSupervisedParameters(KernelParameters, TableParameters, FitParameters)
         Number of runs from different initial clusters; the best is kept.
     node_limit : int
         Maximum number of branch-and-bound nodes per aggregated problem; by default 30 to 2,000, fewer for more
-        clusters.
+        clusters. By default, ``certify`` searches longer and longer, up to 100,000 nodes.
     max_iter : int
         Limit on iterations: 1 and 5 are AID1 and AID5 of the paper. By default 5, or 1,000 with ``certify``.
     init : {"auto", "kmeans"}, array of labels or callable

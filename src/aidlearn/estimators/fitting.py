@@ -84,7 +84,7 @@ class BatchProgress:
 
 
 def tell(callbacks: Sequence[Any], method: str, *arguments: Any) -> None:
-    """Call a method of all callbacks that have it: ``on_fit``, ``on_pass`` or ``on_batch``."""
+    """Call a method of all callbacks that have it: ``on_fit``, ``on_pass``, ``on_batch`` or ``on_search``."""
     for callback in callbacks:
         if hasattr(callback, method):
             getattr(callback, method)(*arguments)
@@ -171,11 +171,19 @@ class IterationLog:
             record.seconds,
         )
 
-    def on_pass(self, progress: PassProgress) -> None:
+    def _is_time(self) -> bool:
         now = time.monotonic()
-        if now - self._last < self.EVERY:
+        late = now - self._last >= self.EVERY
+        self._last = now if late else self._last
+        return late
+
+    def on_search(self, n_nodes: int) -> None:
+        if self._is_time():
+            logger.info("branch and bound: %d nodes", n_nodes)
+
+    def on_pass(self, progress: PassProgress) -> None:
+        if not self._is_time():
             return
-        self._last = now
         part = 100 * progress.rows / progress.n_rows
         logger.info("pass %d: %.0f%% of the rows, %.3g rows/s", progress.number, part, progress.rows_per_second)
 

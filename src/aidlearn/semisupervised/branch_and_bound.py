@@ -16,7 +16,7 @@ import heapq
 import itertools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -93,11 +93,15 @@ class SemiSupervisedRows:
 
 @dataclass(frozen=True)
 class SearchLimits:
-    """Limits of a search: relative gap, number of nodes, and ``time.monotonic()`` of the deadline."""
+    """Limits of a search: relative gap, number of nodes, and ``time.monotonic()`` of the deadline.
+
+    ``watch`` is called with the number of nodes so far.
+    """
 
     relative: float = 1e-6
     nodes: int = 100_000
     deadline: float = math.inf
+    watch: Callable[[int], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -273,6 +277,8 @@ def _explore(tree: _Tree, root: NodeSolution, best: Search, limits: SearchLimits
                 if tree.cut is None:
                     _improve(tree, found, best)
                 children.append(_Node(max(node.bound, found.bound), next(order), states, found))
+            if limits.watch is not None:
+                limits.watch(best.n_nodes)
             if tree.cut is None and best.n_nodes % SETTINGS.local_search_nodes < 2:
                 _local_search(tree, children[0].solution, best, limits.deadline)
             children = sorted(child for child in children if child.bound < cutoff())

@@ -152,6 +152,8 @@ class SemiSupervisedSettings:
     """Whether to bound the original problem by three states, and to split until the bound meets the objective."""
     node_limit: int | None = None
     """Maximum nodes of one branch and bound."""
+    watch: Callable[[int], None] | None = None
+    """Called with the number of nodes of the current branch and bound."""
     initial_rate: float | None = None
     solver: str = "auto"
     """Solver of aggregated problems: "auto" is our branch and bound, "miqp" is SCIP (by default without node limit)."""
@@ -201,7 +203,7 @@ class SemiSupervised(Problem):
         n_rows = len(small.rows.weight)
         affordable = int(np.clip(SETTINGS.node_work / n_rows**2, *SETTINGS.node_range))
         nodes = self.settings.node_limit or affordable
-        limits = SearchLimits(SETTINGS.closed_gap, nodes, accuracy.deadline)
+        limits = SearchLimits(SETTINGS.closed_gap, nodes, accuracy.deadline, self.settings.watch)
         known = None if incumbent is None else small.coordinates(incumbent.point)
         if self.settings.solver == "miqp":
             found = miqp.search(small.rows, replace(limits, nodes=self.settings.node_limit or -1), known)
@@ -210,7 +212,9 @@ class SemiSupervised(Problem):
         point = small.point(found.v, found.b)
         if not self.settings.certify:
             return Solution(point, found.root_bound, verified=found.settled)
-        limits = replace(limits, relative=accuracy.relative, nodes=nodes * self._patience)
+        nodes *= self._patience
+        nodes = nodes if self.settings.node_limit else min(nodes, SearchLimits.nodes)
+        limits = replace(limits, relative=accuracy.relative, nodes=nodes)
         lower_bound, to_split = self._three_states(clusters, small, incumbent, limits, point)
         return Solution(point, max(lower_bound, found.root_bound), verified=found.settled, to_split=to_split)
 
@@ -271,6 +275,8 @@ class SemiSupervised(Problem):
         cut = Cut(radius * largest, weight * np.maximum(0.0, 1.0 - 2 * radius * largest))
         found = branch_and_bound.bound(small.rows, cut, value, limits)
         if found.spent and self.settings.node_limit is None:
+            if limits.nodes == SearchLimits.nodes:
+                return found.bound, None  # the longest search
             # The search, not the size of the clusters, limits the bound: search longer next time.
             self._patience *= SETTINGS.patience
             return found.bound, Bisection([point], 2)

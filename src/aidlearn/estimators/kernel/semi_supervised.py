@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -29,7 +30,7 @@ from aidlearn.engine.result import Status
 from aidlearn.estimators.base import FITTED_ATTRIBUTES, AIDEstimator
 from aidlearn.estimators.checks import check_number, class_of, generator
 from aidlearn.estimators.declared_kernel import SemiSupervisedParameters
-from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem
+from aidlearn.estimators.fitting import Fitted, checkpoint_of, fit_problem, tell
 from aidlearn.estimators.kernel.machine import refuse_elsewhere
 from aidlearn.estimators.parameters import documented
 from aidlearn.kernel.functions import NAMES, kernel_from
@@ -249,6 +250,7 @@ class SemiSupervisedSVC(SemiSupervisedParameters, ClassifierMixin, AIDEstimator)
             start_method=self._start_method(),
             initial_rate=self.initial_rate,
             solver=self.solver,
+            watch=partial(tell, self._callbacks(), "on_search"),
         )
         problem = SemiSupervised(run, settings, rng)
         max_iter = self.max_iter or (1000 if self.certify else 5)
