@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,11 @@ from scipy import sparse
 
 from aidlearn import LADRegressor, LinearSVC, Status, open_source
 from aidlearn.data.passes.run import Run
+from aidlearn.data.passes.sharing import run_together
 from aidlearn.data.rows.memory import Budget
 from aidlearn.data.rows.source import DataSource
 from aidlearn.engine import clusters
+from aidlearn.estimators.linear import svm
 
 N, M = 600_000, 12
 
@@ -110,6 +113,27 @@ def test_classes_are_fitted_in_groups_where_memory_is_short(tmp_path):
     model.fit(open_source(path, 3, memory_limit=little))
     assert np.allclose(model.objective_, memory.objective_, rtol=1e-4)
     assert model.dual_coef_.shape == (4, len(model.support_))
+
+
+def test_duals_of_finished_classes_leave_less_to_later_ones(tmp_path, monkeypatch):
+    """Before, each group of classes planned with all memory, whatever the duals of those before it took."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(20_000, 3))
+    y = np.digitize(X[:, 0] + rng.normal(size=20_000), [-1, 0, 1])
+    np.save(tmp_path / "rows.npy", np.column_stack([X, y]))
+    budgets = []
+
+    def noting(run, fits):
+        budgets.append(run.budget)
+        return run_together(run, fits)
+
+    monkeypatch.setattr(svm, "run_together", noting)
+    limit = least(tmp_path / "rows.npy", 3) + 1e6
+    model = LinearSVC(C=0.1).fit(open_source(tmp_path / "rows.npy", 3, memory_limit=limit))
+    assert len(budgets) > 1
+    assert model.dual_coef_.shape == (4, len(model.support_))
+    assert all(later.held < first.held for first, later in pairwise(budgets))
+    assert all(later.clusters < first.clusters for first, later in pairwise(budgets))
 
 
 CLASSES = """
