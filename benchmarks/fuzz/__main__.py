@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument(
         "--fits", type=int, help=f"number of small cases (at most {FEW_ROWS} rows), checked by the oracles alone"
     )
+    parser.add_argument("--tables", type=int, help="number of tables to fit and predict by the command line instead")
     parser.add_argument("--seed", type=int, help="of the first case; by default another one every time")
     parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="folder for scripts")
     parser.add_argument("--log", type=Path, help="file to which a line for each case is added")
@@ -47,6 +48,8 @@ def main() -> int:
         return 0
     seed = int(time.time()) * 1000 if options.seed is None else options.seed
     print(f"first seed {seed}", flush=True)
+    if options.tables:
+        return _tables(range(seed, seed + options.tables))
     small = options.fits is not None
     until, tried = time.time() + 60 * options.minutes, []
     while time.time() < until and not (small and len(tried) >= options.fits):
@@ -63,6 +66,22 @@ def main() -> int:
                 _write(options.findings, entry["seed"], entry["failure"], small)
     _tell(tried)
     return 1 if any(entry["failure"] for entry in tried) else 0
+
+
+def _tables(seeds: range) -> int:
+    """Print the tables whose predictions by the command line are not those of Python, and how many there are."""
+    from benchmarks.fuzz.tables import check
+
+    failed = 0
+    for seed in seeds:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                check(seed, Path(folder))
+            except Exception as error:
+                failed += 1
+                print(f"table {seed}: {type(error).__name__}: {error}", flush=True)
+    print(f"{len(seeds)} tables, {failed} with other predictions than Python")
+    return 1 if failed else 0
 
 
 def _work(seeds: range, until: float, small: bool) -> None:

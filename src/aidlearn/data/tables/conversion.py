@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -270,6 +271,8 @@ def linear_scores(X: Any, coef: Float, intercept: Any, recipe: Recipe | None = N
     parts = [np.empty((0, *coef.shape[:-1]))]  # partitions of a Dask collection may have no rows
     for k in range(source.n_chunks):
         chunk = source.chunk(k)
+        if not sparse.issparse(chunk.X):  # sums along rows and along columns would differ in their last bits
+            chunk = replace(chunk, X=np.ascontiguousarray(chunk.X))
         with np.errstate(invalid="ignore"):  # infinity times 0 gives NaN, which is found below
             scores = chunk @ coef.T + intercept
         if not np.isfinite(scores).all():
