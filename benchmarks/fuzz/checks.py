@@ -45,7 +45,15 @@ def check(case: Case, folder: Path, laws: bool = True) -> Any:
             model = case.fitted(folder)
         except aidlearn.Unbounded:
             nowhere = SimpleNamespace(coef_=np.zeros(case.X.shape[1]), intercept_=0.0)
-            if stated(case, nowhere)[0].solved() is not None:
+            [of] = stated(case, nowhere)
+            found = of.solved()
+            # Where a solver stops on the way to minus infinity, the objective goes on falling behind its point. The
+            # curvature of a singular matrix in its null space is a rounding error.
+            if (
+                found is not None
+                and np.ndim(case.parameters.get("quadratic")) < 2
+                and of.exactly(found)[0] <= of.exactly(1e3 * found)[0]
+            ):
                 raise Violation("unbounded: others find an optimum") from None
             return None
         except TimeoutError:
@@ -71,7 +79,8 @@ def _fits(model: Any) -> list[tuple[float, float, float, Any]]:
 def _certificate(case: Case, model: Any) -> None:
     limited = case.parameters.get("time_limit") is not None
     for value, bound, gap, status in _fits(model):
-        if not np.isfinite(value) or not (np.isfinite(bound) or limited):
+        unproven = limited or (status.name == "numerical" and case.parameters.get("linear") is not None)
+        if not np.isfinite(value) or not (np.isfinite(bound) or unproven):
             raise Violation(f"finite: objective {value}, bound {bound}")
         if gap < 0 or bound > value:
             raise Violation(f"order: objective {value!r} below bound {bound!r}, gap {gap}")
@@ -104,12 +113,12 @@ def _against_oracle(case: Case, model: Any) -> None:
             spread, squares = case.X.std(axis=0), (case.X**2).mean(axis=0)
             relative += 1e-15 * float((squares[spread > 0] / spread[spread > 0] ** 2).max(initial=0.0))
         _belongs(fit[0], truth, size, relative, case.estimator in ("SVC", "SVR"))
-        missed = of.program.violation(of.point)
+        missed = of.missed(of.point)
         if missed > 1e-9:
             raise Violation(f"constraint: missed by {missed}")
         # No point has an objective below the optimum, so that one that is feasible decides, however good it is.
         found = of.solved()
-        if found is not None and of.program.violation(found) <= 1e-8:
+        if found is not None and of.missed(found) <= 1e-8:
             high, _ = of.exactly(found)
             case.notes["solved"] += 1
             case.notes["weak"] += high > truth + 1e-6 * abs(truth) + ROUNDING * size

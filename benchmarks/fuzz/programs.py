@@ -45,6 +45,15 @@ class Stated:
         size += float(np.abs(of.q) @ absolute + of.l1 @ absolute + absolute @ np.abs(of.P) @ absolute)
         return float(total), size
 
+    def missed(self, point: Array) -> float:
+        """Return the largest violation of a constraint, relative to its numbers."""
+        of = self.program
+        product, size = of.G @ point, np.abs(of.G) @ np.abs(point)
+        sides = [np.where(np.isfinite(side), side, 0.0) for side in (of.low, of.high)]
+        size += np.maximum(*map(np.abs, sides))
+        missed = np.maximum(np.maximum(of.low - product, product - of.high), 0.0)
+        return float((missed / np.where(size > 0, size, 1.0)).max(initial=0.0))
+
     def solved(self) -> Array | None:
         """Return the solution of HiGHS or Clarabel in columns and targets of ordinary size; None if they have none."""
         of, p = self.program, self.program.p
