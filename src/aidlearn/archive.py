@@ -12,14 +12,18 @@ import math
 import os
 import secrets
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from types import NoneType, UnionType
+from typing import IO, Any, BinaryIO, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 META = "meta.json"
 DIGEST = len(hashlib.sha256().hexdigest())
@@ -104,6 +108,49 @@ def read(path: Path, kind: str, newest: int) -> Archive:
             f"The {what} {path} has format version {version}; this version of aidlearn reads up to {newest}."
         )
     return Archive(version, header["content"], arrays)
+
+
+def record(kind: type[T], values: Any) -> T:
+    """Return a data class of the values of a file; raise a TypeError unless each has its declared type."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"a {kind.__name__} is {shown(values)}")
+    made, hints = kind(**values), get_type_hints(kind)
+    for name, value in values.items():
+        if not has_type(value, hints[name]):
+            raise TypeError(f"{name} is {shown(value)}")
+    return made
+
+
+def has_type(value: Any, hint: Any) -> bool:
+    """Return whether a value of a file has a declared type; numbers fit into 64 bits, arrays have one dimension."""
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if kind is Any:
+        return True
+    if kind in (Union, UnionType):
+        return any(has_type(value, one) for one in inner)
+    if kind is None or kind is NoneType:
+        return value is None
+    if kind is bool:
+        return isinstance(value, (bool, np.bool_))
+    if kind in (int, float):
+        right = isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
+        return right and (not isinstance(value, Integral) or -(2**63) <= int(value) < 2**63)
+    if kind is np.ndarray:
+        [dtype] = get_args(inner[1])
+        return isinstance(value, np.ndarray) and (
+            dtype is Any or (value.ndim == 1 and value.dtype.kind == np.dtype(dtype).kind)
+        )
+    if not isinstance(value, kind):
+        return False
+    if kind is list or (kind is Sequence and inner):
+        return all(has_type(item, inner[0]) for item in value)
+    return kind not in (dict, Mapping) or all(has_type(k, inner[0]) and has_type(v, inner[1]) for k, v in value.items())
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message: short, and on one line."""
+    text = " ".join(repr(value).split()) if isinstance(value, (str, bool, float, NoneType)) else type(value).__name__
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def _write(file: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -5,12 +5,14 @@ A checkpoint is an archive (:mod:`aidlearn.archive`); the previous one is kept i
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn import archive
@@ -29,6 +31,11 @@ NUMBERS = ("objective", "lower_bound", "stalled", "n_passes", "seconds")
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used; the message says why."""
+
+
+def damaged(what: str) -> CheckpointError:
+    """Return the error for a checkpoint whose content cannot be right."""
+    return CheckpointError(f"The checkpoint is damaged: {what}. Delete it to start anew, or give another file.")
 
 
 @dataclass(frozen=True)
@@ -150,19 +157,47 @@ def read(path: Path) -> tuple[Snapshot, Origin]:
     if found.version < OLDEST:
         raise CheckpointError(f"The checkpoint {path} is of an older version of aidlearn; delete it to start anew.")
     try:
-        return _snapshot(found), Origin(**found.meta["origin"])
-    except (KeyError, TypeError) as error:
-        raise CheckpointError(f"The checkpoint {path} is incomplete: {error}.") from None
+        return _snapshot(found.meta, found.arrays), archive.record(Origin, found.meta["origin"])
+    except KeyError as error:
+        raise CheckpointError(f"The checkpoint {path} is incomplete: {error} is missing.") from None
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"The checkpoint {path} is damaged: {error}.") from None
 
 
-def _snapshot(found: archive.Archive) -> Snapshot:
-    meta = found.meta
+def _snapshot(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Snapshot:
     start = meta.get("start", {})  # earlier versions did not save it
-    return Snapshot(
-        arrays=found.arrays,
-        history=[Iteration(**record) for record in meta["history"]],
-        steps=[StartStep(**step) for step in start.get("steps", [])],
-        plan=start.get("plan", {}),
-        first_is_last=start.get("first_is_last", True),
+    if not (isinstance(start, dict) and isinstance(meta["history"], list) and isinstance(start.get("steps", []), list)):
+        raise TypeError("its history or its start is not a list of records")
+    values = {
+        "arrays": arrays,
+        "history": [archive.record(Iteration, one) for one in meta["history"]],
+        "steps": [archive.record(StartStep, one) for one in start.get("steps", [])],
+        "plan": start.get("plan", {}),
+        "first_is_last": start.get("first_is_last", True),
         **{name: meta[name] for name in NUMBERS},
-    )
+    }
+    snapshot = archive.record(Snapshot, values)
+    if not (0 <= snapshot.seconds < math.inf and snapshot.n_passes >= 0):
+        raise ValueError(f"it has run for {snapshot.seconds} seconds and {snapshot.n_passes} passes")
+    return snapshot
+
+
+def saved_array(
+    arrays: Mapping[str, NDArray[Any]], name: str, dtype: Any, *shape: int | None, finite: bool = True
+) -> NDArray[Any]:
+    """Return an array of a checkpoint.
+
+    Raises
+    ------
+    CheckpointError
+        If it is missing, or does not have this type and this shape (None: any length), or is not ``finite``.
+    """
+    if name not in arrays:
+        raise CheckpointError(f"The checkpoint is incomplete: {name} is missing.")
+    array = arrays[name]
+    fits = array.ndim == len(shape) and all(n in (None, found) for n, found in zip(shape, array.shape, strict=True))
+    if not fits or array.dtype != dtype:
+        raise damaged(f"{name} is an array of {array.dtype} and shape {array.shape}")
+    if finite and not np.isfinite(array).all():
+        raise damaged(f"{name} is not finite")
+    return array

@@ -6,7 +6,7 @@ These are subtracted from the parents' sums, so no other entry is summed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.engine.checkpoint import CheckpointError
 from aidlearn.engine.problem import Problem, Trial
 from aidlearn.engine.sums import (
     AS_BEFORE,
@@ -43,18 +42,6 @@ class ClusterSettings:
 
 
 SETTINGS = ClusterSettings()
-
-
-def _check_saved(arrays: Mapping[str, NDArray[Any]], n_entries: int) -> None:
-    """Check the labels of a file before they are used as positions in arrays."""
-    labels, counts = arrays["labels"], arrays["counts"]
-    whole = labels.shape == (n_entries,) and labels.dtype.kind == counts.dtype.kind == "i" and counts.ndim == 1
-    inside = whole and labels.min(initial=0) >= 0 and labels.max(initial=-1) < len(counts)
-    if not inside or not np.array_equal(np.bincount(labels, minlength=len(counts)), counts):
-        raise CheckpointError("The checkpoint is damaged: its labels are not those of its clusters.")
-    for name in ("homes", "summed"):
-        if arrays[name].shape != counts.shape:
-            raise CheckpointError(f"The checkpoint is damaged: {name} of shape {arrays[name].shape}.")
 
 
 class Clusters:
@@ -88,11 +75,13 @@ class Clusters:
         counts: Int,
         sums: Sums,
         homes: NDArray[np.int16],
+        summed: Float | None = None,
     ) -> None:
         self.problem = problem
         self._states, self._renaming = list(states), renaming
         self.counts, self.store, self.homes = counts, sums, homes
-        self._summed = sums.sizes()
+        self._summed = sums.sizes() if summed is None else summed
+        """Size of each cluster's last full sum."""
 
     @property
     def sums(self) -> Float:
@@ -202,20 +191,6 @@ class Clusters:
             "homes": self.homes,
             "summed": self._summed,
         }
-
-    @classmethod
-    def restore(cls, problem: Problem, arrays: Mapping[str, NDArray[Any]]) -> Clusters:
-        """Restore a saved partition."""
-        source = problem.source
-        size = source.rows_per_chunk
-        _check_saved(arrays, source.n_entries)
-        states = [
-            ChunkLabels(arrays["labels"][k * size : (k + 1) * size], NOTHING, NOTHING) for k in range(source.n_chunks)
-        ]
-        sums = Sums.restore(arrays, len(arrays["counts"]))
-        clusters = cls(problem, states, AS_BEFORE, arrays["counts"], sums, arrays["homes"])
-        clusters._summed = arrays["summed"]
-        return clusters
 
     @property
     def n_clusters(self) -> int:

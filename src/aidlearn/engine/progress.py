@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aidlearn.engine.checkpoint import Checkpoint, CheckpointError, Snapshot
+from aidlearn.engine.checkpoint import Checkpoint, CheckpointError, Snapshot, damaged
 from aidlearn.engine.clusters import Clusters, near_and_far
 from aidlearn.engine.problem import Accuracy, Incumbent, Problem, Solution, Trial
+from aidlearn.engine.restored import restored
 from aidlearn.engine.result import CROSSING, Iteration, Result, StartStep, Status, below, relative_gap
 from aidlearn.engine.sums import Violations
 
@@ -74,25 +75,25 @@ class Bounds:
         """Bound of a checkpoint. Without its dual it proves nothing; the next solution has to prove it again."""
         self.take(incumbent)
 
-    def resume(self, point: Any, saved: Snapshot) -> None:
-        """Continue with the bounds of a checkpoint.
+    def resume(self, point: Any, objective: float, saved: Snapshot) -> None:
+        """Continue with the point and the bound of a checkpoint; ``objective`` is that of the point on all entries.
 
-        The point is evaluated on all entries, in a pass that does not count towards the fit. If the saved objective
-        agrees up to rounding, its exact bits are kept, so that the fit continues exactly as it would have.
+        If the saved objective agrees with it up to rounding, its exact bits are kept, so that the fit continues exactly
+        as it would have.
         """
         self._saved = saved.lower_bound
+        if (point is None) != (saved.objective is None):
+            raise damaged("it has a point or an objective, but not both")
         if saved.objective is None:
             return
         self.take(Incumbent(point, saved.objective))
-        run = self._problem.run
-        n_passes = run.n_passes
-        evaluated = self._problem.objective(point)
-        run.add_passes(n_passes - run.n_passes)
-        if not abs(evaluated - saved.objective) <= max(CROSSING * abs(evaluated), self._error):
+        if not abs(objective - saved.objective) <= max(CROSSING * abs(objective), self._error):
             raise CheckpointError(
-                f"The checkpoint holds an objective of {saved.objective:.10g}, its point has {evaluated:.10g}: it is "
+                f"The checkpoint holds an objective of {saved.objective:.10g}, its point has {objective:.10g}: it is "
                 "damaged. Delete it to start anew, or give another file."
             )
+        if not self._problem.feasible(point):
+            raise damaged("its point violates the constraints")
 
     @property
     def objective(self) -> float:
@@ -192,13 +193,17 @@ class Progress:
             self._save(start.clusters)
             return start.clusters, self._bounds
         logger.info("continuing from a checkpoint, after iteration %d", len(saved.history))
+        n_passes = self._run.n_passes
+        point = problem.resume(saved.arrays)
+        clusters, objective = restored(problem, saved.arrays, point)
+        self._run.add_passes(n_passes - self._run.n_passes)  # the check does not count towards the fit
         self._bounds = Bounds(problem)
-        self._bounds.resume(problem.resume(saved.arrays), saved)
+        self._bounds.resume(point, objective, saved)
         self._steps, self._plan, self.first_is_last = saved.steps, saved.plan, saved.first_is_last
         self.history, self._stalled = list(saved.history), saved.stalled
         self._started -= saved.seconds
         self._run.add_passes(saved.n_passes)
-        return Clusters.restore(problem, saved.arrays), self._bounds
+        return clusters, self._bounds
 
     @property
     def _seconds(self) -> float:

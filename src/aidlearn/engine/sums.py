@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from aidlearn.engine.checkpoint import CheckpointError
+from aidlearn.engine.checkpoint import CheckpointError, damaged, saved_array
 from aidlearn.numerics import Float, Int
 
 SPARSE_ARRAYS = ("single_data", "single_indices", "single_indptr", "single_clusters")
@@ -143,9 +143,7 @@ class Sums:
         CheckpointError
             If the arrays are not the sums of ``n_clusters`` clusters.
         """
-        dense = arrays["sums"]
-        if dense.ndim != 2:
-            raise CheckpointError(f"The checkpoint is damaged: sums of shape {dense.shape}, expected two dimensions.")
+        dense = saved_array(arrays, "sums", np.float64, None, None)
         sums = cls(dense)
         if any(name in arrays for name in SPARSE_ARRAYS):
             missing = [name for name in SPARSE_ARRAYS if name not in arrays]
@@ -158,12 +156,12 @@ class Sums:
                 singles = sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, dense.shape[1]))
                 singles.check_format()
             except (IndexError, TypeError, ValueError) as error:
-                raise CheckpointError(f"The checkpoint is damaged: sums of single entries: {error}.") from None
+                raise damaged(f"sums of single entries: {error}") from None
             if len(clusters) != singles.shape[0] or not np.array_equal(np.flatnonzero(alone), clusters):
-                raise CheckpointError("The checkpoint is damaged: its single entries are not those of its clusters.")
+                raise damaged("its single entries are not those of its clusters")
             sums = cls(dense, singles, alone)
         if sums.shape[0] != n_clusters:
-            raise CheckpointError(f"The checkpoint is damaged: sums of {sums.shape[0]} clusters, not {n_clusters}.")
+            raise damaged(f"sums of {sums.shape[0]} clusters, not {n_clusters}")
         return sums
 
 

@@ -19,13 +19,13 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint
 
 from aidlearn.data.passes.run import PassProgress, Run
-from aidlearn.engine.checkpoint import Checkpoint, Origin, Snapshot
+from aidlearn.engine.checkpoint import Checkpoint, Origin, Snapshot, damaged, saved_array
 from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Problem
 from aidlearn.engine.progress import Callback, Limits, logger
 from aidlearn.engine.result import Iteration, Result
 from aidlearn.estimators.registry import model_of
-from aidlearn.neighbours.batch import Solved, better
+from aidlearn.neighbours.batch import Batch, Solved, better
 from aidlearn.trace import Draw, Frame, Profile, Trace
 
 FREE_TO_CHANGE = ("max_iter", "time_limit", "n_jobs", "verbose", "callbacks", "checkpoint")
@@ -200,15 +200,26 @@ class BatchRecord:
         self.n_members, self.checkpoint = n_members, checkpoint
         self.started, self.solved = time.monotonic(), dict[int, Solved]()
         self.history: list[Iteration] = []
+        self._saved = dict[int, Solved]()
+        """Members of a checkpoint, whose objectives and bounds are not believed yet."""
         saved = None if checkpoint is None else checkpoint.load()
         if saved is not None:
             self.started -= saved.seconds
-            self.solved, self.history = _members(saved.arrays), saved.history
+            self._saved, self.history = _members(saved.arrays, n_members), saved.history
 
     @property
     def seconds(self) -> float:
         """Time of the batch so far in seconds, including that before an interruption."""
         return time.monotonic() - self.started
+
+    def prove(self, batch: Callable[[], Batch]) -> None:
+        """Evaluate the members of a checkpoint on all rows, and prove their bounds again."""
+        if not self._saved:
+            return
+        made, widths = batch(), {len(solved.point) for solved in self._saved.values()}
+        if widths != {made.design.n_variables}:
+            raise damaged("its points do not have one number per coefficient")
+        self.solved = made.proven_again(self._saved)
 
     def left(self) -> list[int]:
         """Return the members whose gap is still open."""
@@ -224,7 +235,8 @@ class BatchRecord:
         """Keep members, save all and report how many are certified."""
         self.solved |= found
         if self.checkpoint is not None and self.solved:
-            arrays = {"members": np.array([self.n_members]), **_arrays(self.solved)}
+            # Members of an earlier part that were not proven again before the run ended are not lost.
+            arrays = {"members": np.array([self.n_members]), **_arrays(self._saved | self.solved)}
             self.checkpoint.save(Snapshot(arrays, None, 0.0, False, self.run.n_passes, self.seconds, list(history)))
         gaps = [solved.gap for solved in self.solved.values() if solved.gap <= self.tol]
         if gaps:
@@ -245,13 +257,24 @@ def _arrays(solved: Mapping[int, Solved]) -> dict[str, NDArray[Any]]:
     }
 
 
-def _members(arrays: Mapping[str, NDArray[Any]]) -> dict[int, Solved]:
+def _members(arrays: Mapping[str, NDArray[Any]], n_members: int) -> dict[int, Solved]:
     """Read members from the arrays of a checkpoint."""
-    first, solved = 0, dict[int, Solved]()
-    rows = zip(arrays["numbers"], arrays["points"], arrays["values"], arrays["clusters"], strict=True)
-    for k, point, (objective, bound), (n_clusters, length) in rows:
-        part = slice(first, first + int(length))
-        profile = Profile(arrays["sizes"][part], arrays["distances"][part]) if length else None
+    numbers = saved_array(arrays, "numbers", np.int64, None)
+    points = saved_array(arrays, "points", np.float64, len(numbers), None)
+    values = saved_array(arrays, "values", np.float64, len(numbers), 2, finite=False)  # a bound may be -inf
+    clusters = saved_array(arrays, "clusters", np.int64, len(numbers), 2)
+    sizes = saved_array(arrays, "sizes", np.int64, None)
+    distances = saved_array(arrays, "distances", np.float64, len(sizes))
+    if (np.diff(numbers) <= 0).any() or (numbers < 0).any() or (numbers >= n_members).any():
+        raise damaged("it numbers members that the fit has not")
+    if (clusters < 0).any() or clusters[:, 1].sum() != len(sizes):
+        raise damaged("its clusters do not match their sizes")
+    ends = np.cumsum(clusters[:, 1])
+    solved = dict[int, Solved]()
+    for k, point, (objective, bound), (n_clusters, length), end in zip(
+        numbers, points, values, clusters, ends, strict=True
+    ):
+        part = slice(int(end - length), int(end))
+        profile = Profile(sizes[part], distances[part]) if length else None
         solved[int(k)] = Solved(point, float(objective), float(bound), profile, int(n_clusters))
-        first += int(length)
     return solved

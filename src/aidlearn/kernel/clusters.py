@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aidlearn.engine.checkpoint import CheckpointError
+from aidlearn.engine.checkpoint import damaged, saved_array
 from aidlearn.kernel.dual import SMALL, ColumnsOnDemand, KernelDual
 from aidlearn.kernel.functions import TINY, Floats
 from aidlearn.kernel.rows import KernelRows
@@ -32,6 +32,10 @@ class ClusterSettings:
     """Guess. Number of shared clusters allowed under any memory limit."""
     libsvm_bytes: int = 24
     """Bytes per kernel value with libsvm: the value is copied to float64, then copied again."""
+    updates: float = 4.0
+    """Guess. Expected errors of a kernel sum up to which the saved one, which was updated, is the same."""
+    rounded: float = 1e-12
+    """Guess. Error of a dual variable, over its box, that is rounding."""
     error_parts: int = 32
     """Number of parts in which a matrix is multiplied, so that it is never copied whole to another type."""
 
@@ -224,30 +228,60 @@ class KernelClusters:
             "kernel_singles": self.singles,
             "kernel_cluster_of": self.cluster_of,
             "kernel_sums": self.sums,
-            "kernel_weights": self.weights,
             "kernel_column_of": self._column_of,
             "kernel_fills": np.array([0 if self._matrix is None else len(self._matrix), *self._fills]),
         }
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore the state from a checkpoint."""
-        n, g = self.rows.n, len(arrays["kernel_cluster_of"])
-        shapes = {"kernel_sums": (n, g), "kernel_weights": (g,), "kernel_column_of": (n,)}
-        singles, (capacity, *fills) = arrays["kernel_singles"], arrays["kernel_fills"].tolist()
-        fitting = all(arrays[name].shape == shape for name, shape in shapes.items())
-        inside = fitting and singles.min(initial=0) >= 0 and singles.max(initial=-1) < n and len(singles) <= n
-        if not inside or arrays["kernel_column_of"].max(initial=-1) >= g or sorted(fills) != fills:
-            raise CheckpointError("The checkpoint is damaged: its kernel sums do not match its clusters.")
-        self.singles, self.cluster_of = singles, arrays["kernel_cluster_of"]
-        self.sums, self.weights = np.asfortranarray(arrays["kernel_sums"]), arrays["kernel_weights"]
-        self._column_of, self._matrix, self._filled, self._fills = arrays["kernel_column_of"], None, 0, []
+    def restore(self, arrays: Mapping[str, NDArray[Any]], coef: Float) -> None:
+        """Restore the state from a checkpoint; kernel sums that are not those of the rows are replaced.
+
+        ``coef`` are the coefficients of the rows, which must be even within clusters.
+        """
+        n = self.rows.n
+        self.cluster_of = saved_array(arrays, "kernel_cluster_of", np.int64, None)
+        g = len(self.cluster_of)
+        self.singles = saved_array(arrays, "kernel_singles", np.int64, None)
+        self._column_of = saved_array(arrays, "kernel_column_of", np.int64, n)
+        self.sums = np.asfortranarray(saved_array(arrays, "kernel_sums", np.float64, n, g))
+        capacity, *fills = saved_array(arrays, "kernel_fills", np.int64, None).tolist() or [0]
+        positions = ((self.singles, n), (self._column_of + 1, g + 1), (self.cluster_of, n))
+        inside = all(found.min(initial=0) >= 0 and found.max(initial=0) < max(most, 1) for found, most in positions)
+        counts = np.bincount(self.singles[self.singles >= 0], minlength=n) if inside else np.zeros(n)
+        apart = inside and counts.max(initial=0) <= 1 and (self._column_of[self.singles] < 0).all()
+        if not apart or (np.diff(self.cluster_of) <= 0).any():
+            raise damaged("its kernel sums do not match its clusters")
+        self.weights = self._sums(self.box)
+        if not self._shares(coef):
+            raise damaged("its coefficients are not those of its clusters")
+        self._sum_again()
+        self._matrix, self._filled, self._fills = None, 0, []
         if capacity:
-            largest = SETTINGS.growth * n + SETTINGS.least_shared
-            if max(fills, default=0) > min(len(singles), capacity) or capacity > largest:
-                raise CheckpointError("The checkpoint is damaged: its kernel matrix is larger than its rows.")
+            largest = min(SETTINGS.growth * n + SETTINGS.least_shared, max(self.size, self.max_matrix))
+            ascending = fills == sorted(set(fills)) and min(fills, default=1) > 0
+            if not ascending or max(fills, default=0) > min(len(self.singles), capacity) or capacity > largest:
+                raise damaged("its kernel matrix does not match its rows")
             self._matrix = np.empty((capacity, capacity), dtype=self.rows.dtype)
             for q in fills:
                 self._fill(self._matrix, q)
+
+    def _shares(self, coef: Float) -> bool:
+        """Return whether coefficients are dual feasible, and those of a cluster in proportion to their boxes."""
+        dual, slack = self.y * coef, SETTINGS.rounded * self.box
+        shared, share = self._column_of >= 0, self._sums(self.y * coef) / np.maximum(self.weights, TINY)
+        spread = self.box[shared] * share[self._column_of[shared]]
+        even = np.abs(dual[shared] - spread) <= slack[shared]
+        return bool(even.all() and (dual >= -slack).all() and (dual <= self.box + slack).all())
+
+    def _sum_again(self) -> None:
+        """Compute the kernel sums again; those that agree up to rounding keep their bits."""
+        lengths, rounding, everything = self.rows.lengths, self.rows.rounding(), np.arange(self.rows.n)
+        for p in range(len(self.cluster_of)):
+            members = np.flatnonzero(self._column_of == p)
+            sums = self.rows.times(everything, members, self.box[members, None])[:, 0]
+            sizes = self.box[members] * lengths[members]
+            error = SETTINGS.updates * rounding * lengths * math.sqrt(sizes.max(initial=0.0) * sizes.sum())
+            if not (np.abs(self.sums[:, p] - sums) <= error).all():
+                self.sums[:, p] = sums
 
     def error(self, alpha: Float) -> float:
         """Bound the error of ``|w|^2`` at an aggregated dual, from the rounding of the kernel values of each row."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.engine.checkpoint import CheckpointError
+from aidlearn.engine.checkpoint import saved_array
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
 from aidlearn.engine.sums import Assignment
@@ -376,13 +376,15 @@ class KernelHinge(Problem):
         return {**point.arrays("point_"), **self.kernels.arrays(), **own}
 
     def resume(self, arrays: Mapping[str, NDArray[Any]]) -> KernelPoint:
-        vectors = [arrays[name] for name in ("kernel_coef", "kernel_scores", "point_coef", "point_scores")]
-        if any(vector.shape != self.y.shape for vector in vectors):
-            raise CheckpointError("The checkpoint is damaged: its coefficients do not match its rows.")
-        self.kernels.restore(arrays)
-        self._coef, self._scores = vectors[0], vectors[1]
-        self._bound, self._hidden_gap = arrays["kernel_numbers"].tolist()
-        return KernelPoint.of_arrays(arrays, "point_")
+        """Restore the search; scores and kernel sums that are not those of the rows are replaced."""
+        n = len(self.y)
+        self._bound, self._hidden_gap = saved_array(arrays, "kernel_numbers", np.float64, 2).tolist()
+        self._coef, scores = (saved_array(arrays, f"kernel_{name}", np.float64, n) for name in ("coef", "scores"))
+        self.kernels.restore(arrays, self._coef)
+        self._scores = self.values.verified(self.values.point(self._coef, scores)).scores
+        point = self.values.restored(arrays, "point_", lambda: self._precise)
+        self._width_at = point, -1.0  # evaluated once more, without clusters to split
+        return point
 
     # For plots
 

@@ -11,7 +11,7 @@ float64: iterative refinement needs more digits only in residuals.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from aidlearn.engine.checkpoint import damaged, saved_array
 from aidlearn.kernel.dual import best_intercept, bordered_solution, strictly_inside
 from aidlearn.kernel.functions import TINY, Floats, Kernel, dense
 from aidlearn.kernel.rows import SETTINGS as ROWS
@@ -94,13 +95,6 @@ class KernelPoint:
         if self.reached is not None and self.proven is not None:
             numbers += [self.reached, self.proven]
         return {f"{prefix}coef": self.coef, f"{prefix}scores": self.scores, f"{prefix}numbers": np.array(numbers)}
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str) -> KernelPoint:
-        """Restore a point from the arrays of a file."""
-        intercept, square, region_intercept, exact, feasible, *known = arrays[f"{prefix}numbers"].tolist()
-        coef, scores = arrays[f"{prefix}coef"], arrays[f"{prefix}scores"]
-        return cls(coef, intercept, scores, square, region_intercept, bool(exact), bool(feasible), *known)
 
 
 def balance_shift(coef: Float, slopes: Floats, lengths: Float) -> float:
@@ -209,6 +203,39 @@ class PointValues:
             everything = np.arange(len(scores))
             scores = self.rows.times(everything, used, point.coef[used, None], exact=True)[:, 0]
         return self.point(point.coef, scores, True, point.feasible)
+
+    def verified(self, point: KernelPoint) -> KernelPoint:
+        """Return a point of a checkpoint, with other scores unless they are those of its coefficients up to rounding.
+
+        Rows outside their margin, which have no loss, may have scores in float32 even if the point is exact.
+        """
+        used, everything = np.flatnonzero(point.coef), np.arange(len(point.coef))
+        scores = self.rows.times(everything, used, point.coef[used, None], exact=True)[:, 0]
+        found = self.point(point.coef, scores, True, point.feasible)
+        error = SETTINGS.recomputed * self._score_errors(point) + SETTINGS.score_rounding * self.unit
+        if point.exact:
+            exact = self.rows.rounding(exact=True) * self.rows.lengths * float(np.abs(point.coef) @ self.rows.lengths)
+            error = np.where((self.slacks(found) > -0.5 * error) | (point.coef != 0), exact, error)
+        return point if (np.abs(point.scores - scores) <= error).all() else found
+
+    def restored(
+        self, arrays: Mapping[str, NDArray[Any]], prefix: str, precise: Callable[[], PreciseKernel | None]
+    ) -> KernelPoint:
+        """Restore a point from the arrays of a checkpoint: all that its coefficients determine is computed again."""
+        coef, scores = (saved_array(arrays, prefix + name, np.float64, len(self.y)) for name in ("coef", "scores"))
+        numbers = saved_array(arrays, f"{prefix}numbers", np.float64, None).tolist()
+        if len(numbers) not in (5, 7):
+            raise damaged(f"its point has {len(numbers)} numbers")
+        _, square, region_intercept, exact, feasible = numbers[:5]
+        point = self.verified(self.point(coef, scores, bool(exact), bool(feasible)))
+        if not point.exact and abs(square - point.square) <= float(np.abs(coef) @ self._score_errors(point)):
+            point = replace(point, square=square)  # as the start computed it, from features
+        if len(numbers) == 7:
+            kernel = precise()
+            if kernel is None:
+                raise damaged("its point has more digits than this computer")
+            point = _evaluated(self, kernel, coef)
+        return replace(point, region_intercept=region_intercept)
 
 
 def has_more_digits() -> bool:

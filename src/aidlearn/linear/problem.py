@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from aidlearn.data.passes.run import Run
 from aidlearn.data.rows.chunk import Chunk
+from aidlearn.engine.checkpoint import saved_array
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import (
     Accuracy,
@@ -217,6 +218,9 @@ class PiecewiseLinear(LinearProblem):
 
     def feasible(self, point: Float) -> bool:
         return self.design.region is None or self.design.region.contains(point)
+
+    def resume(self, arrays: Mapping[str, NDArray[Any]]) -> Float | None:
+        return saved_array(arrays, "point", np.float64, self.design.n_variables) if "point" in arrays else None
 
     # Results from the sums of the clusters
 

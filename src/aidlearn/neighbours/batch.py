@@ -20,7 +20,7 @@ import numpy as np
 from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.transforms import UNCHANGED, Unchanged, Weights
 from aidlearn.data.rows.chunk import Chunk
-from aidlearn.engine.result import Result, relative_gap
+from aidlearn.engine.result import CROSSING, Result, relative_gap
 from aidlearn.linear.model.design import Design
 from aidlearn.linear.model.leverage import Metric, NormalEquations
 from aidlearn.linear.model.losses import Loss
@@ -100,6 +100,13 @@ class Solved:
     @property
     def gap(self) -> float:
         return relative_gap(self.objective, self.lower_bound)
+
+    def checked(self, objective: float, lower_bound: float) -> Solved:
+        """Return the saved values where the recomputed ones confirm them, else the recomputed ones."""
+        same = abs(self.objective - objective) <= CROSSING * abs(objective)
+        proven = self.lower_bound <= lower_bound + CROSSING * abs(lower_bound)
+        objective = self.objective if same else objective
+        return replace(self, objective=objective, lower_bound=self.lower_bound if proven else lower_bound)
 
     @classmethod
     def of(cls, result: Result) -> Solved:
@@ -227,6 +234,28 @@ class Batch:
                 solved[number] = found if before is None else better(before, found)
                 self.crossings = None
         return dict(sorted(solved.items()))
+
+    def proven_again(self, saved: Mapping[int, Solved]) -> dict[int, Solved]:
+        """Return the members of a checkpoint, each evaluated on all rows and bounded in a corridor around its point.
+
+        Saved objectives and bounds that agree with these up to rounding keep their bits; the others are replaced.
+        """
+        found: dict[int, Solved] = {}
+        own = [replace(self.around(one.point)[0], numbers=[k]) for k, one in sorted(saved.items())]
+        at_once = SETTINGS.corridors_at_once if all(math.isfinite(corridor.reach) for corridor in own) else 1
+        for first in range(0, len(own), at_once):
+            if self.run.ended:
+                break
+            part = own[first : first + at_once]
+            numbers = [k for corridor in part for k in corridor.numbers]
+            known = {k: replace(saved[k], objective=0.0) for k in numbers}
+            for k, corridor, rows in zip(numbers, part, self._pass(part, numbers, known), strict=True):
+                solved: dict[int, Solved] = {}
+                self._in_corridor(corridor, rows, None, solved)
+                design = self._design(self.members[k], rows.of_replicate(self.members[k].replicate))
+                objective = known[k].objective + design.penalty(known[k].point)
+                found[k] = saved[k].checked(objective, solved[k].lower_bound)
+        return found
 
     def _open(self, solved: Mapping[int, Solved]) -> list[int]:
         return [number for number in solved if not solved[number].gap <= self.tol]

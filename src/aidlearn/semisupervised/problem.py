@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from aidlearn.data.passes.run import Run, total
 from aidlearn.data.rows.chunk import Chunk
+from aidlearn.engine.checkpoint import damaged, saved_array
 from aidlearn.engine.clusters import Clusters
 from aidlearn.engine.problem import Accuracy, Evaluation, Incumbent, Problem, Solution, Start, Trial
 from aidlearn.engine.result import Status
@@ -258,8 +259,18 @@ class SemiSupervised(Problem):
         return {**super().state(point), "patience": np.array([self._patience, self._n_clusters_halved])}
 
     def resume(self, arrays: Mapping[str, NDArray[Any]]) -> Any:
-        self._patience, self._n_clusters_halved = arrays["patience"].tolist()
-        return super().resume(arrays)
+        self._patience, self._n_clusters_halved = saved_array(arrays, "patience", np.int64, 2).tolist()
+        if self._patience < 1 or self._n_clusters_halved < 0:
+            raise damaged("its search has a limit below 1")
+        point = saved_array(arrays, "point", np.float64, self.n_attributes + 1) if "point" in arrays else None
+        balance = self.balance_of_source()
+        if (
+            point is not None
+            and balance is not None
+            and not np.isclose(balance.mean @ point[:-1] + point[-1], balance.score)
+        ):
+            raise damaged("its point does not have the balance of the classes")
+        return point
 
     # Three states
 

@@ -273,10 +273,6 @@ class ManyQuantiles:
         """Number of crossings on the rows of the fit, if they were counted."""
         checkpoint = checkpoint_of(model, self.run.source.origin, rows.moments.digest, BATCH)
         self.record = BatchRecord(model, model._callbacks(), self.run, len(designs), checkpoint)
-        history = iter(self.record.history)
-        for k, solved in self.record.solved.items():
-            if solved.gap <= model.tol:
-                self._take(k, solved, next(history).seconds)
 
     def solve(self) -> list[Fitted]:
         """Fit all quantiles, and return the fits in the given order."""
@@ -285,6 +281,11 @@ class ManyQuantiles:
             members = [Member(design.loss) for design in self.designs]
             tol, metric = self.model.tol, sampled.metric
             batch = Batch(self.run, self.designs[0], members, tol=tol, given_metric=metric, ordered=True)
+            self.record.prove(lambda: batch)
+            times = [one.seconds for one in self.record.history]
+            for k, one in self.record.solved.items():
+                if one.gap <= tol:
+                    self._take(k, one, times.pop(0) if times else self.record.seconds)
             solved = batch.solve(self._corridors(sampled), None, self._begin, self._done, self.record.solved)
             for k, found in solved.items():
                 if k not in self.fits and found.gap <= tol:

@@ -162,6 +162,7 @@ class CrossValidated(LinearEstimator):
         checkpoint = checkpoint_of(self, origin, digest, part, folds=rows.folds.digest)
         record = BatchRecord(self, self._callbacks(), rows.run, len(members), checkpoint)
         try:
+            record.prove(lambda: Batch(rows.run, designs[0], members, rows.folds, self.tol))
             if few_entries(rows.run.n_entries, designs[0].n_variables):
                 self._fit_rest(members, refit, record)
             else:
