@@ -98,7 +98,17 @@ BELOW = {
         "estimators.linear",
     },
     "formula": {*DATA, "data.opening", "estimators.registry"},
-    "files": {"", "archive", "data.encoding", "engine", "trace", "estimators.registry", "estimators.fits"},
+    "files": {
+        "",
+        "archive",
+        "data.encoding",
+        "engine",
+        "trace",
+        "estimators.registry",
+        "estimators.fits",
+        "estimators.checks",
+        "numerics",
+    },
     "display": {"engine", "progress", "words", "inference", "estimators.fits", "estimators.linear", "numerics"},
     "report": {
         "archive",

@@ -130,16 +130,15 @@ def has_type(value: Any, hint: Any) -> bool:
         return any(has_type(value, one) for one in inner)
     if kind is None or kind is NoneType:
         return value is None
-    if kind is bool:
-        return isinstance(value, (bool, np.bool_))
+    if kind is bool:  # 0 and 1 are flags, too
+        return isinstance(value, (bool, np.bool_, Integral)) and value in (0, 1)
     if kind in (int, float):
-        right = isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
+        right = isinstance(value, Integral if kind is int else Real)
         return right and (not isinstance(value, Integral) or -(2**63) <= int(value) < 2**63)
     if kind is np.ndarray:
-        [dtype] = get_args(inner[1])
-        return isinstance(value, np.ndarray) and (
-            dtype is Any or (value.ndim == 1 and value.dtype.kind == np.dtype(dtype).kind)
-        )
+        dtype = get_args(inner[1])[0] if inner else Any
+        right = dtype is Any or (np.ndim(value) == 1 and np.asarray(value).dtype.kind == np.dtype(dtype).kind)
+        return isinstance(value, np.ndarray) and right
     if not isinstance(value, kind):
         return False
     if kind is list or (kind is Sequence and inner):

@@ -25,7 +25,7 @@ from aidlearn import (
 )
 from aidlearn.engine.checkpoint import KIND, VERSION, CheckpointError
 
-N_FORGERIES = 30
+N_FORGERIES = 20
 
 
 def data():

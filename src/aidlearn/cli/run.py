@@ -128,7 +128,7 @@ def _in_memory(
 def fit_and_save(prepared: PreparedFit, output: OutputOptions) -> int:
     """Fit with a display, write the model to its checked path, print the result and return the exit code."""
     from aidlearn.data.rows.threads import uninterrupted
-    from aidlearn.files.models import missing_attributes
+    from aidlearn.files.checks import missing_attributes
 
     model, facts = prepared.estimator, prepared.facts
     started = time.monotonic()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint
 
+from aidlearn import archive
 from aidlearn.data.encoding.recipe import READ_AS, Column, Recipe
 from aidlearn.engine.result import Iteration, StartStep, Status
 from aidlearn.trace import Frame
@@ -171,4 +172,4 @@ def _record(kind: Any, values: dict[str, Any]) -> Any:
     names = {field.name for field in fields(kind)}
     if set(values) != names:
         raise EncodingError(f"it holds a record of {sorted(values)} where {sorted(names)} are expected")
-    return kind(**values)
+    return archive.record(kind, values)

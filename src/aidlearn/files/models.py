@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,15 @@ from typing import Any
 import numpy as np
 import scipy
 import sklearn
-from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from aidlearn import archive
-from aidlearn.estimators.fits import fits_of
+from aidlearn.archive import has_type
 from aidlearn.estimators.registry import IN_FILES
+from aidlearn.files.checks import NOT_SAVED, check_model, missing_attributes, with_parameters
 from aidlearn.files.encoding import TYPE, EncodingError, decode, encode
 
 KIND, VERSION = "aidlearn model", 3
-
-NOT_SAVED = ("callbacks", "checkpoint")
-"""Parameters that are not saved; a loaded model has their defaults."""
 
 
 def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +164,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         return _restored(content, found.arrays)
     except KeyError as error:
         raise ModelFileError(f"The model {path} is incomplete: {error} is missing.") from None
-    except (EncodingError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (EncodingError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
         raise ModelFileError(f"The model {path} cannot be used: {_sentence(error)}.") from None
     except RecursionError:
         raise ModelFileError(f"The model {path} cannot be used: it is nested too deeply.") from None
@@ -190,6 +186,7 @@ def _described(model: Any, training: Mapping[str, Any] | None, arrays: dict[str,
     state = stored.of(model) if stored and fitted else {}
     parameters = _parameters(model, state)
     try:
+        with_parameters(IN_FILES[name], parameters)  # what a file could not be loaded with is not saved
         return {
             "estimator": name,
             "environment": environment(),
@@ -198,8 +195,8 @@ def _described(model: Any, training: Mapping[str, Any] | None, arrays: dict[str,
             "private": {key: encode(value, f"private.{key}", arrays) for key, value in state.items()},
             "training": facts,
         }
-    except EncodingError as error:
-        raise ModelFileError(f"This {name} cannot be saved: {error}.") from None
+    except (EncodingError, TypeError, ValueError) as error:
+        raise ModelFileError(f"This {name} cannot be saved: {_sentence(error)}.") from None
 
 
 def environment() -> dict[str, str]:
@@ -253,62 +250,18 @@ def _restored(content: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
         {key: decode(value, arrays) for key, value in content[part].items()}
         for part in ("parameters", "fitted", "private")
     )
-    model = IN_FILES[name].estimator(**parameters)
+    model = with_parameters(IN_FILES[name], parameters)
     for key, value in fitted.items():
-        if not key.endswith("_") or key.startswith("_"):
+        if not key.endswith("_") or key.startswith("_") or hasattr(type(model), key) or key == "formula_rows_":
             raise EncodingError(f"{key!r} is not a fitted attribute")
         setattr(model, key, value)
     stored = IN_FILES[name].file_state
     if stored:
         stored.restore(model, private)
-    model._environment = dict(content["environment"])
+    if not has_type(content["environment"], dict[str, str]):
+        raise EncodingError("its environment is not a table of texts")
+    model._environment = content["environment"]
     if content["training"] is not None:
-        model.training_ = content["training"]
-    _check(model, not private, arrays)
+        model.training_ = dict(content["training"])
+    check_model(model, not private, arrays)
     return model
-
-
-def missing_attributes(model: Any) -> list[str]:
-    """Return the attributes of every fitted model that this one lacks."""
-    needed = ["n_features_in_", "intercept_", "objective_", "lower_bound_", "gap_", "status_", "history_"]
-    needed += ["classes_"] if IN_FILES[type(model).__name__].classifies else []
-    return [name for name in needed if not hasattr(model, name)]
-
-
-def _check(model: Any, linear: bool, arrays: Mapping[str, Any]) -> None:
-    """Refuse a model that lacks what predictions or the certificate need, or whose arrays do not fit together."""
-    declared = IN_FILES[type(model).__name__]
-    for name in [*missing_attributes(model), *(["coef_"] if linear and not hasattr(model, "coef_") else [])]:
-        raise KeyError(name)
-    n = model.n_features_in_
-    if not isinstance(n, (int, np.integer)) or n < 1:
-        raise EncodingError(f"n_features_in_ is {n!r}")
-    recipe = getattr(model, "recipe_", None)
-    if recipe is not None and len(recipe.columns) != n:
-        raise EncodingError(f"recipe_ has {len(recipe.columns)} columns with {n} features")
-    width = n if recipe is None else recipe.n_attributes
-    # Rows of a precomputed kernel are not kept.
-    names = ("coef_",) if model.get_params().get("kernel") == "precomputed" else ("coef_", "support_vectors_")
-    for name in names:
-        if hasattr(model, name) and np.shape(getattr(model, name))[-1:] != (width,):
-            raise EncodingError(f"{name} has the shape {np.shape(getattr(model, name))} with {width} features")
-    if hasattr(model, "feature_names_in_") and np.shape(model.feature_names_in_) != (n,):
-        raise EncodingError(f"feature_names_in_ does not name {n} features")
-    if hasattr(model, "classes_"):
-        machines = len(declared.fit_names(model, model.classes_))
-        if np.ndim(model.classes_) != 1 or len(model.classes_) < 2 or np.size(model.intercept_) != machines:
-            raise EncodingError(f"classes_ has the shape {np.shape(model.classes_)}")
-    for name in ("intercept_", "_offsets"):
-        if np.ndim(getattr(model, name, 0.0)) > 1:
-            raise EncodingError(f"{name} has the shape {np.shape(getattr(model, name))}")
-    # A model of dense rows holds an array of at least n entries; one of sparse rows may declare any n.
-    largest = max((array.size for array in arrays.values()), default=0)
-    row = np.zeros((1, n)) if n <= largest else sparse.csr_array((1, n))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            if recipe is None:  # with a recipe the rows are those of a table; its width was checked above
-                model.predict(row)
-            fits_of(model)
-        except (ArithmeticError, MemoryError, RecursionError) as error:
-            raise EncodingError(f"its parts do not fit together ({error})") from None

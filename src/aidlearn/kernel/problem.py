@@ -376,7 +376,6 @@ class KernelHinge(Problem):
         return {**point.arrays("point_"), **self.kernels.arrays(), **own}
 
     def resume(self, arrays: Mapping[str, NDArray[Any]]) -> KernelPoint:
-        """Restore the search; scores and kernel sums that are not those of the rows are replaced."""
         n = len(self.y)
         self._bound, self._hidden_gap = saved_array(arrays, "kernel_numbers", np.float64, 2).tolist()
         self._coef, scores = (saved_array(arrays, f"kernel_{name}", np.float64, n) for name in ("coef", "scores"))

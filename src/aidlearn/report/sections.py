@@ -13,7 +13,8 @@ import numpy as np
 from aidlearn.engine.result import Iteration, Status
 from aidlearn.estimators.fits import Fit, by_size, certificate, factor_words, feature_names, percent, precise
 from aidlearn.estimators.registry import model_of, one_against_one
-from aidlearn.files.models import NOT_SAVED, environment_of
+from aidlearn.files.checks import NOT_SAVED
+from aidlearn.files.models import environment_of
 from aidlearn.report.charts import CANVAS, scatter
 from aidlearn.report.course import bounds, gaps, rates, short
 from aidlearn.report.html import SETTINGS, bar, card, drawn_table, hint, table

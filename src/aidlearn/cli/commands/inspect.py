@@ -79,7 +79,7 @@ def _is_checkpoint(file: str) -> bool:
 def _described(model: Any, top: int) -> dict[str, Any]:
     """Describe a model for JSON."""
     from aidlearn.estimators.fits import feature_names, fits_of
-    from aidlearn.files.models import NOT_SAVED
+    from aidlearn.files.checks import NOT_SAVED
 
     out = summary(model)
     out["parameters"] = {name: v for name, v in model.get_params().items() if name not in NOT_SAVED}
