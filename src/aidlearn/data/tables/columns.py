@@ -196,7 +196,10 @@ def truth_dictionary(values: Float) -> tuple[Sequence[Any], NDArray[Any]]:
 def floats(column: Any) -> Float:
     """Return a column of pandas, polars or Arrow as float64, with NaN for missing cells; a view if possible."""
     if hasattr(column, "iloc"):
-        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        # pandas looks for missing cells even where the type has none, which takes longer than reading the cells.
+        plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf"
+        values = column.to_numpy() if plain else column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.asarray(values, dtype=np.float64)
     values = as_array(column)
     if values.dtype == object:  # decimals, or booleans with missing values
         return np.array([np.nan if value is None else float(value) for value in values])
