@@ -5,7 +5,19 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from aidlearn import SVC, SVR, LADRegressor, LinearSVC, LinearSVR, QuantileRegressor, SemiSupervisedSVC
+from aidlearn import (
+    SVC,
+    SVR,
+    LADRegressor,
+    LinearOneClassSVM,
+    LinearSVC,
+    LinearSVCCV,
+    LinearSVR,
+    PiecewiseLinearModel,
+    QuantileRegressor,
+    QuantileRegressorCV,
+    SemiSupervisedSVC,
+)
 
 N = 60
 
@@ -48,6 +60,10 @@ def unfitted():
         "plane-svc": (LinearSVC(init="kmeans"), 2),
         "plane-semi": (SemiSupervisedSVC(), 3),
         "one-svr": (LinearSVR(epsilon=0.2), 1),
+        "outliers": (LinearOneClassSVM(nu=0.2), 1),
+        "piecewise": (PiecewiseLinearModel(kinks=[0.0, 2.0], slopes=[-1.0, 4.0, 9.0], quadratic=np.eye(3)), 1),
+        "cv-svc": (LinearSVCCV(Cs=[0.1, 1.0], cv=3), 2),
+        "cv-quantile": (QuantileRegressorCV(quantile=0.3, alphas=[0.1, 0.0], cv=3), 1),
     }
 
 
@@ -57,6 +73,8 @@ NAMES = list(unfitted())
 def rows(name: str):
     """The rows that a model is fitted on; names say where it has fewer than three features."""
     X, *_ = data()
+    if name == "outliers":
+        return X + 4.0
     if "precomputed" in name:
         return X @ X.T
     return X[:, :2] if name.startswith("plane") else X[:, :1] if name.startswith("one-") else X
