@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-N, M = 200_000, 6
+N, M = 300_000, 10
 SLACK = 10e6
 """Freed memory that allocators may retain, in bytes: the baseline has none."""
 MODELS = {
