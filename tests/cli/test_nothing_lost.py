@@ -63,7 +63,8 @@ def test_classes_that_no_file_holds_are_refused_before_the_fit(ran, monkeypatch)
     pq.write_table(table(KINDS["date"]).set_column(2, "when", pa.array(moments)), "t.parquet")
     monkeypatch.setattr("aidlearn.LinearSVC.fit", lambda *a: pytest.fail("the fit began"))
     done = ran("fit", "svm", "t.parquet", "-t", "when", "-o", "m.aid")
-    assert (done.code, "could not be saved" in done.err) == (1, True)
+    assert (done.code, "The target 'when' of t.parquet holds dates or times" in done.err) == (1, True)
+    assert not Path("m.aid").exists()
 
 
 def test_a_model_whose_place_is_gone_is_kept_elsewhere(ran, files, monkeypatch, tmp_path):
