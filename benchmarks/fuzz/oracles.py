@@ -61,7 +61,10 @@ def tube(case: Any) -> Enclosure | None:
     model = svm.SVR(kernel="precomputed", C=given["C"], epsilon=given["epsilon"], tol=1e-8, max_iter=2_000_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(kernel, y, sample_weight=weight)
+        try:
+            model.fit(kernel, y, sample_weight=weight)
+        except ValueError:  # libsvm fails if the kernel has no curvature
+            return None
     beta = np.zeros(len(y))
     beta[model.support_] = model.dual_coef_[0]
     scores = kernel @ beta
