@@ -337,7 +337,7 @@ class Progress:
             self._run.stop()
         if bounds.incumbent is None:
             raise ArithmeticError("No point with a finite objective was found: rescale X and y to ordinary size.")
-        logger.info("%s gap %.3g after %d iterations", status, bounds.gap, len(self.history))
+        logger.info("%s Gap %.3g after %d iterations.", status.value, bounds.gap, len(self.history))
         return Result(
             point=bounds.incumbent.point,
             objective=bounds.incumbent.objective,
