@@ -330,3 +330,13 @@ def test_bounds_hold_in_every_unit_of_the_target(seed, equation):
             z = y - X @ v[:m] - v[m] - 0.1
             value = 0.5 * ((root.T @ v[:m]) ** 2).sum() + unit * np.maximum(-3 * z, 5 * z).sum()
             assert model.lower_bound_ <= value * (1 + 1e-9)
+
+
+def test_a_coefficient_of_a_small_number_in_a_constraint_may_be_large():
+    """The only feasible points have w_0 near 4.4e7: a solver drops -4.6e-8 unless the column is scaled with its row."""
+    X, y = data(40, 4, seed=3)
+    row = np.array([-4.61542325e-08, 0.0, 3.00802969e05, 2.42232235e03])
+    constraint = LinearConstraint(row[None], -2.03912641, -2.03912641)
+    model = LADRegressor(positive=True, constraints=constraint, fit_intercept=False).fit(X, y)
+    assert row @ model.coef_ == pytest.approx(-2.03912641, rel=1e-6)
+    assert model.lower_bound_ <= model.objective_

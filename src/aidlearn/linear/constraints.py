@@ -204,12 +204,16 @@ def _contradiction(system: Any, n_equal: int, name: Callable[[int], str]) -> str
 
 
 def _equilibrated(matrix: Any) -> tuple[Any, Float]:
-    """Return the matrix scaled to rows and columns of about the same size, and the factors of its columns."""
+    """Return the matrix scaled to rows and columns of about the same size, and the factors of its columns.
+
+    A row with a single number, such as a bound, fits any factor of its column, so it does not determine one.
+    """
     scaled, columns = matrix, np.ones(matrix.shape[1])
+    several = sparse.diags_array(((abs(matrix) > 0).sum(axis=1) > 1).astype(float))
     for _ in range(ROUNDS):
         absolute = abs(scaled)
         rows = _roots(absolute.max(axis=1).toarray().ravel())
-        factors = _roots(absolute.max(axis=0).toarray().ravel())
+        factors = _roots((several @ absolute).max(axis=0).toarray().ravel())
         scaled = sparse.diags_array(rows) @ scaled @ sparse.diags_array(factors)
         columns = columns * factors
     return scaled, columns
