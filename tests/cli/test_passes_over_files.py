@@ -37,12 +37,12 @@ class CountedReader:
 
 @pytest.fixture
 def decoded(monkeypatch):
-    """How many blocks of CSV were decoded, by the columns that were read."""
+    """How many blocks of CSV were decoded, by the columns that were read; the first block of an opening counts too."""
     counts = Counter()
     read = csv.CsvSource._reader
 
-    def counted(self, place, columns):
-        return CountedReader(read(self, place, columns), columns, counts)
+    def counted(self, place, columns, *options):
+        return CountedReader(read(self, place, columns, *options), columns or ["opening"], counts)
 
     monkeypatch.setattr(csv.CsvSource, "_reader", counted)
     return counts
@@ -91,7 +91,7 @@ def test_fit_of_a_kernel_machine(ran, table, decoded, recipes):
     """One reading to know the rows, and one to load them, from which the classes are counted too."""
     done = ran("fit", "kernel-svm", table, "-t", "y", "--class-weight", "up=2,down=1", "-o", "m.aid", "-q")
     assert done.code == 0, done
-    assert decoded == {("a", "b", "city", "y"): 2}
+    assert decoded == {("opening",): 1, ("a", "b", "city", "y"): 2}
     assert len(recipes) == 1
 
 

@@ -212,7 +212,9 @@ def test_a_resumed_batch_has_the_bits_of_an_uninterrupted_one(tmp_path):
     again = QuantileRegressor(**parameters, checkpoint=path).fit(X, y, weight)
     assert np.array_equal(again.coef_, expected.coef_)
     assert np.array_equal(again.intercept_, expected.intercept_)
-    assert np.array_equal(again.lower_bound_, expected.lower_bound_)
+    # A bound in a file is not believed: those of finished quantiles are proven again, around their own points.
+    assert (again.lower_bound_ <= expected.objective_).all()
+    assert np.allclose(again.lower_bound_, expected.lower_bound_, rtol=1e-6)
     assert again.status_ == expected.status_
     assert again.crossings_ == expected.crossings_
     assert all(map(np.array_equal, again.cluster_sizes_, expected.cluster_sizes_))
