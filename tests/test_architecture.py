@@ -64,7 +64,7 @@ BELOW = {
     "estimators.registry": {"estimators.declared", "estimators.declared_kernel"},
     "estimators.checks": {*DATA, "kernel", "estimators.parameters"},
     "estimators.fits": {"engine", "trace", "estimators.registry", "numerics"},
-    "estimators.fitting": {"data.passes", "engine", "trace", "neighbours", "estimators.registry"},
+    "estimators.fitting": {"data.rows", "data.passes", "engine", "trace", "neighbours", "estimators.registry"},
     "estimators.base": {*DATA, *SHARED},
     "estimators.linear": {
         *DATA,

@@ -19,6 +19,7 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint
 
 from aidlearn.data.passes.run import PassProgress, Run
+from aidlearn.data.rows.threads import uninterrupted
 from aidlearn.engine.checkpoint import Checkpoint, Origin, Snapshot, damaged, saved_array
 from aidlearn.engine.loop import aid
 from aidlearn.engine.problem import Problem
@@ -68,7 +69,8 @@ def fit_problem(
     """Solve a problem; ``draw`` makes a picture of each iteration."""
     trace = None if draw is None else Trace(draw)
     result = aid(problem, limits, callbacks, checkpoint, trace)
-    return Fitted(result, Profile.of(result), [] if trace is None else trace.frames)
+    with uninterrupted(problem.run.stop):
+        return Fitted(result, Profile.of(result), [] if trace is None else trace.frames)
 
 
 @dataclass(frozen=True)

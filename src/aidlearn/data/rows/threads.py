@@ -142,8 +142,11 @@ def one_blas_thread() -> _Limit:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block: an interrupted import would leave numba unusable in this process."""
+def uninterrupted(instead: Callable[[], object] | None = None) -> Iterator[None]:
+    """Delay Ctrl-C until the end of the block, and with ``instead`` call that in place of a KeyboardInterrupt.
+
+    An interrupted import would leave numba unusable in this process, and a finished fit is not lost.
+    """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
         yield
         return
@@ -153,7 +156,12 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        if interrupted and callable(before):
-            before(*interrupted[0])
-        elif interrupted and before is signal.SIG_DFL:
-            signal.raise_signal(signal.SIGINT)
+        try:
+            if interrupted and callable(before):
+                before(*interrupted[0])
+            elif interrupted and before is signal.SIG_DFL:
+                signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            if instead is None:
+                raise
+            instead()

@@ -24,6 +24,7 @@ from aidlearn.data.passes.mixing import EXTENDED, Mixing, centring, leaving_out,
 from aidlearn.data.passes.moments import Moments, inspect
 from aidlearn.data.passes.run import Run, Systematic
 from aidlearn.data.rows.chunk import Chunk
+from aidlearn.data.rows.threads import uninterrupted
 from aidlearn.engine.result import Status, below, relative_gap
 from aidlearn.estimators.fitting import Fitted
 from aidlearn.linear.aggregated.hinge_rows import NearlyCollinear, ranked
@@ -255,6 +256,11 @@ def _in_original(run: Run, mixing: Mixing, found: Attempt, tol: float) -> list[F
 
 def as_reported(rows: MeasuredRows, designs: list[Design], fits: list[Fitted], tol: float) -> list[Fitted]:
     """Return the fits with the objectives of their coefficients in the units of the data, or upper bounds of these."""
+    with uninterrupted(rows.run.stop):
+        return _as_reported(rows, designs, fits, tol)
+
+
+def _as_reported(rows: MeasuredRows, designs: list[Design], fits: list[Fitted], tol: float) -> list[Fitted]:
     run, moments = rows.run, rows.moments
     share = min(1.0, SETTINGS.signs / math.sqrt(run.n_entries))
     errors = [share * design.objective_error(fit.result.point) for design, fit in zip(designs, fits, strict=True)]

@@ -18,7 +18,7 @@ from aidlearn.data.passes.run import Run
 from aidlearn.data.passes.sparse_copy import without_zeros
 from aidlearn.data.rows.arrays import is_dask
 from aidlearn.data.rows.source import DataSource
-from aidlearn.data.rows.threads import one_blas_thread
+from aidlearn.data.rows.threads import one_blas_thread, uninterrupted
 from aidlearn.engine.progress import asks_to_stop
 from aidlearn.engine.result import Result, Status
 from aidlearn.estimators.base import AIDEstimator
@@ -100,8 +100,9 @@ class LinearEstimator(AIDEstimator):
         with one_blas_thread():
             rows = self._measured(run).within(region)
             fits = self._in_few_coordinates(rows)
-        self._store_coefficients(rows, np.array([fit.result.point for fit in fits]))
-        self._store_certificate(fits, self._several(), rows.run, rows.offset)
+        with uninterrupted(rows.run.stop):
+            self._store_coefficients(rows, np.array([fit.result.point for fit in fits]))
+            self._store_certificate(fits, self._several(), rows.run, rows.offset)
         return self
 
     def _opened(self, X: Any, y: Any, sample_weight: Any) -> Run:
